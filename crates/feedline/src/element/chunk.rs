@@ -1,0 +1,395 @@
+//! Rows that travel together, column by column, each row with its position in the stream.
+
+use super::spec::Spec;
+use super::tensor::{Shape, Tensor};
+use super::value::{Ragged, Sparse, Value};
+use crate::error::{Error, Result};
+use smallvec::SmallVec;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// One element: its leaves from left to right. The tree around them is the spec's.
+pub type Element = SmallVec<[Value; 2]>;
+
+/// Tensors up to this size are stacked when rows are put together; larger ones are moved by reference.
+const STACK_BYTES: usize = 1024;
+
+/// One leaf of many rows.
+#[derive(Clone, Debug)]
+pub enum Column {
+    /// All rows have one shape: the first axis counts rows.
+    Dense(Tensor),
+    /// Rows of different shapes, or not dense at all.
+    Rows(Arc<[Value]>, Range<usize>),
+}
+
+impl Column {
+    /// Puts values together: densely if they are small tensors of one shape.
+    pub fn from_values(values: Vec<Value>) -> Column {
+        let stackable = match values.first() {
+            Some(Value::Tensor(first)) => {
+                first.nbytes() <= STACK_BYTES
+                    && values.iter().all(|v| matches!(v, Value::Tensor(t) if t.shape() == first.shape()))
+            }
+            _ => false,
+        };
+        let n = values.len();
+        if stackable { Column::stacked(&values) } else { Column::Rows(values.into(), 0..n) }
+    }
+    /// Stacks dense tensors of one shape.
+    fn stacked(values: &[Value]) -> Column {
+        let first = values[0].tensor();
+        let mut shape: Shape = smallvec::smallvec![values.len()];
+        shape.extend_from_slice(first.shape());
+        Column::Dense(Tensor::join(first.dtype(), shape, values.iter().map(|v| v.tensor())))
+    }
+    /// `rows` times the same value.
+    pub fn repeated(value: &Value, rows: usize) -> Column {
+        match value {
+            Value::Tensor(t) if t.nbytes() <= STACK_BYTES && rows > 0 => {
+                let mut shape: Shape = smallvec::smallvec![rows];
+                shape.extend_from_slice(t.shape());
+                Column::Dense(Tensor::join(t.dtype(), shape, std::iter::repeat_n(t, rows)))
+            }
+            v => Column::Rows(vec![v.clone(); rows].into(), 0..rows),
+        }
+    }
+    pub fn rows(&self) -> usize {
+        match self {
+            Column::Dense(t) => t.rows(),
+            Column::Rows(_, r) => r.len(),
+        }
+    }
+    pub fn get(&self, row: usize) -> Value {
+        match self {
+            Column::Dense(t) => Value::Tensor(t.row(row)),
+            Column::Rows(v, r) => v[r.start + row].clone(),
+        }
+    }
+    pub fn values(&self) -> Vec<Value> {
+        (0..self.rows()).map(|i| self.get(i)).collect()
+    }
+    pub fn slice(&self, rows: Range<usize>) -> Column {
+        match self {
+            Column::Dense(t) => Column::Dense(t.slice(rows)),
+            Column::Rows(v, r) => Column::Rows(v.clone(), r.start + rows.start..r.start + rows.end),
+        }
+    }
+    pub fn take(&self, index: &[usize]) -> Column {
+        match self {
+            Column::Dense(t) => Column::Dense(t.take(index)),
+            Column::Rows(v, r) => {
+                let v: Arc<[Value]> = index.iter().map(|&i| v[r.start + i].clone()).collect();
+                Column::Rows(v, 0..index.len())
+            }
+        }
+    }
+    pub fn concat(parts: &[Column]) -> Column {
+        if let [one] = parts {
+            return one.clone();
+        }
+        if let Column::Dense(first) = &parts[0]
+            && parts.iter().all(|c| matches!(c, Column::Dense(t) if t.shape()[1..] == first.shape()[1..]))
+        {
+            let mut shape: Shape = first.shape().into();
+            shape[0] = parts.iter().map(|c| c.rows()).sum();
+            let tensors = parts.iter().map(|c| match c {
+                Column::Dense(t) => t,
+                Column::Rows(..) => unreachable!("all parts are dense"),
+            });
+            return Column::Dense(Tensor::join(first.dtype(), shape, tensors));
+        }
+        let values: Arc<[Value]> = parts.iter().flat_map(|c| c.values()).collect();
+        let n = values.len();
+        Column::Rows(values, 0..n)
+    }
+    /// All rows as one value with a new first axis: what `batch` does to a leaf.
+    pub fn stack(&self) -> Result<Value> {
+        match self {
+            Column::Dense(t) => Ok(Value::Tensor(t.clone())),
+            Column::Rows(v, r) => stack_values(&v[r.clone()]),
+        }
+    }
+    pub fn nbytes(&self) -> usize {
+        match self {
+            Column::Dense(t) => t.nbytes(),
+            Column::Rows(v, r) => v[r.clone()].iter().map(|v| v.nbytes()).sum(),
+        }
+    }
+}
+
+/// Values of one kind as one value with a new first axis.
+pub fn stack_values(values: &[Value]) -> Result<Value> {
+    match &values[0] {
+        Value::Tensor(first) => {
+            for (i, v) in values.iter().enumerate() {
+                let t = v.tensor();
+                if t.shape() != first.shape() {
+                    return Err(Error::data(format!(
+                        "elements of different shapes cannot be batched: element 0 of the batch has shape {:?}, \
+                         element {i} has {:?}; resize or reshape them, or use padded_batch or ragged_batch",
+                        first.shape(),
+                        t.shape()
+                    )));
+                }
+            }
+            match Column::stacked(values) {
+                Column::Dense(t) => Ok(Value::Tensor(t)),
+                Column::Rows(..) => unreachable!("stacked is dense"),
+            }
+        }
+        Value::Ragged(_) => Ok(Value::Ragged(Arc::new(stack_ragged(values)?))),
+        Value::Sparse(_) => Ok(Value::Sparse(Arc::new(stack_sparse(values)?))),
+        Value::Absent => Ok(Value::Absent),
+        Value::Dataset(_) => {
+            Err(Error::usage("datasets inside elements cannot be batched; use flat_map on them first"))
+        }
+    }
+}
+
+fn stack_ragged(values: &[Value]) -> Result<Ragged> {
+    let parts: Vec<&Ragged> = values
+        .iter()
+        .map(|v| match v {
+            Value::Ragged(r) => &**r,
+            _ => unreachable!("one kind in a column"),
+        })
+        .collect();
+    let inner = &parts[0].values.shape()[1..];
+    if let Some(odd) = parts.iter().find(|p| p.values.shape()[1..] != *inner || p.splits.len() != parts[0].splits.len()) {
+        return Err(Error::data(format!(
+            "ragged elements of different inner shapes cannot be batched: {inner:?} and {:?}",
+            &odd.values.shape()[1..]
+        )));
+    }
+    let mut splits: Vec<Vec<i64>> = vec![vec![0]; parts[0].splits.len() + 1];
+    for p in &parts {
+        let end = *splits[0].last().expect("starts with 0");
+        splits[0].push(end + p.rows() as i64);
+        for (all, own) in splits[1..].iter_mut().zip(&p.splits) {
+            let base = *all.last().expect("starts with 0") - own.first().copied().unwrap_or(0);
+            all.extend(own.iter().skip(1).map(|s| s + base));
+        }
+    }
+    let tensors: Vec<Tensor> = parts.iter().map(|p| p.values.clone()).collect();
+    Ok(Ragged {
+        values: Tensor::concat(&tensors),
+        splits: splits.into_iter().map(Into::into).collect(),
+        splits_dtype: parts[0].splits_dtype,
+    })
+}
+
+fn stack_sparse(values: &[Value]) -> Result<Sparse> {
+    let parts: Vec<&Sparse> = values
+        .iter()
+        .map(|v| match v {
+            Value::Sparse(s) => &**s,
+            _ => unreachable!("one kind in a column"),
+        })
+        .collect();
+    let rank = parts[0].shape.len();
+    let mut shape = parts[0].shape.clone();
+    let mut indices: Vec<i64> = Vec::new();
+    for (i, p) in parts.iter().enumerate() {
+        if p.shape.len() != rank {
+            return Err(Error::data(format!(
+                "sparse elements of different ranks cannot be batched: {rank} and {}",
+                p.shape.len()
+            )));
+        }
+        shape.iter_mut().zip(&p.shape).for_each(|(all, own)| *all = (*all).max(*own));
+        for at in p.indices.items::<i64>().chunks(rank.max(1)) {
+            indices.push(i as i64);
+            indices.extend_from_slice(if rank == 0 { &[] } else { at });
+        }
+    }
+    shape.insert(0, parts.len() as i64);
+    let n = indices.len() / (rank + 1);
+    let tensors: Vec<Tensor> = parts.iter().map(|p| p.values.clone()).collect();
+    Ok(Sparse { indices: Tensor::from_items([n, rank + 1], &indices), values: Tensor::concat(&tensors), shape })
+}
+
+/// The inverse of `stack_values`: the rows along the first axis.
+pub fn unstack(value: &Value) -> Result<Vec<Value>> {
+    Ok(match value {
+        Value::Tensor(t) => (0..t.rows()).map(|i| Value::Tensor(t.row(i))).collect(),
+        Value::Ragged(r) => (0..r.rows()).map(|i| Value::Ragged(Arc::new(ragged_row(r, i)))).collect(),
+        Value::Sparse(s) => sparse_rows(s),
+        Value::Absent => return Err(Error::data("an absent component has no rows")),
+        Value::Dataset(_) => return Err(Error::data("a dataset inside an element has no rows")),
+    })
+}
+
+/// Row `i` of a ragged tensor, one level shallower; with no level left it is a dense tensor in ragged clothes.
+pub fn ragged_row(r: &Ragged, i: usize) -> Ragged {
+    let Some((first, rest)) = r.splits.split_first() else {
+        return Ragged { values: r.values.row(i), splits: vec![], splits_dtype: r.splits_dtype };
+    };
+    let (mut from, mut to) = (first[i] as usize, first[i + 1] as usize);
+    let mut splits = Vec::with_capacity(rest.len());
+    for level in rest {
+        let base = level[from];
+        splits.push(level[from..=to].iter().map(|s| s - base).collect());
+        (from, to) = (level[from] as usize, level[to] as usize);
+    }
+    Ragged { values: r.values.slice(from..to), splits, splits_dtype: r.splits_dtype }
+}
+
+fn sparse_rows(s: &Sparse) -> Vec<Value> {
+    let rank = s.shape.len();
+    let rows = s.shape.first().map_or(0, |&n| n.max(0) as usize);
+    let mut index: Vec<Vec<i64>> = vec![Vec::new(); rows];
+    let mut take: Vec<Vec<usize>> = vec![Vec::new(); rows];
+    for (k, at) in s.indices.items::<i64>().chunks(rank.max(1)).enumerate() {
+        if let Some(row) = usize::try_from(at[0]).ok().filter(|r| *r < rows) {
+            index[row].extend_from_slice(&at[1..]);
+            take[row].push(k);
+        }
+    }
+    index
+        .into_iter()
+        .zip(take)
+        .map(|(index, take)| {
+            Value::Sparse(Arc::new(Sparse {
+                indices: Tensor::from_items([take.len(), rank - 1], &index),
+                values: s.values.take(&take),
+                shape: s.shape[1..].to_vec(),
+            }))
+        })
+        .collect()
+}
+
+/// Where each row stands in the stream it came from: what randomness and error messages refer to.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Pos {
+    /// Consecutive from here.
+    Run(u64),
+    List(Arc<[u64]>),
+}
+
+impl Pos {
+    pub fn at(&self, row: usize) -> u64 {
+        match self {
+            Pos::Run(first) => first + row as u64,
+            Pos::List(list) => list[row],
+        }
+    }
+    fn slice(&self, rows: Range<usize>) -> Pos {
+        match self {
+            Pos::Run(first) => Pos::Run(first + rows.start as u64),
+            Pos::List(list) => Pos::List(list[rows].into()),
+        }
+    }
+}
+
+/// Some rows of a stream, with one column for each leaf of the spec.
+#[derive(Clone, Debug)]
+pub struct Chunk {
+    rows: usize,
+    pub pos: Pos,
+    columns: SmallVec<[Column; 2]>,
+}
+
+impl Chunk {
+    /// `rows` matters for elements without leaves; each column must have as many.
+    pub fn new(rows: usize, pos: Pos, columns: impl IntoIterator<Item = Column>) -> Chunk {
+        let columns: SmallVec<[Column; 2]> = columns.into_iter().collect();
+        debug_assert!(columns.iter().all(|c| c.rows() == rows), "columns of different lengths");
+        Chunk { rows, pos, columns }
+    }
+    pub fn from_elements(pos: Pos, elements: Vec<Element>) -> Chunk {
+        let rows = elements.len();
+        let leaves = elements.first().map_or(0, |e| e.len());
+        let mut columns: Vec<Vec<Value>> = (0..leaves).map(|_| Vec::with_capacity(rows)).collect();
+        for element in elements {
+            columns.iter_mut().zip(element).for_each(|(c, v)| c.push(v));
+        }
+        Chunk::new(rows, pos, columns.into_iter().map(Column::from_values))
+    }
+    /// One row whose leaves are exactly these values.
+    pub fn one(pos: u64, element: Element) -> Chunk {
+        let columns = element.into_iter().map(|v| match v {
+            Value::Tensor(t) => {
+                let mut shape: Shape = smallvec::smallvec![1];
+                shape.extend_from_slice(t.shape());
+                Column::Dense(t.into_reshaped(shape))
+            }
+            v => Column::Rows(Arc::new([v]), 0..1),
+        });
+        Chunk::new(1, Pos::Run(pos), columns)
+    }
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+    pub fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+    pub fn into_columns(self) -> SmallVec<[Column; 2]> {
+        self.columns
+    }
+    pub fn element(&self, row: usize) -> Element {
+        self.columns.iter().map(|c| c.get(row)).collect()
+    }
+    pub fn slice(&self, rows: Range<usize>) -> Chunk {
+        Chunk {
+            rows: rows.len(),
+            pos: self.pos.slice(rows.clone()),
+            columns: self.columns.iter().map(|c| c.slice(rows.clone())).collect(),
+        }
+    }
+    /// Cuts off and returns the first `rows` rows.
+    pub fn split_front(&mut self, rows: usize) -> Chunk {
+        if rows >= self.rows {
+            let rest = self.slice(self.rows..self.rows);
+            return std::mem::replace(self, rest);
+        }
+        let front = self.slice(0..rows);
+        *self = self.slice(rows..self.rows);
+        front
+    }
+    pub fn take(&self, index: &[usize]) -> Chunk {
+        Chunk {
+            rows: index.len(),
+            pos: Pos::List(index.iter().map(|&i| self.pos.at(i)).collect()),
+            columns: self.columns.iter().map(|c| c.take(index)).collect(),
+        }
+    }
+    /// Rows of all parts, one after the other, numbered from `pos`.
+    pub fn concat(pos: Pos, parts: &[Chunk]) -> Chunk {
+        let rows = parts.iter().map(|c| c.rows).sum();
+        let leaves = parts[0].columns.len();
+        let columns = (0..leaves).map(|k| {
+            let column: SmallVec<[Column; 8]> = parts.iter().map(|p| p.columns[k].clone()).collect();
+            Column::concat(&column)
+        });
+        Chunk::new(rows, pos, columns)
+    }
+    pub fn with_pos(mut self, pos: Pos) -> Chunk {
+        self.pos = pos;
+        self
+    }
+    /// The same columns in the order that another structure wants them.
+    pub fn reordered(mut self, order: &[usize]) -> Chunk {
+        if !order.iter().enumerate().all(|(i, o)| i == *o) {
+            self.columns = order.iter().map(|&i| self.columns[i].clone()).collect();
+        }
+        self
+    }
+    pub fn nbytes(&self) -> usize {
+        self.columns.iter().map(|c| c.nbytes()).sum::<usize>() + 16
+    }
+    /// The first leaf and row that break the promise, for messages.
+    pub fn check(&self, spec: &Spec) -> Result<()> {
+        for ((leaf, column), path) in spec.leaves().iter().zip(&self.columns).zip(spec.paths()) {
+            for row in 0..self.rows {
+                let value = column.get(row);
+                if !leaf.accepts(&value) {
+                    let got = super::spec::Leaf::of(&value).map_or("a dataset".into(), |l| l.to_string());
+                    return Err(Error::data(format!("component {path} should be {leaf}, but is {got}"))
+                        .at_element(self.pos.at(row)));
+                }
+            }
+        }
+        Ok(())
+    }
+}

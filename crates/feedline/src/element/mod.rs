@@ -1,0 +1,17 @@
+//! What flows: tensors and other values, the specs that describe them, and chunks of rows.
+
+mod buf;
+mod chunk;
+mod dtype;
+mod spec;
+mod tensor;
+mod value;
+mod written;
+
+pub use buf::{ALIGN, Buf, kept_bytes, release_kept};
+pub use chunk::{Chunk, Column, Element, Pos, ragged_row, stack_values, unstack};
+pub use dtype::{B8, DType, Item};
+pub use spec::{Dims, Leaf, Spec, Tree};
+pub use tensor::{IntoShape, Shape, Strings, StringsBuilder, Tensor, count};
+pub use value::{Nested, NestedDataset, READ_NESTED, Ragged, Sparse, Value};
+pub use written::{Attachments, attach, attached, with_attachments};

@@ -1,0 +1,467 @@
+//! A dense tensor: dtype, shape, and items in row-major order, shared by counting.
+//!
+//! Tensors are always contiguous. Cutting rows off the first axis is free; everything else writes a new one.
+
+use super::buf::Buf;
+use super::dtype::{DType, Item};
+use crate::error::{Error, Result};
+use smallvec::SmallVec;
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+pub type Shape = SmallVec<[usize; 4]>;
+
+/// Whatever can be written where a shape is wanted: `[2, 3]`, a slice, a vector.
+pub trait IntoShape {
+    fn into_shape(self) -> Shape;
+}
+impl IntoShape for Shape {
+    fn into_shape(self) -> Shape {
+        self
+    }
+}
+impl IntoShape for &[usize] {
+    fn into_shape(self) -> Shape {
+        self.into()
+    }
+}
+impl IntoShape for Vec<usize> {
+    fn into_shape(self) -> Shape {
+        self.into()
+    }
+}
+impl<const N: usize> IntoShape for [usize; N] {
+    fn into_shape(self) -> Shape {
+        SmallVec::from_slice(&self)
+    }
+}
+
+/// The number of items of a shape, or an error where it does not fit into memory's addresses.
+pub fn count(shape: &[usize]) -> Result<usize> {
+    shape
+        .iter()
+        .try_fold(1usize, |n, &d| n.checked_mul(d))
+        .filter(|n| *n <= isize::MAX as usize / 16)
+        .ok_or_else(|| Error::data(format!("a tensor of shape {shape:?} is too large")))
+}
+
+#[derive(Clone)]
+pub struct Tensor {
+    dtype: DType,
+    shape: Shape,
+    data: Data,
+}
+
+#[derive(Clone)]
+enum Data {
+    /// Items from byte `start` of the block.
+    Plain { buf: Buf, start: usize },
+    /// Strings from index `start` of the list.
+    Strings { list: Arc<Strings>, start: usize },
+}
+
+/// Byte strings that point into shared blocks, so that records can be cut out of a read buffer without a copy.
+#[derive(Default)]
+pub struct Strings {
+    views: Vec<View>,
+    bufs: Vec<Buf>,
+}
+
+#[derive(Clone, Copy)]
+struct View {
+    buf: u32,
+    len: u32,
+    start: u64,
+}
+
+impl Strings {
+    pub fn len(&self) -> usize {
+        self.views.len()
+    }
+    pub fn is_empty(&self) -> bool {
+        self.views.is_empty()
+    }
+    pub fn get(&self, i: usize) -> &[u8] {
+        let v = self.views[i];
+        if v.len == 0 {
+            return &[];
+        }
+        &self.bufs[v.buf as usize].as_slice()[v.start as usize..v.start as usize + v.len as usize]
+    }
+}
+
+/// Collects strings: copied ones share one growing block, borrowed ones keep theirs.
+#[derive(Default)]
+pub struct StringsBuilder {
+    views: Vec<View>,
+    bufs: Vec<Buf>,
+    own: Vec<u8>,
+    /// Views (by index) that point into `own`.
+    owned: Vec<u32>,
+}
+
+impl StringsBuilder {
+    pub fn with_capacity(n: usize) -> StringsBuilder {
+        StringsBuilder { views: Vec::with_capacity(n), ..Default::default() }
+    }
+    /// Copies the bytes in.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.owned.push(self.views.len() as u32);
+        self.views.push(View { buf: u32::MAX, len: bytes.len() as u32, start: self.own.len() as u64 });
+        self.own.extend_from_slice(bytes);
+    }
+    /// Points into a block that is kept alive.
+    pub fn push_view(&mut self, buf: &Buf, range: Range<usize>) {
+        let at = match self.bufs.last() {
+            Some(last) if last.same(buf) => self.bufs.len() - 1,
+            _ => {
+                self.bufs.push(buf.clone());
+                self.bufs.len() - 1
+            }
+        };
+        self.views.push(View { buf: at as u32, len: range.len() as u32, start: range.start as u64 });
+    }
+    /// Takes a string of another list, sharing its block.
+    pub fn push_from(&mut self, list: &Strings, i: usize) {
+        let v = list.views[i];
+        if v.len == 0 {
+            self.push(&[]);
+        } else {
+            self.push_view(&list.bufs[v.buf as usize], v.start as usize..v.start as usize + v.len as usize);
+        }
+    }
+    pub fn len(&self) -> usize {
+        self.views.len()
+    }
+    pub fn is_empty(&self) -> bool {
+        self.views.is_empty()
+    }
+    pub fn finish(mut self) -> Strings {
+        if !self.owned.is_empty() {
+            let mut buf = Buf::new(self.own.len());
+            buf.get_mut().expect("a new block has one holder").copy_from_slice(&self.own);
+            let at = self.bufs.len() as u32;
+            self.bufs.push(buf);
+            for i in self.owned {
+                self.views[i as usize].buf = at;
+            }
+        }
+        Strings { views: self.views, bufs: self.bufs }
+    }
+    /// A tensor of that shape; the number of strings must be its item count.
+    pub fn tensor(self, shape: impl IntoShape) -> Tensor {
+        let shape = shape.into_shape();
+        debug_assert_eq!(shape.iter().product::<usize>(), self.views.len());
+        Tensor { dtype: DType::String, shape, data: Data::Strings { list: Arc::new(self.finish()), start: 0 } }
+    }
+}
+
+impl Tensor {
+    /// A tensor with arbitrary contents, to be written through `items_mut` or `bytes_mut`. Not for strings.
+    pub fn new(dtype: DType, shape: impl IntoShape) -> Tensor {
+        let shape = shape.into_shape();
+        assert!(dtype != DType::String, "string tensors are made by a StringsBuilder");
+        let bytes = shape.iter().product::<usize>() * dtype.size();
+        Tensor { dtype, shape, data: Data::Plain { buf: Buf::new(bytes), start: 0 } }
+    }
+    /// Zeros, `false` or empty strings.
+    pub fn zeros(dtype: DType, shape: impl IntoShape) -> Tensor {
+        let shape = shape.into_shape();
+        let n = shape.iter().product::<usize>();
+        if dtype == DType::String {
+            let mut b = StringsBuilder::with_capacity(n);
+            (0..n).for_each(|_| b.push(&[]));
+            return b.tensor(shape);
+        }
+        Tensor { dtype, shape, data: Data::Plain { buf: Buf::zeroed(n * dtype.size()), start: 0 } }
+    }
+    /// Bytes `start..` of a block as items. The address must be aligned for the dtype.
+    pub fn from_buf(dtype: DType, shape: impl IntoShape, buf: Buf, start: usize) -> Result<Tensor> {
+        let shape = shape.into_shape();
+        let bytes = count(&shape)? * dtype.size();
+        if dtype == DType::String || start.checked_add(bytes).is_none_or(|end| end > buf.len()) {
+            return Err(Error::internal("a tensor outside its memory"));
+        }
+        if bytes > 0 && !(buf.as_slice().as_ptr() as usize + start).is_multiple_of(dtype.size()) {
+            return Err(Error::internal("a tensor at an unaligned address"));
+        }
+        Ok(Tensor { dtype, shape, data: Data::Plain { buf, start } })
+    }
+    pub fn from_items<T: Item>(shape: impl IntoShape, items: &[T]) -> Tensor {
+        let mut t = Tensor::new(T::DTYPE, shape);
+        t.items_mut::<T>().copy_from_slice(items);
+        t
+    }
+    pub fn scalar<T: Item>(item: T) -> Tensor {
+        Tensor::from_items(Shape::new(), &[item])
+    }
+    pub fn string(bytes: &[u8]) -> Tensor {
+        let mut b = StringsBuilder::default();
+        b.push(bytes);
+        b.tensor(Shape::new())
+    }
+    pub fn strings<S: AsRef<[u8]>>(shape: impl IntoShape, items: &[S]) -> Tensor {
+        let mut b = StringsBuilder::with_capacity(items.len());
+        items.iter().for_each(|s| b.push(s.as_ref()));
+        b.tensor(shape)
+    }
+
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+    pub fn rank(&self) -> usize {
+        self.shape.len()
+    }
+    /// The number of items.
+    pub fn len(&self) -> usize {
+        self.shape.iter().product()
+    }
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// The size of the first axis; a scalar has none.
+    pub fn rows(&self) -> usize {
+        self.shape.first().copied().unwrap_or(1)
+    }
+
+    /// The items. Panics if `T` is not the dtype's type: callers have checked specs by then.
+    pub fn items<T: Item>(&self) -> &[T] {
+        assert_eq!(T::DTYPE, self.dtype, "items of another dtype");
+        let bytes = self.bytes();
+        // SAFETY: `Item` types take any bit pattern; constructors keep the start aligned and the length whole.
+        unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast::<T>(), self.len()) }
+    }
+    /// The items for writing; copied first if somebody else holds the memory too.
+    pub fn items_mut<T: Item>(&mut self) -> &mut [T] {
+        assert_eq!(T::DTYPE, self.dtype, "items of another dtype");
+        let len = self.len();
+        let bytes = self.bytes_mut();
+        // SAFETY: as in `items`; `bytes_mut` has the only handle.
+        unsafe { std::slice::from_raw_parts_mut(bytes.as_mut_ptr().cast::<T>(), len) }
+    }
+    /// The only item of a scalar or one-item tensor.
+    pub fn item<T: Item>(&self) -> T {
+        self.items::<T>()[0]
+    }
+    /// The raw bytes of a non-string tensor.
+    pub fn bytes(&self) -> &[u8] {
+        match &self.data {
+            Data::Plain { buf, start } => &buf.as_slice()[*start..*start + self.len() * self.dtype.size()],
+            Data::Strings { .. } => panic!("a string tensor has no plain bytes"),
+        }
+    }
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        let n = self.len() * self.dtype.size();
+        if !self.is_unique() {
+            let mut own = Tensor::new(self.dtype, self.shape.clone());
+            own.bytes_mut().copy_from_slice(self.bytes());
+            *self = own;
+        }
+        match &mut self.data {
+            Data::Plain { buf, start } => &mut buf.get_mut().expect("checked to be the only handle")[*start..*start + n],
+            Data::Strings { .. } => panic!("a string tensor has no plain bytes"),
+        }
+    }
+    /// Whether the memory can be written in place.
+    pub fn is_unique(&self) -> bool {
+        matches!(&self.data, Data::Plain { buf, .. } if !buf.is_shared() && !buf.is_foreign())
+    }
+    /// The block and the byte at which the items begin. Not for strings.
+    pub fn buf(&self) -> (&Buf, usize) {
+        match &self.data {
+            Data::Plain { buf, start } => (buf, *start),
+            Data::Strings { .. } => panic!("a string tensor has no plain bytes"),
+        }
+    }
+    /// String number `i`, in row-major order.
+    pub fn str_at(&self, i: usize) -> &[u8] {
+        match &self.data {
+            Data::Strings { list, start } => list.get(start + i),
+            Data::Plain { .. } => panic!("not a string tensor"),
+        }
+    }
+    pub fn strs(&self) -> impl Iterator<Item = &[u8]> {
+        (0..self.len()).map(|i| self.str_at(i))
+    }
+    fn push_str(&self, b: &mut StringsBuilder, i: usize) {
+        match &self.data {
+            Data::Strings { list, start } => b.push_from(list, start + i),
+            Data::Plain { .. } => panic!("not a string tensor"),
+        }
+    }
+
+    /// Bytes held: what a budget counts.
+    pub fn nbytes(&self) -> usize {
+        match self.dtype {
+            DType::String => self.strs().map(|s| s.len() + size_of::<View>()).sum(),
+            d => self.len() * d.size(),
+        }
+    }
+
+    /// The same items under another shape of the same count.
+    pub fn reshaped(&self, shape: impl IntoShape) -> Tensor {
+        let shape = shape.into_shape();
+        assert_eq!(shape.iter().product::<usize>(), self.len(), "reshape to another item count");
+        Tensor { dtype: self.dtype, shape, data: self.data.clone() }
+    }
+    pub fn into_reshaped(mut self, shape: impl IntoShape) -> Tensor {
+        let shape = shape.into_shape();
+        assert_eq!(shape.iter().product::<usize>(), self.len(), "reshape to another item count");
+        self.shape = shape;
+        self
+    }
+    /// Rows of the first axis, sharing the memory.
+    pub fn slice(&self, rows: Range<usize>) -> Tensor {
+        assert!(rows.end <= self.shape[0] && rows.start <= rows.end, "rows outside the tensor");
+        let inner: usize = self.shape[1..].iter().product();
+        let mut shape = self.shape.clone();
+        shape[0] = rows.len();
+        Tensor { dtype: self.dtype, shape, data: self.data_at(rows.start * inner) }
+    }
+    /// One row of the first axis, without that axis.
+    pub fn row(&self, i: usize) -> Tensor {
+        assert!(i < self.shape[0], "row outside the tensor");
+        let shape: Shape = self.shape[1..].into();
+        let inner: usize = shape.iter().product();
+        Tensor { dtype: self.dtype, shape, data: self.data_at(i * inner) }
+    }
+    fn data_at(&self, item: usize) -> Data {
+        match &self.data {
+            Data::Plain { buf, start } => Data::Plain { buf: buf.clone(), start: start + item * self.dtype.size() },
+            Data::Strings { list, start } => Data::Strings { list: list.clone(), start: start + item },
+        }
+    }
+
+    /// Rows `index` of the first axis, copied one after the other.
+    pub fn take(&self, index: &[usize]) -> Tensor {
+        let mut shape = self.shape.clone();
+        shape[0] = index.len();
+        let inner: usize = self.shape[1..].iter().product();
+        if self.dtype == DType::String {
+            let mut b = StringsBuilder::with_capacity(index.len() * inner);
+            index.iter().for_each(|&i| (i * inner..(i + 1) * inner).for_each(|j| self.push_str(&mut b, j)));
+            return b.tensor(shape);
+        }
+        let mut out = Tensor::new(self.dtype, shape);
+        let row = inner * self.dtype.size();
+        let from = self.bytes();
+        let to = out.bytes_mut();
+        // Fixed sizes let the copy become a register move for the commonest scalar rows.
+        match row {
+            8 => gather::<8>(from, index, to),
+            4 => gather::<4>(from, index, to),
+            1 => gather::<1>(from, index, to),
+            0 => {}
+            _ => {
+                for (&i, slot) in index.iter().zip(to.chunks_exact_mut(row)) {
+                    slot.copy_from_slice(&from[i * row..(i + 1) * row]);
+                }
+            }
+        }
+        out
+    }
+
+    /// Tensors of equal inner shape and dtype, one after the other along the first axis.
+    pub fn concat(parts: &[Tensor]) -> Tensor {
+        if let [one] = parts {
+            return one.clone();
+        }
+        let first = &parts[0];
+        let mut shape: Shape = first.shape.clone();
+        shape[0] = parts.iter().map(|t| t.shape[0]).sum();
+        Tensor::join(first.dtype, shape, parts.iter())
+    }
+    /// Tensors of equal shape and dtype under a new first axis.
+    pub fn stack(parts: &[Tensor]) -> Tensor {
+        let mut shape: Shape = SmallVec::with_capacity(parts[0].rank() + 1);
+        shape.push(parts.len());
+        shape.extend_from_slice(&parts[0].shape);
+        Tensor::join(parts[0].dtype, shape, parts.iter())
+    }
+    /// The items of all parts in order, as one tensor of that shape.
+    pub fn join<'a>(dtype: DType, shape: impl IntoShape, parts: impl Iterator<Item = &'a Tensor>) -> Tensor {
+        let shape = shape.into_shape();
+        if dtype == DType::String {
+            let mut b = StringsBuilder::default();
+            parts.for_each(|t| (0..t.len()).for_each(|i| t.push_str(&mut b, i)));
+            return b.tensor(shape);
+        }
+        let mut out = Tensor::new(dtype, shape);
+        let mut to = out.bytes_mut();
+        for part in parts {
+            let from = part.bytes();
+            let (head, rest) = to.split_at_mut(from.len());
+            head.copy_from_slice(from);
+            to = rest;
+        }
+        out
+    }
+}
+
+fn gather<const N: usize>(from: &[u8], index: &[usize], to: &mut [u8]) {
+    for (&i, slot) in index.iter().zip(to.as_chunks_mut::<N>().0) {
+        slot.copy_from_slice(&from[i * N..i * N + N]);
+    }
+}
+
+impl PartialEq for Tensor {
+    /// Equal dtype, shape and items (floats by value: NaN differs from itself).
+    fn eq(&self, other: &Tensor) -> bool {
+        if self.dtype != other.dtype || self.shape != other.shape {
+            return false;
+        }
+        crate::with_item!(self.dtype, T => self.items::<T>() == other.items::<T>();
+                          String => self.strs().eq(other.strs()))
+    }
+}
+
+impl fmt::Debug for Tensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{:?}", self.dtype, self.shape.as_slice())?;
+        const SHOW: usize = 8;
+        f.write_str(" [")?;
+        for i in 0..self.len().min(SHOW) {
+            if i > 0 {
+                f.write_str(", ")?;
+            }
+            crate::with_item!(self.dtype, T => write!(f, "{:?}", self.items::<T>()[i])?;
+                              String => write!(f, "{:?}", String::from_utf8_lossy(self.str_at(i)))?);
+        }
+        f.write_str(if self.len() > SHOW { ", …]" } else { "]" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_share_and_copies_do_not() {
+        let t = Tensor::from_items([3, 2], &[1i64, 2, 3, 4, 5, 6]);
+        assert_eq!(t.slice(1..3).items::<i64>(), [3, 4, 5, 6]);
+        assert_eq!(t.row(2), Tensor::from_items([2], &[5i64, 6]));
+        let mut s = t.slice(0..1);
+        s.items_mut::<i64>()[0] = 9;
+        assert_eq!(t.items::<i64>()[0], 1);
+        assert_eq!(t.take(&[2, 0]).items::<i64>(), [5, 6, 1, 2]);
+    }
+
+    #[test]
+    fn strings_keep_their_bytes() {
+        let t = Tensor::strings([2, 2], &["a", "", "ccc", "\u{e9}"]);
+        assert_eq!(t.take(&[1]).str_at(0), b"ccc");
+        assert_eq!(Tensor::concat(&[t.slice(0..1), t.slice(1..2)]), t);
+        assert_eq!(Tensor::stack(&[t.row(0), t.row(1)]), t);
+        assert_eq!(Tensor::zeros(DType::String, [2]).str_at(1), b"");
+    }
+
+    #[test]
+    fn too_large_shapes_are_refused() {
+        assert!(count(&[usize::MAX, 2]).is_err());
+        assert_eq!(count(&[0, usize::MAX]).unwrap(), 0);
+    }
+}

@@ -1,0 +1,100 @@
+//! One leaf of one element: a tensor, a ragged or sparse tensor, nothing, or a dataset.
+
+use super::dtype::DType;
+use super::tensor::Tensor;
+use crate::error::Result;
+use std::any::Any;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+#[derive(Clone, PartialEq, Debug)]
+pub enum Value {
+    Tensor(Tensor),
+    Ragged(Arc<Ragged>),
+    Sparse(Arc<Sparse>),
+    /// A component that is not there (Python's None).
+    Absent,
+    Dataset(Nested),
+}
+
+/// Rows of unequal length: `splits[k]` cuts level `k` (row `i` is `splits[i]..splits[i + 1]` of the next level),
+/// the last one cuts the rows of `values`. There is at least one level, except for a row cut out of a ragged vector.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Ragged {
+    pub values: Tensor,
+    pub splits: Vec<Arc<[i64]>>,
+    /// int32 or int64: how the splits are shown to the user.
+    pub splits_dtype: DType,
+}
+
+impl Ragged {
+    pub fn rows(&self) -> usize {
+        self.splits.first().map_or(self.values.rows(), |s| s.len().saturating_sub(1))
+    }
+    pub fn nbytes(&self) -> usize {
+        self.values.nbytes() + self.splits.iter().map(|s| s.len() * 8).sum::<usize>()
+    }
+}
+
+/// Coordinates and values of the items that are not zero.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Sparse {
+    /// int64 `[n, rank]`.
+    pub indices: Tensor,
+    /// `[n]`.
+    pub values: Tensor,
+    pub shape: Vec<i64>,
+}
+
+/// A dataset inside an element. What it is made of is known to `plan` only.
+#[derive(Clone)]
+pub struct Nested(pub Arc<dyn NestedDataset>);
+
+pub trait NestedDataset: Send + Sync + fmt::Debug + 'static {
+    fn as_any(&self) -> &dyn Any;
+    /// A template with its open parameters filled in.
+    fn bind(&self, env: Vec<Value>) -> Nested;
+    /// The written form (JSON) of a dataset that is part of a function.
+    fn write(&self) -> Result<serde_json::Value>;
+}
+
+/// Reads what `NestedDataset::write` wrote; set once by `plan`, which this room does not see.
+pub static READ_NESTED: OnceLock<fn(&serde_json::Value) -> Result<Nested>> = OnceLock::new();
+
+impl PartialEq for Nested {
+    fn eq(&self, other: &Nested) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+impl fmt::Debug for Nested {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Value {
+    pub fn nbytes(&self) -> usize {
+        match self {
+            Value::Tensor(t) => t.nbytes(),
+            Value::Ragged(r) => r.nbytes(),
+            Value::Sparse(s) => s.indices.nbytes() + s.values.nbytes(),
+            Value::Absent | Value::Dataset(_) => 64,
+        }
+    }
+    pub fn as_tensor(&self) -> Option<&Tensor> {
+        match self {
+            Value::Tensor(t) => Some(t),
+            _ => None,
+        }
+    }
+    /// The tensor; callers have checked the spec by then.
+    pub fn tensor(&self) -> &Tensor {
+        self.as_tensor().expect("a dense tensor, as its spec says")
+    }
+}
+
+impl From<Tensor> for Value {
+    fn from(t: Tensor) -> Value {
+        Value::Tensor(t)
+    }
+}

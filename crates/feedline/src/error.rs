@@ -1,0 +1,183 @@
+//! Errors that say who can act (`Kind`) and where it happened (`At`): operator, file, byte, record, element.
+
+use std::fmt;
+use std::sync::Arc;
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Who can act on an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// The call is wrong: a parameter, a dtype, a structure. Refused when the pipeline is built where possible.
+    Usage,
+    /// One element or record is wrong.
+    Data,
+    /// A file or a store is missing, unreadable, or failed.
+    Io,
+    /// The user's own function failed.
+    Func,
+    /// Something cannot fit into the memory that was allowed.
+    Budget,
+    /// The position or the number asked for is beyond the end of the data.
+    Range,
+    /// The pipeline was stopped.
+    Cancelled,
+    /// Our fault.
+    Internal,
+}
+
+impl Kind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Usage => "usage",
+            Kind::Data => "data",
+            Kind::Io => "io",
+            Kind::Func => "function",
+            Kind::Budget => "budget",
+            Kind::Range => "range",
+            Kind::Cancelled => "cancelled",
+            Kind::Internal => "internal",
+        }
+    }
+}
+
+/// Where an error happened. Whatever is known is filled in on the way out.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct At {
+    /// The operator, as the user wrote it (`map`, `batch`).
+    pub op: Option<Arc<str>>,
+    pub file: Option<Arc<str>>,
+    pub byte: Option<u64>,
+    /// Position of the element in the stream that the operator read.
+    pub element: Option<u64>,
+}
+
+/// What went wrong, where, and the error below it. Cheap to clone: it travels in the place of an element.
+#[derive(Clone)]
+pub struct Error(Arc<Inner>);
+
+#[derive(Clone)]
+struct Inner {
+    kind: Kind,
+    message: String,
+    at: At,
+    source: Option<Arc<dyn std::error::Error + Send + Sync>>,
+}
+
+impl Error {
+    pub fn new(kind: Kind, message: impl Into<String>) -> Error {
+        Error(Arc::new(Inner { kind, message: message.into(), at: At::default(), source: None }))
+    }
+    pub fn usage(message: impl Into<String>) -> Error {
+        Error::new(Kind::Usage, message)
+    }
+    pub fn data(message: impl Into<String>) -> Error {
+        Error::new(Kind::Data, message)
+    }
+    pub fn func(message: impl Into<String>) -> Error {
+        Error::new(Kind::Func, message)
+    }
+    pub fn range(message: impl Into<String>) -> Error {
+        Error::new(Kind::Range, message)
+    }
+    pub fn internal(message: impl Into<String>) -> Error {
+        Error::new(Kind::Internal, message)
+    }
+    pub fn cancelled() -> Error {
+        Error::new(Kind::Cancelled, "the iterator was closed")
+    }
+
+    pub fn kind(&self) -> Kind {
+        self.0.kind
+    }
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+    pub fn at(&self) -> &At {
+        &self.0.at
+    }
+    /// The error that caused this one, such as the user's own exception.
+    pub fn cause(&self) -> Option<&Arc<dyn std::error::Error + Send + Sync>> {
+        self.0.source.as_ref()
+    }
+
+    fn edit(mut self, f: impl FnOnce(&mut Inner)) -> Error {
+        f(Arc::make_mut(&mut self.0));
+        self
+    }
+    pub fn with_source(self, source: Arc<dyn std::error::Error + Send + Sync>) -> Error {
+        self.edit(|e| e.source = Some(source))
+    }
+    /// Names the operator unless a more inner one has been named already.
+    pub fn in_op(self, op: &str) -> Error {
+        if self.0.at.op.is_some() {
+            return self;
+        }
+        self.edit(|e| e.at.op = Some(op.into()))
+    }
+    pub fn at_element(self, element: u64) -> Error {
+        if self.0.at.element.is_some() {
+            return self;
+        }
+        self.edit(|e| e.at.element = Some(element))
+    }
+    pub fn in_file(self, file: &str, byte: Option<u64>) -> Error {
+        if self.0.at.file.is_some() {
+            return self;
+        }
+        self.edit(|e| {
+            e.at.file = Some(file.into());
+            e.at.byte = byte;
+        })
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Inner { message, at, .. } = &*self.0;
+        if let Some(op) = &at.op {
+            write!(f, "{op}: ")?;
+        }
+        f.write_str(message)?;
+        let mut places = Vec::new();
+        if let Some(file) = &at.file {
+            places.push(match at.byte {
+                Some(byte) => format!("{file} at byte {byte}"),
+                None => file.to_string(),
+            });
+        }
+        if let Some(element) = at.element {
+            places.push(format!("element {element}"));
+        }
+        if !places.is_empty() {
+            write!(f, " ({})", places.join(", "))?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {self}", self.0.kind.name())
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source.as_deref().map(|e| e as _)
+    }
+}
+
+impl From<serde_json::Error> for Error {
+    fn from(e: serde_json::Error) -> Error {
+        Error::usage(e.to_string())
+    }
+}
+
+/// `bail!(Usage, "…{x}")`: return an error of that kind.
+#[macro_export]
+macro_rules! bail {
+    ($kind:ident, $($fmt:tt)*) => {
+        return Err($crate::Error::new($crate::Kind::$kind, format!($($fmt)*)).into())
+    };
+}

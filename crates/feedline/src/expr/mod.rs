@@ -1,0 +1,8 @@
+//! Functions as data: expressions that were traced once, their types, and their evaluation over chunks.
+
+mod func;
+pub mod funcs;
+mod graph;
+
+pub use func::{Arg, Attrs, ByRow, Func, Kernel, Made, RowAt, RowsAt, arity, dense, run};
+pub use graph::{Builder, Graph, HostAttachment, HostFn, Kind, Node, NodeId};
