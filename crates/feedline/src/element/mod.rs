@@ -14,4 +14,4 @@ pub use dtype::{B8, DType, Item};
 pub use spec::{Dims, Leaf, Spec, Tree};
 pub use tensor::{IntoShape, Shape, Strings, StringsBuilder, Tensor, count};
 pub use value::{Nested, NestedDataset, READ_NESTED, Ragged, Sparse, Value};
-pub use written::{Attachments, attach, attached, with_attachments};
+pub use written::{Attachments, Reader, attach, attach_live, attached, with_attachments};

@@ -1,0 +1,64 @@
+//! The operators, one file each. Adding one: a file, and two lines here. `tests` compares the folder with the table.
+
+mod batch;
+mod map;
+mod range;
+mod with_options;
+
+use crate::element::{DType, Tensor};
+use crate::error::{Error, Result};
+use crate::op::OpInfo;
+use crate::runtime::BuildCx;
+
+/// Every operator.
+pub static OPS: &[&OpInfo] = &[&batch::INFO, &map::INFO, &range::INFO, &with_options::INFO];
+
+pub fn find(name: &str) -> Result<&'static OpInfo> {
+    OPS.iter().copied().find(|i| i.name == name).ok_or_else(|| Error::usage(format!("there is no operator {name:?}")))
+}
+
+/// `rows` numbers of that dtype, computed as int64 and wrapped or converted.
+fn counted(dtype: DType, rows: usize, at: impl Fn(usize) -> i64) -> Tensor {
+    let mut tensor = Tensor::new(dtype, [rows]);
+    macro_rules! fill {
+        ($t:ty, $convert:expr) => {
+            tensor.items_mut::<$t>().iter_mut().enumerate().for_each(|(i, x)| *x = $convert(at(i)))
+        };
+    }
+    match dtype {
+        DType::Int8 => fill!(i8, |x| x as i8),
+        DType::Int16 => fill!(i16, |x| x as i16),
+        DType::Int32 => fill!(i32, |x| x as i32),
+        DType::Int64 => fill!(i64, |x| x),
+        DType::Uint8 => fill!(u8, |x| x as u8),
+        DType::Uint16 => fill!(u16, |x| x as u16),
+        DType::Uint32 => fill!(u32, |x| x as u32),
+        DType::Uint64 => fill!(u64, |x| x as u64),
+        DType::Float16 => fill!(half::f16, |x| half::f16::from_f64(x as f64)),
+        DType::Bfloat16 => fill!(half::bf16, |x| half::bf16::from_f64(x as f64)),
+        DType::Float32 => fill!(f32, |x| x as f32),
+        DType::Float64 => fill!(f64, |x| x as f64),
+        DType::Bool | DType::String => unreachable!("refused when the plan was built"),
+    }
+    tensor
+}
+
+/// Refuses 0 and numbers below AUTOTUNE.
+fn check_parallel(calls: Option<i64>) -> Result<()> {
+    match calls {
+        Some(n) if n == 0 || n < -1 => {
+            Err(Error::usage(format!("num_parallel_calls must be positive or AUTOTUNE (-1), not {n}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// `num_parallel_calls` as a cap: AUTOTUNE is none. `None` (unset) stays: the operator decides.
+fn cap(calls: Option<i64>) -> Option<usize> {
+    calls.map(|n| usize::try_from(n).unwrap_or(usize::MAX))
+}
+
+/// Whether an operator keeps the order: its own word, else the pipeline's; serial operators always do.
+fn ordered(cx: &BuildCx, calls: Option<i64>, own: Option<bool>) -> bool {
+    calls.is_none() || own.or(cx.run.options.deterministic).unwrap_or(true)
+}

@@ -1,0 +1,163 @@
+//! What was asked: an immutable tree of operators, typed and checked as it is built.
+
+mod card;
+mod explain;
+mod written;
+
+pub use card::Card;
+pub use explain::{Format, explain};
+pub use written::{read_plan, write_plan};
+
+use crate::element::{Nested, NestedDataset, Spec, Value};
+use crate::error::{Error, Result};
+use crate::op::Op;
+use crate::options::Options;
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// A dataset's description. Cloning shares it.
+#[derive(Clone)]
+pub struct Plan(Arc<Node>);
+
+pub struct Node {
+    pub op: Arc<dyn Op>,
+    pub inputs: Vec<Plan>,
+    pub spec: Spec,
+    pub card: Card,
+    /// What `with_options` asked for, here and below.
+    pub options: Options,
+    /// Distinguishes nodes of this process: meters are kept by it.
+    pub id: u64,
+    /// How many passes were started over this dataset: each is an epoch of its own.
+    passes: AtomicU64,
+}
+
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+impl Plan {
+    /// Puts an operator on its inputs, checking what can be checked before data flows.
+    pub fn new(op: Arc<dyn Op>, inputs: Vec<Plan>) -> Result<Plan> {
+        let name = op.info().name;
+        let spec = op.spec(&inputs).map_err(|e| e.in_op(name))?;
+        let card = op.cardinality(&inputs);
+        let mut options = Options::default();
+        inputs.iter().for_each(|i| options.merge(&i.options));
+        if let Some(own) = op.options() {
+            options.merge(own);
+        }
+        let id = NEXT_ID.fetch_add(1, Relaxed);
+        Ok(Plan(Arc::new(Node { op, inputs, spec, card, options, id, passes: AtomicU64::new(0) })))
+    }
+    /// The same operator on other inputs of the same specs: what rewrites make.
+    pub fn with_inputs(&self, inputs: Vec<Plan>) -> Result<Plan> {
+        Plan::new(self.op.clone(), inputs)
+    }
+    /// The number of the pass that starts now.
+    pub fn next_pass(&self) -> u64 {
+        self.passes.fetch_add(1, Relaxed)
+    }
+    pub fn same(&self, other: &Plan) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+    pub fn name(&self) -> &'static str {
+        self.op.info().name
+    }
+    /// The operator's parameters, if it is that operator.
+    pub fn is<O: Op>(&self) -> Option<&O> {
+        (&*self.op as &dyn Any).downcast_ref::<O>()
+    }
+    /// This node and all below it, inputs first.
+    pub fn walk(&self, f: &mut impl FnMut(&Plan)) {
+        self.inputs.iter().for_each(|i| i.walk(f));
+        f(self);
+    }
+    /// Whether all of it gives the same elements in each pass.
+    pub fn is_pure(&self) -> bool {
+        self.op.props().pure && self.inputs.iter().all(|i| i.is_pure())
+    }
+    /// A hash of the written form: equal plans have equal fingerprints, in every process.
+    pub fn fingerprint(&self) -> Result<String> {
+        let (json, attachments) = write_plan(self)?;
+        let mut hash = Fnv(0xcbf29ce484222325);
+        hash.write(json.to_string().as_bytes());
+        for object in attachments {
+            if let Some(t) = object.downcast_ref::<crate::element::Tensor>() {
+                match t.dtype() {
+                    crate::element::DType::String => t.strs().for_each(|s| hash.write(s)),
+                    _ => hash.write(t.bytes()),
+                }
+            }
+        }
+        Ok(format!("{:016x}", hash.0))
+    }
+}
+
+/// FNV-1a: small, stable, and good enough to tell plans apart.
+struct Fnv(u64);
+
+impl Fnv {
+    fn write(&mut self, bytes: &[u8]) {
+        for b in bytes {
+            self.0 = (self.0 ^ u64::from(*b)).wrapping_mul(0x100000001b3);
+        }
+    }
+}
+
+impl std::ops::Deref for Plan {
+    type Target = Node;
+    fn deref(&self) -> &Node {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Plan {
+    /// As a chain: `range(10) > map > batch(3)`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.inputs.as_slice() {
+            [] => {}
+            [one] => write!(f, "{one:?} > ")?,
+            many => write!(f, "{many:?} > ")?,
+        }
+        write!(f, "{}({})", self.name(), self.op.show())
+    }
+}
+
+/// A plan with the values of its symbols: a dataset inside an element, or a template waiting for them.
+#[derive(Clone)]
+pub struct Bound {
+    pub plan: Plan,
+    pub env: Arc<[Value]>,
+}
+
+impl Bound {
+    pub fn nested(plan: Plan) -> Nested {
+        written::install();
+        Nested(Arc::new(Bound { plan, env: Arc::new([]) }))
+    }
+    pub fn of(value: &Value) -> Result<&Bound> {
+        match value {
+            Value::Dataset(n) => n.0.as_any().downcast_ref().ok_or_else(|| Error::internal("an unknown kind of dataset")),
+            other => Err(Error::func(format!("the function must return a dataset, not {other:?}"))),
+        }
+    }
+}
+
+impl fmt::Debug for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.plan.fmt(f)
+    }
+}
+
+impl NestedDataset for Bound {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+    fn bind(&self, env: Vec<Value>) -> Nested {
+        Nested(Arc::new(Bound { plan: self.plan.clone(), env: env.into() }))
+    }
+    fn write(&self) -> Result<serde_json::Value> {
+        written::write_bound(self)
+    }
+}
