@@ -74,16 +74,19 @@ floormod = mod
 
 __all__ = [
     "abs", "acos", "add", "argmax", "argmin", "asin", "atan", "atan2", "bincount", "ceil", "cos", "cosh",
-    "count_nonzero", "cumsum", "divide", "divide_no_nan", "equal", "exp", "expm1", "floor", "floordiv", "floormod",
-    "greater", "greater_equal", "is_finite", "is_inf", "is_nan", "less", "less_equal", "log", "log1p",
-    "logical_and", "logical_not", "logical_or", "logical_xor", "maximum", "minimum", "mod", "multiply", "negative",
-    "not_equal", "pow", "reciprocal", "reduce_all", "reduce_any", "reduce_logsumexp", "reduce_max", "reduce_mean",
-    "reduce_min", "reduce_prod", "reduce_std", "reduce_sum", "reduce_variance", "round", "rsqrt", "sigmoid", "sign",
-    "sin", "sinh", "softmax", "sqrt", "square", "squared_difference", "subtract", "tan", "tanh", "truediv",
+    "count_nonzero", "cumsum", "divide", "divide_no_nan", "equal", "exp", "expm1", "floor", "floordiv",
+    "floormod", "greater", "greater_equal", "is_finite", "is_inf", "is_nan", "less", "less_equal", "log",
+    "log1p", "logical_and", "logical_not", "logical_or", "logical_xor", "maximum", "minimum", "mod",
+    "multiply", "negative", "not_equal", "pow", "reciprocal", "reduce_all", "reduce_any",
+    "reduce_logsumexp", "reduce_max", "reduce_mean", "reduce_min", "reduce_prod", "reduce_std",
+    "reduce_sum", "reduce_variance", "round", "rsqrt", "sigmoid", "sign", "sin", "sinh", "softmax",
+    "sqrt", "square", "squared_difference", "subtract", "tan", "tanh", "truediv",
 ]  # fmt: skip
 
 
-def count_nonzero(input: Any, axis: Any = None, keepdims: bool = False, dtype: Any = "int64", name: str | None = None) -> Any:
+def count_nonzero(
+    input: Any, axis: Any = None, keepdims: bool = False, dtype: Any = "int64", name: str | None = None
+) -> Any:
     """How many items are not zero."""
     return reduce_sum(ops.cast(ops.as_bool(input), dtype), axis, keepdims)
 
@@ -101,7 +104,7 @@ def softmax(logits: Any, axis: int = -1, name: str | None = None) -> Any:
 
 
 def bincount(arr: Any, minlength: int | None = None, dtype: Any = "int32", name: str | None = None) -> Any:
-    """How often each number occurs; `minlength` numbers are counted, and it must be given inside a function."""
+    """How often each number below `minlength` occurs, which must be given inside a function."""
     if minlength is None:
         if ops.symbolic(arr):
             raise ValueError("bincount inside a function needs minlength, the number of different values")

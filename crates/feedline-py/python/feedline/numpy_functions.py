@@ -6,6 +6,7 @@ A function that is not listed here needs the value, so a function that calls it 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, NoReturn
 
 import numpy as np
@@ -206,7 +207,7 @@ def _split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
     if size is None:
         _refused("split along an axis of unknown size")
     ends = [0, *indices_or_sections, size]
-    return ops.split(ary, [b - a for a, b in zip(ends, ends[1:], strict=False)], axis)
+    return ops.split(ary, [b - a for a, b in pairwise(ends)], axis)
 
 
 def _moveaxis(a: Any, source: Any, destination: Any) -> Any:

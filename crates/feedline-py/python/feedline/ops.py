@@ -1,5 +1,5 @@
-"""Functions on tensors, under TensorFlow's names. They work on symbolic values inside a traced function, and on
-NumPy arrays and Python numbers at once.
+"""Functions on tensors, under TensorFlow's names. They work on symbolic values inside a traced function, and
+on NumPy arrays and Python numbers at once.
 
 >>> import feedline as fl
 >>> fl.reduce_sum(fl.constant([1, 2, 3]))
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -21,14 +22,15 @@ from .spec import as_shape
 
 __all__ = [
     "abs", "add", "argmax", "argmin", "argsort", "boolean_mask", "broadcast_to", "cast", "ceil", "clip",
-    "clip_by_value", "concat", "cond", "constant", "cos", "cumsum", "divide", "ensure_shape", "equal", "exp",
-    "expand_dims", "eye", "fill", "floor", "gather", "greater", "greater_equal", "identity", "less", "less_equal",
-    "linspace", "log", "logical_and", "logical_not", "logical_or", "logical_xor", "matmul", "maximum", "minimum",
-    "multiply", "negative", "not_equal", "one_hot", "ones", "ones_like", "pad", "pow", "range", "rank",
-    "reduce_all", "reduce_any", "reduce_max", "reduce_mean", "reduce_min", "reduce_prod", "reduce_std",
-    "reduce_sum", "reduce_variance", "repeat", "reshape", "reverse", "roll", "round", "searchsorted", "shape",
-    "sign", "sin", "size", "slice", "sort", "split", "sqrt", "square", "squeeze", "stack", "subtract", "tanh",
-    "tile", "transpose", "truediv", "unstack", "where", "zeros", "zeros_like",
+    "clip_by_value", "concat", "cond", "constant", "cos", "cumsum", "divide", "ensure_shape", "equal",
+    "exp", "expand_dims", "eye", "fill", "floor", "gather", "greater", "greater_equal", "identity",
+    "less", "less_equal", "linspace", "log", "logical_and", "logical_not", "logical_or", "logical_xor",
+    "matmul", "maximum", "minimum", "multiply", "negative", "not_equal", "one_hot", "ones", "ones_like",
+    "pad", "pow", "range", "rank", "reduce_all", "reduce_any", "reduce_max", "reduce_mean", "reduce_min",
+    "reduce_prod", "reduce_std", "reduce_sum", "reduce_variance", "repeat", "reshape", "reverse", "roll",
+    "round", "searchsorted", "shape", "sign", "sin", "size", "slice", "sort", "split", "sqrt", "square",
+    "squeeze", "stack", "subtract", "tanh", "tile", "transpose", "truediv", "unstack", "where", "zeros",
+    "zeros_like",
 ]  # fmt: skip
 
 
@@ -38,7 +40,9 @@ def _sizes(shape: Any) -> list[int]:
         shape = shape.tolist()
     sizes = as_shape(shape)
     if sizes is None:
-        raise ValueError("the shape is not known; give it as a list, or take it from another tensor: fl.shape(x)")
+        raise ValueError(
+            "the shape is not known; give it as a list, or take it from another tensor: fl.shape(x)"
+        )
     return [-1 if size is None else size for size in sizes]
 
 
@@ -53,7 +57,7 @@ def _sizes_tensor(shape: Any) -> Any:
 
 
 def cast(x: Any, dtype: Any, name: str | None = None) -> Any:
-    """Converts the items to another dtype; floats lose their fraction towards zero when they become integers."""
+    """Converts the items to another dtype; floats that become integers lose their fraction."""
     dtype = as_dtype(dtype)
     if not symbolic(x) and dtype_of(x) is None:
         x = constant(x)
@@ -225,7 +229,8 @@ def one_hot(
 
 
 def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Any:
-    """Items of `x` where the condition holds, else of `y`. With the condition alone: the places where it holds.
+    """Items of `x` where the condition holds, else of `y`. With the condition alone: the places where it
+    holds.
 
     >>> import feedline as fl
     >>> fl.where(fl.constant([True, False]), 1, 2).tolist()
@@ -241,7 +246,8 @@ def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None)
 
 
 def cond(pred: Any, true_fn: Callable[[], Any], false_fn: Callable[[], Any], name: str | None = None) -> Any:
-    """What one of two functions returns, chosen by a bool scalar. Both must return the same structure and dtypes.
+    """What one of two functions returns, chosen by a bool scalar. Both must return the same structure and
+    dtypes.
 
     >>> import feedline as fl
     >>> ds = fl.Dataset.range(3).map(lambda x: fl.cond(x > 1, lambda: x * 10, lambda: x))
@@ -272,7 +278,12 @@ def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | 
 
 
 def gather(
-    params: Any, indices: Any, validate_indices: Any = None, axis: int | None = None, batch_dims: int = 0, name: str | None = None
+    params: Any,
+    indices: Any,
+    validate_indices: Any = None,
+    axis: int | None = None,
+    batch_dims: int = 0,
+    name: str | None = None,
 ) -> Any:
     """The slices of `params` along an axis at the given places.
 
@@ -328,7 +339,9 @@ def unstack(value: Any, num: int | None = None, axis: int = 0, name: str | None 
     return [gather(value, np.int32(place), axis=axis) for place in builtins.range(count)]
 
 
-def split(value: Any, num_or_size_splits: Any, axis: int = 0, num: int | None = None, name: str | None = None) -> list[Any]:
+def split(
+    value: Any, num_or_size_splits: Any, axis: int = 0, num: int | None = None, name: str | None = None
+) -> list[Any]:
     """Pieces along an axis: a number of equal ones, or ones of the given sizes (one may be -1)."""
     if isinstance(num_or_size_splits, (int, np.integer)):
         count = int(num_or_size_splits)
@@ -340,18 +353,22 @@ def split(value: Any, num_or_size_splits: Any, axis: int = 0, num: int | None = 
     ends = np.cumsum([0, *sizes]).tolist()
     before: list[Any] = [{"s": [None, None, None]}] * axis if axis >= 0 else ["ellipsis"]
     after: list[Any] = [] if axis >= 0 else [{"s": [None, None, None]}] * (-1 - axis)
-    pieces = zip(ends, ends[1:], strict=False)
+    pieces = pairwise(ends)
     return [call("getitem", [value], spec=[*before, {"s": [a, b, None]}, *after]) for a, b in pieces]
 
 
 def _static_size(value: Any, axis: int, who: str) -> int:
     known = value.shape if symbolic(value) and not isinstance(value, (list, tuple)) else np.shape(value)
     if known is None or known[axis] is None:
-        raise ValueError(f"{who}: the size of axis {axis} must be known; give `num`, or state it with fl.ensure_shape")
+        raise ValueError(
+            f"{who}: the size of axis {axis} must be known; give `num`, or state it with fl.ensure_shape"
+        )
     return known[axis]
 
 
-def pad(tensor: Any, paddings: Any, mode: str = "CONSTANT", constant_values: Any = 0, name: str | None = None) -> Any:
+def pad(
+    tensor: Any, paddings: Any, mode: str = "CONSTANT", constant_values: Any = 0, name: str | None = None
+) -> Any:
     """With items added before and after on each axis.
 
     Args:
@@ -408,12 +425,16 @@ def sort(values: Any, axis: int = -1, direction: str = "ASCENDING", name: str | 
     return call("sort", [_tensor(values)], axis=axis, direction=direction)
 
 
-def argsort(values: Any, axis: int = -1, direction: str = "ASCENDING", stable: bool = False, name: str | None = None) -> Any:
+def argsort(
+    values: Any, axis: int = -1, direction: str = "ASCENDING", stable: bool = False, name: str | None = None
+) -> Any:
     """The places that put the items along an axis in order. Always stable."""
     return call("argsort", [_tensor(values)], axis=axis, direction=direction)
 
 
-def searchsorted(sorted_sequence: Any, values: Any, side: str = "left", out_type: Any = int32, name: str | None = None) -> Any:
+def searchsorted(
+    sorted_sequence: Any, values: Any, side: str = "left", out_type: Any = int32, name: str | None = None
+) -> Any:
     """Where values would have to be put into a sorted sequence."""
     sequence, values = aligned(_tensor(sorted_sequence), values)
     return call("searchsorted", [sequence, values], side=side, out_type=as_dtype(out_type))
@@ -526,7 +547,9 @@ def round_to(x: Any, decimals: int = 0) -> Any:
     return round(x * scale) / scale
 
 
-def matmul(a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False, name: str | None = None) -> Any:
+def matmul(
+    a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False, name: str | None = None
+) -> Any:
     """The matrix product of the last two axes."""
     a, b = (_tensor(x) for x in aligned(a, b))
     return call("matmul", [a, b], transpose_a=transpose_a or None, transpose_b=transpose_b or None)
@@ -581,7 +604,9 @@ def argmin(input: Any, axis: int = 0, output_type: Any = int64, name: str | None
     return call("argmin", [_tensor(input)], axis=axis, output_type=as_dtype(output_type))
 
 
-def cumsum(x: Any, axis: int = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None) -> Any:
+def cumsum(
+    x: Any, axis: int = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
+) -> Any:
     """The running sum along an axis."""
     return call("cumsum", [_tensor(x)], axis=axis, exclusive=exclusive or None, reverse=reverse or None)
 
@@ -589,7 +614,9 @@ def cumsum(x: Any, axis: int = 0, exclusive: bool = False, reverse: bool = False
 # Python inside a traced function.
 
 
-def numpy_function(func: Callable[..., Any], inp: Sequence[Any], Tout: Any, stateful: bool = True, name: str | None = None) -> Any:
+def numpy_function(
+    func: Callable[..., Any], inp: Sequence[Any], Tout: Any, stateful: bool = True, name: str | None = None
+) -> Any:
     """Calls a Python function on real NumPy values when the pipeline runs.
 
     >>> import feedline as fl
@@ -622,7 +649,7 @@ def numpy_function(func: Callable[..., Any], inp: Sequence[Any], Tout: Any, stat
 
 
 def py_function(func: Callable[..., Any], inp: Sequence[Any], Tout: Any, name: str | None = None) -> Any:
-    """Like `numpy_function`, but the function's arguments also answer `.numpy()`, as TensorFlow's tensors do."""
+    """Like `numpy_function`, but the function's arguments answer `.numpy()`, as TensorFlow's tensors do."""
     from .tensor import as_tensors
 
     def with_tensors(*args: Any) -> Any:

@@ -1,7 +1,8 @@
 """`fl.random`: random numbers that follow from a seed and from the position of the element.
 
-Inside a traced function every element gets its own numbers, the same ones for any number of threads; a new epoch
-gets new ones. A `seed` (or `set_seed`) makes them reproducible. Outside of functions each call gives new numbers.
+Inside a traced function every element gets its own numbers, the same ones for any number of threads; a new
+epoch gets new ones. A `seed` (or `set_seed`) makes them reproducible. Outside of functions each call gives
+new numbers.
 """
 
 from __future__ import annotations
@@ -43,7 +44,12 @@ def _shape(shape: Any) -> list[int]:
 
 
 def uniform(
-    shape: Any, minval: Any = 0, maxval: Any = None, dtype: Any = float32, seed: int | None = None, name: str | None = None
+    shape: Any,
+    minval: Any = 0,
+    maxval: Any = None,
+    dtype: Any = float32,
+    seed: int | None = None,
+    name: str | None = None,
 ) -> Any:
     """Numbers that are equally likely anywhere from `minval` up to, but without, `maxval`.
 
@@ -69,7 +75,9 @@ def uniform(
     if symbolic(minval, high):
         drawn = _draw("random.uniform", [], seed, shape=_shape(shape), minval=0.0, maxval=1.0, dtype=dtype)
         return drawn * (high - minval) + minval
-    return _draw("random.uniform", [], seed, shape=_shape(shape), minval=float(minval), maxval=float(high), dtype=dtype)
+    return _draw(
+        "random.uniform", [], seed, shape=_shape(shape), minval=float(minval), maxval=float(high), dtype=dtype
+    )
 
 
 def integers(low: Any, high: Any = None, shape: Any = (), dtype: Any = int64, seed: int | None = None) -> Any:
@@ -87,22 +95,43 @@ def integers(low: Any, high: Any = None, shape: Any = (), dtype: Any = int64, se
 
 
 def normal(
-    shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = float32, seed: int | None = None, name: str | None = None
+    shape: Any,
+    mean: Any = 0.0,
+    stddev: Any = 1.0,
+    dtype: Any = float32,
+    seed: int | None = None,
+    name: str | None = None,
 ) -> Any:
     """Numbers with a normal distribution."""
     dtype = as_dtype(dtype)
     if symbolic(mean, stddev):
-        return _draw("random.normal", [], seed, shape=_shape(shape), mean=0.0, stddev=1.0, dtype=dtype) * stddev + mean
-    return _draw("random.normal", [], seed, shape=_shape(shape), mean=float(mean), stddev=float(stddev), dtype=dtype)
+        return (
+            _draw("random.normal", [], seed, shape=_shape(shape), mean=0.0, stddev=1.0, dtype=dtype) * stddev
+            + mean
+        )
+    return _draw(
+        "random.normal", [], seed, shape=_shape(shape), mean=float(mean), stddev=float(stddev), dtype=dtype
+    )
 
 
 def truncated_normal(
-    shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = float32, seed: int | None = None, name: str | None = None
+    shape: Any,
+    mean: Any = 0.0,
+    stddev: Any = 1.0,
+    dtype: Any = float32,
+    seed: int | None = None,
+    name: str | None = None,
 ) -> Any:
     """Numbers with a normal distribution, none further than two standard deviations from the mean."""
     dtype = as_dtype(dtype)
     return _draw(
-        "random.truncated_normal", [], seed, shape=_shape(shape), mean=float(mean), stddev=float(stddev), dtype=dtype
+        "random.truncated_normal",
+        [],
+        seed,
+        shape=_shape(shape),
+        mean=float(mean),
+        stddev=float(stddev),
+        dtype=dtype,
     )
 
 

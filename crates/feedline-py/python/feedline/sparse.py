@@ -64,7 +64,8 @@ class SparseTensor:
 
     def __repr__(self) -> str:
         items = ", ".join(
-            f"{tuple(place)}: {value}" for place, value in zip(self.indices.tolist(), self.values.tolist(), strict=True)
+            f"{tuple(place)}: {value}"
+            for place, value in zip(self.indices.tolist(), self.values.tolist(), strict=True)
         )
         return f"<SparseTensor {{{items}}} of shape {self.shape}>"
 

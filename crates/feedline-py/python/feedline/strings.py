@@ -121,10 +121,16 @@ def as_string(
     )
 
 
-def regex_replace(input: Any, pattern: str, rewrite: str, replace_global: bool = True, name: str | None = None) -> Any:
+def regex_replace(
+    input: Any, pattern: str, rewrite: str, replace_global: bool = True, name: str | None = None
+) -> Any:
     r"""The matches of a pattern replaced; `\1` in `rewrite` is the first group."""
     return call(
-        "strings.regex_replace", [_text(input)], pattern=pattern, rewrite=rewrite, replace_global=replace_global
+        "strings.regex_replace",
+        [_text(input)],
+        pattern=pattern,
+        rewrite=rewrite,
+        replace_global=replace_global,
     )
 
 
@@ -133,10 +139,16 @@ def regex_full_match(input: Any, pattern: str, name: str | None = None) -> Any:
     return call("strings.regex_full_match", [_text(input)], pattern=pattern)
 
 
-def reduce_join(inputs: Any, axis: Any = None, keepdims: bool = False, separator: str = "", name: str | None = None) -> Any:
+def reduce_join(
+    inputs: Any, axis: Any = None, keepdims: bool = False, separator: str = "", name: str | None = None
+) -> Any:
     """The strings along axes joined to one."""
     return call(
-        "strings.reduce_join", [_text(inputs)], axis=axis, keepdims=keepdims or None, separator=separator or None
+        "strings.reduce_join",
+        [_text(inputs)],
+        axis=axis,
+        keepdims=keepdims or None,
+        separator=separator or None,
     )
 
 

@@ -43,7 +43,7 @@ def _is_operand(value: Any) -> bool:
 
 
 class Symbol(Traced):
-    """A value that will be known when the pipeline runs. Only its dtype and (partly) its shape are known now."""
+    """A value that will be known when the pipeline runs; now only its dtype and (partly) shape are."""
 
     __slots__ = ()
 
@@ -69,7 +69,9 @@ class Symbol(Traced):
         """The number of axes."""
         shape = self.shape
         if shape is None:
-            self._refuse("ndim of a tensor of unknown rank", "fix the shape before: fl.ensure_shape(x, shape)")
+            self._refuse(
+                "ndim of a tensor of unknown rank", "fix the shape before: fl.ensure_shape(x, shape)"
+            )
         return len(shape)
 
     @property
@@ -88,7 +90,7 @@ class Symbol(Traced):
         return self.shape
 
     def set_shape(self, shape: Any) -> None:
-        """States the shape where it is not known; a value that does not fit is an error when the pipeline runs."""
+        """States the shape where it is not known; a value that does not fit is an error later."""
         fixed = ops.ensure_shape(self, shape)
         self._tracer, self._node = fixed._tracer, fixed._node
 
@@ -104,7 +106,10 @@ class Symbol(Traced):
         if shape == ():
             raise TypeError(f"{what}: a scalar has no length")
         if shape is None or shape[0] is None:
-            self._refuse(what, "only a first axis of known size can be taken apart; fl.shape(x)[0] is its symbolic size")
+            self._refuse(
+                what,
+                "only a first axis of known size can be taken apart; fl.shape(x)[0] is its symbolic size",
+            )
         return shape[0]
 
     def __repr__(self) -> str:
@@ -312,7 +317,9 @@ class Symbol(Traced):
         raise NeedsValue(what, advice)
 
     def __bool__(self) -> bool:
-        self._refuse("`if`, `while`, `and`, `or` or bool()", "use fl.where or fl.cond (and & | ~ for and, or, not)")
+        self._refuse(
+            "`if`, `while`, `and`, `or` or bool()", "use fl.where or fl.cond (and & | ~ for and, or, not)"
+        )
 
     def __int__(self) -> int:
         self._refuse("int()", "use fl.cast(x, fl.int32)")
@@ -324,10 +331,14 @@ class Symbol(Traced):
         self._refuse("complex()")
 
     def __index__(self) -> int:
-        self._refuse("a place where Python needs a whole number", "use fl.range, fl.gather or a symbolic index x[i]")
+        self._refuse(
+            "a place where Python needs a whole number", "use fl.range, fl.gather or a symbolic index x[i]"
+        )
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
-        self._refuse("np.asarray() or a function that makes an array of it", "use the fl. function of the same name")
+        self._refuse(
+            "np.asarray() or a function that makes an array of it", "use the fl. function of the same name"
+        )
 
     def __bytes__(self) -> bytes:
         self._refuse("bytes()")

@@ -148,7 +148,9 @@ impl Graph {
                 Kind::Input(i) => smallvec::smallvec![Arg::Rows(inputs[*i].clone())],
                 Kind::Const(v) => smallvec::smallvec![Arg::Same(v.clone())],
                 Kind::Capture(k) => {
-                    let value = captures.get(*k).ok_or_else(|| Error::internal("a captured value is not there"))?;
+                    let value = captures.get(*k).ok_or_else(|| {
+                        Error::usage("this function depends on a value of the function around it and can only run there")
+                    })?;
                     smallvec::smallvec![value.clone()]
                 }
                 Kind::Part { node, index } => smallvec::smallvec![slots[*node][*index].clone()],
@@ -359,6 +361,9 @@ impl Builder {
     fn push(&mut self, kind: Kind, leaf: Leaf) -> NodeId {
         self.nodes.push(Node { kind, leaf });
         self.nodes.len() - 1
+    }
+    pub fn input_count(&self) -> usize {
+        self.inputs.len()
     }
     pub fn leaf(&self, node: NodeId) -> &Leaf {
         &self.nodes[node].leaf

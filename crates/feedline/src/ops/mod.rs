@@ -1,6 +1,7 @@
 //! The operators, one file each. Adding one: a file, and two lines here. `tests` compares the folder with the table.
 
 mod batch;
+pub mod from_generator;
 mod map;
 mod range;
 mod with_options;
@@ -11,7 +12,7 @@ use crate::op::OpInfo;
 use crate::runtime::BuildCx;
 
 /// Every operator.
-pub static OPS: &[&OpInfo] = &[&batch::INFO, &map::INFO, &range::INFO, &with_options::INFO];
+pub static OPS: &[&OpInfo] = &[&batch::INFO, &from_generator::INFO, &map::INFO, &range::INFO, &with_options::INFO];
 
 pub fn find(name: &str) -> Result<&'static OpInfo> {
     OPS.iter().copied().find(|i| i.name == name).ok_or_else(|| Error::usage(format!("there is no operator {name:?}")))

@@ -77,6 +77,19 @@ impl Plan {
     pub fn is_pure(&self) -> bool {
         self.op.props().pure && self.inputs.iter().all(|i| i.is_pure())
     }
+    /// Whether it refers to values of a function that is being traced.
+    pub fn is_symbolic(&self) -> bool {
+        fn refers(json: &serde_json::Value) -> bool {
+            match json {
+                serde_json::Value::Array(list) => list.iter().any(refers),
+                serde_json::Value::Object(map) => {
+                    map.iter().any(|(k, v)| matches!(k.as_str(), "symbol" | "symbols" | "capture") || refers(v))
+                }
+                _ => false,
+            }
+        }
+        write_plan(self).is_ok_and(|(json, _)| refers(&json))
+    }
     /// A hash of the written form: equal plans have equal fingerprints, in every process.
     pub fn fingerprint(&self) -> Result<String> {
         let (json, attachments) = write_plan(self)?;
