@@ -4,6 +4,7 @@ use crate::error::{IntoPy, raised, to_py};
 use crate::structure::{self, spec_to_py};
 use crate::values::cell_to_py;
 use feedline::element::{Chunk, Spec, Tree};
+use feedline::plan::Plan;
 use feedline::runtime::Iter;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -13,6 +14,8 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 pub struct Iterator {
     iter: Mutex<Iter>,
     spec: Spec,
+    /// The plan as the user wrote it.
+    asked: Plan,
     /// Tuples of leaves only: the commonest structure, built without walking the tree.
     flat: Option<usize>,
     /// The process that made it: after a fork its workers do not exist in the child.
@@ -20,12 +23,13 @@ pub struct Iterator {
 }
 
 impl Iterator {
-    pub fn new(iter: Iter, spec: Spec) -> Iterator {
+    pub fn new(iter: Iter, asked: Plan) -> Iterator {
+        let spec = asked.spec.clone();
         let flat = match &spec {
             Tree::Tuple { tag: None, items } if items.iter().all(|i| matches!(i, Tree::Leaf(_))) => Some(items.len()),
             _ => None,
         };
-        Iterator { iter: Mutex::new(iter), spec, flat, pid: std::process::id() }
+        Iterator { iter: Mutex::new(iter), spec, asked, flat, pid: std::process::id() }
     }
 
     /// Two Python threads may share an iterator: each element goes to one of them.
@@ -95,9 +99,8 @@ impl Iterator {
         self.lock(py).delivered()
     }
     #[pyo3(signature = (format="text"))]
-    fn explain(&self, py: Python<'_>, format: &str) -> PyResult<String> {
+    fn explain(&self, format: &str) -> PyResult<String> {
         let format = feedline::plan::Format::parse(format).py()?;
-        let iter = self.lock(py);
-        Ok(feedline::plan::explain(&iter.plan, Some(iter.meters()), format))
+        Ok(feedline::plan::explain(&self.asked, format))
     }
 }

@@ -71,9 +71,8 @@ impl PyPlan {
             }
             _ => self.0.clone(),
         };
-        let spec = bound.plan.spec.clone();
         let iter = py.detach(|| feedline::iterate(&bound)).py()?;
-        Ok(Iterator::new(iter, spec))
+        Ok(Iterator::new(iter, bound.plan.clone()))
     }
     fn at<'py>(&self, py: Python<'py>, index: i64) -> PyResult<Bound<'py, PyAny>> {
         let chunk = py.detach(|| -> feedline::Result<_> {
@@ -87,7 +86,7 @@ impl PyPlan {
     }
     #[pyo3(signature = (format="text"))]
     fn explain(&self, format: &str) -> PyResult<String> {
-        Ok(feedline::plan::explain(&self.0.plan, None, Format::parse(format).py()?))
+        Ok(feedline::plan::explain(&self.0.plan, Format::parse(format).py()?))
     }
     fn options<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         json_to_py(py, &serde_json::to_value(&self.0.plan.options).map_err(|e| value_error(e.to_string()))?)

@@ -98,7 +98,9 @@ def common_dtype(values: Sequence[Any]) -> DType | None:
     kind = next(k for k in ("text", "float", "int", "bool") if k in kinds)
     if typed is None:
         return _KIND_DTYPES[kind]
-    if kind == "float" and not typed.is_floating and typed != string:
+    if kind == "text" or typed == string:
+        return string
+    if kind == "float" and not typed.is_floating:
         return float32
     if kind == "int" and typed.is_bool:
         return int32
@@ -126,7 +128,7 @@ def literal(value: Any, dtype: DType) -> Any:
     if isinstance(value, (list, tuple)) and symbolic(*value):
         return [_as_dtype(item, dtype) for item in value]
     if dtype == string:
-        return value
+        return value  # of whatever kind: the function will say what does not go together
     if dtype.is_integer:
         _check_fits(value, dtype)
     tracer = trace.current()

@@ -77,8 +77,13 @@ def traced(
                 f"{op}: {name_of(function)} cannot be traced, and native=True forbids to run it as Python: "
                 f"{request}"
             ) from error
-        if tracer.parent is not None and sample is None and output_signature is None:
-            raise
+        if tracer.parent is not None:
+            # As Python it must do without the symbolic values around it. If it cannot, that is for the
+            # function around it to solve, which then runs as Python too.
+            if sample is None:
+                raise
+            with trace.eagerly():
+                _called(function, sample())
         return _as_python(function, spec, op, sample, output_signature, request)
 
 
@@ -214,6 +219,8 @@ def spec_of(value: Any) -> Any:
 
 
 def _tell(function: Any, op: str, request: NeedsValue) -> None:
+    while hasattr(function, "__wrapped__"):
+        function = function.__wrapped__
     key = getattr(function, "__code__", None) or id(function)
     if key in _told:
         return

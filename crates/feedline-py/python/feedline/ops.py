@@ -21,16 +21,16 @@ from .dtypes import as_dtype, bool_, float32, int32, int64, string
 from .spec import as_shape
 
 __all__ = [
-    "abs", "add", "argmax", "argmin", "argsort", "boolean_mask", "broadcast_to", "cast", "ceil", "clip",
-    "clip_by_value", "concat", "cond", "constant", "cos", "cumsum", "divide", "ensure_shape", "equal",
-    "exp", "expand_dims", "eye", "fill", "floor", "gather", "greater", "greater_equal", "identity",
-    "less", "less_equal", "linspace", "log", "logical_and", "logical_not", "logical_or", "logical_xor",
-    "matmul", "maximum", "minimum", "multiply", "negative", "not_equal", "one_hot", "ones", "ones_like",
-    "pad", "pow", "range", "rank", "reduce_all", "reduce_any", "reduce_max", "reduce_mean", "reduce_min",
-    "reduce_prod", "reduce_std", "reduce_sum", "reduce_variance", "repeat", "reshape", "reverse", "roll",
-    "round", "searchsorted", "shape", "sign", "sin", "size", "slice", "sort", "split", "sqrt", "square",
-    "squeeze", "stack", "subtract", "tanh", "tile", "transpose", "truediv", "unstack", "where", "zeros",
-    "zeros_like",
+    "abs", "add", "argmax", "argmin", "argsort", "bitcast", "boolean_mask", "broadcast_to", "cast",
+    "ceil", "clip", "clip_by_value", "concat", "cond", "constant", "cos", "cumsum", "divide",
+    "ensure_shape", "equal", "exp", "expand_dims", "eye", "fill", "floor", "gather", "greater",
+    "greater_equal", "identity", "less", "less_equal", "linspace", "log", "logical_and", "logical_not",
+    "logical_or", "logical_xor", "matmul", "maximum", "minimum", "multiply", "negative", "not_equal",
+    "one_hot", "ones", "ones_like", "pad", "pow", "range", "rank", "reduce_all", "reduce_any",
+    "reduce_max", "reduce_mean", "reduce_min", "reduce_prod", "reduce_std", "reduce_sum",
+    "reduce_variance", "repeat", "reshape", "reverse", "roll", "round", "searchsorted", "shape", "sign",
+    "sin", "size", "slice", "sort", "split", "sqrt", "square", "squeeze", "stack", "subtract", "tanh",
+    "tile", "transpose", "truediv", "unstack", "where", "zeros", "zeros_like",
 ]  # fmt: skip
 
 
@@ -64,6 +64,16 @@ def cast(x: Any, dtype: Any, name: str | None = None) -> Any:
     elif isinstance(x, trace.Traced) and x.dtype == dtype:  # type: ignore[attr-defined]
         return x
     return call("cast", [x], dtype=dtype)
+
+
+def saturate_cast(value: Any, dtype: Any, name: str | None = None) -> Any:
+    """Converts the items to another dtype; what does not fit becomes its smallest or largest value."""
+    return call("saturate_cast", [_tensor(value)], dtype=as_dtype(dtype))
+
+
+def bitcast(input: Any, type: Any, name: str | None = None) -> Any:
+    """The same bytes read as another dtype."""
+    return call("bitcast", [_tensor(input)], dtype=as_dtype(type))
 
 
 def as_bool(x: Any) -> Any:
@@ -185,9 +195,7 @@ def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name
 
 def linspace(start: Any, stop: Any, num: int, name: str | None = None) -> Any:
     """Evenly spaced numbers from `start` to `stop`, both included."""
-    start, stop = aligned(start, stop)
-    start, stop = (x if _floats(x) else cast(x, float32) for x in (start, stop))
-    return call("linspace", [start, stop], num=num)
+    return call("linspace", aligned(start, stop), num=num)
 
 
 def eye(num_rows: int, num_columns: int | None = None, dtype: Any = float32, name: str | None = None) -> Any:
@@ -451,15 +459,6 @@ def _one(name: str, doc: str) -> Callable[..., Any]:
     return _named(function, name, doc)
 
 
-def _float(name: str, doc: str) -> Callable[..., Any]:
-    def function(x: Any, name: str | None = None) -> Any:
-        x = _tensor(x)
-        return call(table_name, [x if _floats(x) else cast(x, float32)])
-
-    table_name = name
-    return _named(function, name, doc)
-
-
 def _two(name: str, doc: str) -> Callable[..., Any]:
     def function(x: Any, y: Any, name: str | None = None) -> Any:
         return binary(table_name, x, y)
@@ -474,11 +473,6 @@ def _named(function: Callable[..., Any], name: str, doc: str) -> Callable[..., A
     return function
 
 
-def _floats(x: Any) -> bool:
-    dtype = dtype_of(x)
-    return dtype is not None and dtype.is_floating
-
-
 abs = _one("abs", "The size of each number, without its sign.")
 negative = _one("negative", "Each number with the other sign.")
 sign = _one("sign", "-1, 0 or 1 for each number.")
@@ -487,26 +481,35 @@ round = _one("round", "The nearest whole numbers; halves go to the even neighbou
 floor = _one("floor", "The largest whole numbers that are not above.")
 ceil = _one("ceil", "The smallest whole numbers that are not below.")
 logical_not = _one("logical_not", "True where the argument is false.")
-sqrt = _float("sqrt", "The square root.")
-rsqrt = _float("rsqrt", "One over the square root.")
-exp = _float("exp", "The exponential function.")
-expm1 = _float("expm1", "exp(x) - 1, exact for small x.")
-log = _float("log", "The natural logarithm.")
-log1p = _float("log1p", "log(1 + x), exact for small x.")
-sin = _float("sin", "The sine.")
-cos = _float("cos", "The cosine.")
-tan = _float("tan", "The tangent.")
-asin = _float("asin", "The inverse of the sine.")
-acos = _float("acos", "The inverse of the cosine.")
-atan = _float("atan", "The inverse of the tangent.")
-sinh = _float("sinh", "The hyperbolic sine.")
-cosh = _float("cosh", "The hyperbolic cosine.")
-tanh = _float("tanh", "The hyperbolic tangent.")
-sigmoid = _float("sigmoid", "1 / (1 + exp(-x)).")
-reciprocal = _float("reciprocal", "One over each number.")
-is_nan = _float("is_nan", "True where an item is not a number.")
-is_inf = _float("is_inf", "True where an item is infinite.")
-is_finite = _float("is_finite", "True where an item is neither infinite nor NaN.")
+sqrt = _one("sqrt", "The square root.")
+rsqrt = _one("rsqrt", "One over the square root.")
+exp = _one("exp", "The exponential function.")
+expm1 = _one("expm1", "exp(x) - 1, exact for small x.")
+log = _one("log", "The natural logarithm.")
+log1p = _one("log1p", "log(1 + x), exact for small x.")
+sin = _one("sin", "The sine.")
+cos = _one("cos", "The cosine.")
+tan = _one("tan", "The tangent.")
+asin = _one("asin", "The inverse of the sine.")
+acos = _one("acos", "The inverse of the cosine.")
+atan = _one("atan", "The inverse of the tangent.")
+sinh = _one("sinh", "The hyperbolic sine.")
+cosh = _one("cosh", "The hyperbolic cosine.")
+tanh = _one("tanh", "The hyperbolic tangent.")
+sigmoid = _one("sigmoid", "1 / (1 + exp(-x)).")
+reciprocal = _one("reciprocal", "One over each number.")
+is_nan = _one("is_nan", "True where an item is not a number.")
+is_inf = _one("is_inf", "True where an item is infinite.")
+log2 = _one("log2", "The logarithm to base 2.")
+log10 = _one("log10", "The logarithm to base 10.")
+asinh = _one("asinh", "The inverse of the hyperbolic sine.")
+acosh = _one("acosh", "The inverse of the hyperbolic cosine.")
+atanh = _one("atanh", "The inverse of the hyperbolic tangent.")
+softplus = _one("softplus", "log(1 + exp(x)).")
+erf = _one("erf", "The error function.")
+relu = _one("relu", "The number if it is positive, else 0.")
+trunc = _one("trunc", "The whole part.")
+is_finite = _one("is_finite", "True where an item is neither infinite nor NaN.")
 add = _two("add", "The sum, item by item; text is joined.")
 subtract = _two("subtract", "The difference, item by item.")
 multiply = _two("multiply", "The product, item by item.")
@@ -528,15 +531,14 @@ logical_xor = _two("logical_xor", "Whether exactly one is true.")
 squared_difference = _two("squared_difference", "The square of the difference.")
 
 
+hypot = _two("hypot", "The length of the vector (x, y).")
+atan2 = _two("atan2", "The angle of the point (y, x): the second argument is x.")
+xlogy = _two("xlogy", "x * log(y), and 0 where x is 0.")
+
+
 def pow(x: Any, y: Any, name: str | None = None) -> Any:
     """Each number to a power."""
     return binary("pow", x, y)
-
-
-def atan2(y: Any, x: Any, name: str | None = None) -> Any:
-    """The angle of the point (x, y)."""
-    y, x = aligned(y, x)
-    return call("atan2", [value if _floats(value) else cast(value, float32) for value in (y, x)])
 
 
 def round_to(x: Any, decimals: int = 0) -> Any:
@@ -586,7 +588,7 @@ reduce_sum = _reduction("reduce_sum", "The sum.")
 reduce_prod = _reduction("reduce_prod", "The product.")
 reduce_max = _reduction("reduce_max", "The largest item.")
 reduce_min = _reduction("reduce_min", "The smallest item.")
-reduce_mean = _reduction("reduce_mean", "The mean; of whole numbers it is rounded, as in TensorFlow.")
+reduce_mean = _reduction("reduce_mean", "The mean; of whole numbers it is a float.")
 reduce_all = _reduction("reduce_all", "Whether all are true.")
 reduce_any = _reduction("reduce_any", "Whether any is true.")
 reduce_variance = _reduction("reduce_variance", "The variance.")
@@ -609,6 +611,13 @@ def cumsum(
 ) -> Any:
     """The running sum along an axis."""
     return call("cumsum", [_tensor(x)], axis=axis, exclusive=exclusive or None, reverse=reverse or None)
+
+
+def cumprod(
+    x: Any, axis: int = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
+) -> Any:
+    """The running product along an axis."""
+    return call("cumprod", [_tensor(x)], axis=axis, exclusive=exclusive or None, reverse=reverse or None)
 
 
 # Python inside a traced function.

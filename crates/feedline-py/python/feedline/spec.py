@@ -34,6 +34,8 @@ def as_shape(value: Any) -> Shape:
         return None
     if hasattr(value, "as_list"):
         return None if value.rank is None else as_shape(value.as_list())
+    if hasattr(value, "tolist"):
+        value = value.tolist()
     if hasattr(value, "__index__"):
         return (_size(value),)
     if not isinstance(value, Iterable) or isinstance(value, (str, bytes)):

@@ -215,8 +215,8 @@ class Symbol(Traced):
         return ops.reduce_sum(self if dtype is None else self.astype(dtype), axis, keepdims)
 
     def mean(self, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
-        """The mean over an axis, several, or all; of whole numbers as float32, unless a dtype is given."""
-        return ops.reduce_mean(self._as_float(dtype), axis, keepdims)
+        """The mean over an axis, several, or all."""
+        return ops.reduce_mean(self if dtype is None else self.astype(dtype), axis, keepdims)
 
     def std(self, axis: Any = None, dtype: Any = None, ddof: int = 0, keepdims: bool = False) -> Any:
         """The standard deviation."""
@@ -226,12 +226,7 @@ class Symbol(Traced):
         """The variance."""
         if ddof:
             self._refuse(f"var with ddof={ddof}", "only ddof=0 is recorded")
-        return ops.reduce_variance(self._as_float(dtype), axis, keepdims)
-
-    def _as_float(self, dtype: Any) -> Any:
-        if dtype is not None:
-            return self.astype(dtype)
-        return self if self.dtype.is_floating else ops.cast(self, "float32")
+        return ops.reduce_variance(self if dtype is None else self.astype(dtype), axis, keepdims)
 
     def max(self, axis: Any = None, keepdims: bool = False) -> Any:
         """The largest item."""

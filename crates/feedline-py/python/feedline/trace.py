@@ -65,7 +65,8 @@ class NeedsValue(TypeError):
         text = f"{what} asks for the value of a tensor, at {file}:{line}"
         super().__init__(f"{text}; {advice}" if advice else text)
         tracer = current()
-        if tracer is not None:
+        # Looking for an attribute is often only a question; whoever minds lets the exception pass.
+        if tracer is not None and not isinstance(self, AttributeError):
             tracer.asked = tracer.asked or self
 
 

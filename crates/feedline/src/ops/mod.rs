@@ -2,7 +2,7 @@
 
 mod batch;
 pub mod from_generator;
-mod map;
+pub mod map;
 mod range;
 mod with_options;
 

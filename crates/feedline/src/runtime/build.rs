@@ -19,7 +19,7 @@ pub struct Run {
     pub pool: Arc<Pool>,
     pub cancelled: Arc<AtomicBool>,
     pub options: Options,
-    pub meters: Meters,
+    pub meters: Arc<Meters>,
     /// Python functions are called somewhere in a serial stage.
     pub has_host: bool,
 }

@@ -11,7 +11,7 @@ use crate::element::{Chunk, Element};
 use crate::error::{Error, Result};
 use crate::plan::{Bound, Plan};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Elements one after the other. Dropping it stops its work promptly.
 pub struct Iter {
@@ -51,7 +51,7 @@ fn new_run(plan: &Plan, pool: Arc<Pool>) -> Arc<Run> {
         pool,
         cancelled: Arc::new(AtomicBool::new(false)),
         options: plan.options.clone(),
-        meters: Meters::default(),
+        meters: Arc::new(Meters::default()),
         has_host,
     })
 }
@@ -102,16 +102,23 @@ impl Iter {
             let want = self.run.options.chunk_rows.unwrap_or(usize::MAX >> 8);
             match self.root.next(&mut cx, want) {
                 Pull::Rows(chunk) => {
+                    self.run.meters.delivered.fetch_add(chunk.rows() as u64, Relaxed);
                     (self.chunk, self.row) = (chunk, 0);
                     return Ok(true);
                 }
                 Pull::Fail(error) => return Err(error),
                 Pull::End => {
+                    self.run.meters.end();
                     // The work is over, but the end is remembered: asking again gives the end again.
                     self.ended = true;
                     return Ok(false);
                 }
-                Pull::Pending => self.wait(interrupted)?,
+                Pull::Pending => {
+                    let start = Instant::now();
+                    let waited = self.wait(interrupted);
+                    self.run.meters.waited_ns.fetch_add(start.elapsed().as_nanos() as u64, Relaxed);
+                    waited?
+                }
             }
         }
     }
@@ -153,7 +160,7 @@ impl Iter {
     pub fn delivered(&self) -> u64 {
         self.delivered
     }
-    pub fn meters(&self) -> &Meters {
+    pub fn meters(&self) -> &Arc<Meters> {
         &self.run.meters
     }
     /// Stops the work; further elements are not given.

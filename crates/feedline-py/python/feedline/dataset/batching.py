@@ -148,7 +148,7 @@ class Batching(Core):
             name: A name for the operator, an identifier.
         """
         check_name("rebatch", name)
-        one = hasattr(batch_size, "__index__")
+        one = not hasattr(batch_size, "__len__") or getattr(batch_size, "ndim", 1) == 0
         sizes: list[Any] = [batch_size] if one else list(batch_size)  # type: ignore[arg-type]
         if any(hasattr(size, "__len__") for size in sizes):
             raise ValueError(f"rebatch: batch_size is a number or a list of numbers, not {batch_size!r}")

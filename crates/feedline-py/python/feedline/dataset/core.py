@@ -166,6 +166,9 @@ class Core:
         return None if self._home is not None else self._first
 
     def _first(self) -> Any:
+        # By number where possible: a pass of its own would count as an epoch.
+        if self._plan.cardinality > 0 and self._plan.indexed:
+            return self._plan.at(0)
         iterator = self._plan.iter({"prefetch": False})
         try:
             return next(iterator)

@@ -98,7 +98,7 @@ class Elementwise(Core):
         return self._then("take_while", predicate=self._predicate(predicate, "take_while"))
 
     def _predicate(self, predicate: Callable[..., Any], op: str) -> Any:
-        return traced(predicate, self.element_spec, op=op, output_signature=TensorSpec((), bool_))
+        return self._traced(predicate, op, output_signature=TensorSpec((), bool_))
 
     def flat_map(self, map_func: Callable[..., Any], name: str | None = None) -> Self:
         """Calls a function that returns a dataset, and gives the elements of these datasets one after

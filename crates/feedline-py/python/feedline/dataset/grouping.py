@@ -98,7 +98,9 @@ class Grouping(Core):
         )
 
     def _key(self, key_func: Callable[..., Any], op: str) -> Any:
-        return traced(_whole(key_func), self.element_spec, op=op, output_signature=_KEY)
+        return traced(
+            _whole(key_func), self.element_spec, op=op, sample=self._sample(), output_signature=_KEY
+        )
 
     def _group_by_reducer(self, key_func: Callable[..., Any], reducer: Any) -> Self:
         """What `fl.data.experimental.group_by_reducer` applies."""
