@@ -116,12 +116,15 @@ pub static FUNCS: &[Func] = &[
         make: |args, _| match args {
             [Leaf::Tensor { dtype: DType::String, shape: a }, Leaf::Tensor { dtype: DType::String, shape: b }] => {
                 let spec = Leaf::tensor(DType::String, broadcast_dims(a, b)?);
-                Made::new(spec, Elementwise(|t: Tensors| {
-                    build_strings(&t[0], &t[1], |a, b, out| {
-                        out.extend_from_slice(a);
-                        out.extend_from_slice(b);
-                    })
-                }))
+                Made::new(
+                    spec,
+                    Elementwise(|t: Tensors| {
+                        build_strings(&t[0], &t[1], |a, b, out| {
+                            out.extend_from_slice(a);
+                            out.extend_from_slice(b);
+                        })
+                    }),
+                )
             }
             _ => computed_in(args, common(args)?, true, |dtype, x, y| {
                 numbers!(dtype, T =>
@@ -138,9 +141,12 @@ pub static FUNCS: &[Func] = &[
         pure: true,
         make: |args, _| {
             let dtype = super::number::float_of(common(args)?)?;
-            computed_in(args, dtype, false, |dtype, x, y| {
-                numbers!(dtype, T => float zip_same(x, y, |a: T, b: T| a / b))
-            })
+            computed_in(
+                args,
+                dtype,
+                false,
+                |dtype, x, y| numbers!(dtype, T => float zip_same(x, y, |a: T, b: T| a / b)),
+            )
         },
     },
     Func {
@@ -168,17 +174,17 @@ pub static FUNCS: &[Func] = &[
         make: |args, _| {
             arithmetic(args, |dtype, x, y| {
                 numbers!(dtype, T =>
-                    int {
-                        no_zeros::<T>(&x, &y)?;
-                        match power_of_two::<T>(&y) {
-                            Some(_) => zip_same(x, y, |a: T, b: T| a & (b.wrapping_sub(1))),
-                            None => zip_same(x, y, |a: T, b: T| a.floor_mod(b)),
-                        }
-                    };
-                    float zip_same(x, y, |a: T, b: T| {
-                        let rest = a % b;
-                        if rest != 0.0 && (rest < 0.0) != (b < 0.0) { rest + b } else { rest }
-                    }))
+                int {
+                    no_zeros::<T>(&x, &y)?;
+                    match power_of_two::<T>(&y) {
+                        Some(_) => zip_same(x, y, |a: T, b: T| a & (b.wrapping_sub(1))),
+                        None => zip_same(x, y, |a: T, b: T| a.floor_mod(b)),
+                    }
+                };
+                float zip_same(x, y, |a: T, b: T| {
+                    let rest = a % b;
+                    if rest != 0.0 && (rest < 0.0) != (b < 0.0) { rest + b } else { rest }
+                }))
             })
         },
     },
@@ -189,16 +195,16 @@ pub static FUNCS: &[Func] = &[
         make: |args, _| {
             arithmetic(args, |dtype, x, y| {
                 numbers!(dtype, T =>
-                    int {
-                        if !x.is_empty() && y.items::<T>().iter().any(|b| b.is_negative_int()) {
-                            return Err(Error::data("an integer to a negative power; cast to float first"));
-                        }
-                        zip_same(x, y, |a: T, b: T| a.power(b))
-                    };
-                    float match y.rank() == 0 && y.item::<T>() == 2.0 {
-                        true => zip_same(x, y, |a: T, _| a * a),
-                        false => zip_same(x, y, |a: T, b: T| a.powf(b)),
-                    })
+                int {
+                    if !x.is_empty() && y.items::<T>().iter().any(|b| b.is_negative_int()) {
+                        return Err(Error::data("an integer to a negative power; cast to float first"));
+                    }
+                    zip_same(x, y, |a: T, b: T| a.power(b))
+                };
+                float match y.rank() == 0 && y.item::<T>() == 2.0 {
+                    true => zip_same(x, y, |a: T, _| a * a),
+                    false => zip_same(x, y, |a: T, b: T| a.powf(b)),
+                })
             })
         },
     },
@@ -253,7 +259,6 @@ pub static FUNCS: &[Func] = &[
     shift!("left_shift", "Bits moved up; none are left if they move too far.", a b, a.shift_left(b)),
     shift!("right_shift", "Bits moved down, the sign filling up.", a b, a.shift_right(b)),
 ];
-
 
 type Binary = fn(DType, Tensor, Tensor) -> Result<Tensor>;
 
@@ -318,7 +323,11 @@ fn logic(args: &[Leaf], ints: bool, f: Binary) -> Result<Made> {
         only_bool(dense(args, 0)?.0)?;
         only_bool(dense(args, 1)?.0)?;
     } else if !dtype.is_int() && dtype != DType::Bool {
-        return Err(Error::usage(format!("expects integers or bool, not {} and {}", dense(args, 0)?.0, dense(args, 1)?.0)));
+        return Err(Error::usage(format!(
+            "expects integers or bool, not {} and {}",
+            dense(args, 0)?.0,
+            dense(args, 1)?.0
+        )));
     }
     computed_in(args, dtype, true, f)
 }
@@ -406,7 +415,9 @@ mod tests {
         let r = two("multiply", Tensor::scalar(f16::from_f32(1.5)), Tensor::scalar(bf16::from_f32(2.0)));
         assert_eq!(r.item::<f32>(), 3.0);
         assert!(refused("add", &[bools(&[true]), bools(&[true])], json!({})).message().contains("cast"));
-        assert!(refused("subtract", &[Tensor::string(b"a"), Tensor::scalar(1i32)], json!({})).message().contains("string"));
+        assert!(
+            refused("subtract", &[Tensor::string(b"a"), Tensor::scalar(1i32)], json!({})).message().contains("string")
+        );
     }
 
     #[test]

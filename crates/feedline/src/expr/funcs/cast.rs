@@ -34,9 +34,7 @@ fn make(args: &[Leaf], attrs: &Attrs, f: fn(Tensor, DType) -> Result<Tensor>) ->
     let (from, shape) = dense(args, 0)?;
     let to = attrs.need("dtype", attrs.dtype("dtype")?)?;
     if from != to && (from == DType::String || to == DType::String) {
-        return Err(Error::usage(format!(
-            "cannot cast {from} to {to}; use strings.to_number or strings.as_string"
-        )));
+        return Err(Error::usage(format!("cannot cast {from} to {to}; use strings.to_number or strings.as_string")));
     }
     let spec = Leaf::tensor(to, shape.clone());
     Made::new(spec, Elementwise(move |mut args: super::broadcast::Tensors| f(args.remove(0), to)))
@@ -173,10 +171,7 @@ fn make_bitcast(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
         Some(d) if a > b => Dims::of(d.iter().copied().chain([Some(a / b)])),
         Some([rest @ .., last]) if last.is_none_or(|n| n == b / a) => Dims::of(rest.iter().copied()),
         Some(_) => {
-            return Err(Error::usage(format!(
-                "bitcast of {from}{shape} to {to} wants a last axis of size {}",
-                b / a
-            )));
+            return Err(Error::usage(format!("bitcast of {from}{shape} to {to} wants a last axis of size {}", b / a)));
         }
     };
     let kernel = super::lead::Lead(move |args: &[Tensor], lead: usize| {

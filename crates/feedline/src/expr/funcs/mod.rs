@@ -5,7 +5,11 @@ mod broadcast;
 mod cast;
 mod integer;
 mod lead;
+mod math;
 mod number;
+mod reduce;
+mod select;
+mod shape;
 #[cfg(test)]
 mod testing;
 
@@ -13,7 +17,8 @@ use super::Func;
 use crate::error::{Error, Result};
 
 /// Every function, by file.
-pub static FUNCS: &[&[Func]] = &[arithmetic::FUNCS, cast::FUNCS];
+pub static FUNCS: &[&[Func]] =
+    &[arithmetic::FUNCS, math::FUNCS, cast::FUNCS, reduce::FUNCS, shape::FUNCS, select::FUNCS];
 
 pub fn all() -> impl Iterator<Item = &'static Func> {
     FUNCS.iter().copied().flatten()

@@ -172,7 +172,11 @@ pub fn promote(a: DType, b: DType) -> Result<DType> {
             _ => Float64,
         },
         (x, y) if x.is_signed() == y.is_signed() => {
-            if x.size() >= y.size() { x } else { y }
+            if x.size() >= y.size() {
+                x
+            } else {
+                y
+            }
         }
         (x, y) => {
             let (s, u) = if x.is_signed() { (x, y) } else { (y, x) };
