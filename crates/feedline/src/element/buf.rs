@@ -115,7 +115,8 @@ fn capacity(len: usize) -> usize {
 }
 
 fn layout(cap: usize) -> Layout {
-    Layout::from_size_align(cap, if cap >= PAGE { PAGE } else { ALIGN }).expect("a tensor larger than the address space")
+    Layout::from_size_align(cap, if cap >= PAGE { PAGE } else { ALIGN })
+        .expect("a tensor larger than the address space")
 }
 
 fn system_alloc(cap: usize) -> NonNull<u8> {

@@ -156,7 +156,8 @@ fn stack_ragged(values: &[Value]) -> Result<Ragged> {
         })
         .collect();
     let inner = &parts[0].values.shape()[1..];
-    if let Some(odd) = parts.iter().find(|p| p.values.shape()[1..] != *inner || p.splits.len() != parts[0].splits.len()) {
+    if let Some(odd) = parts.iter().find(|p| p.values.shape()[1..] != *inner || p.splits.len() != parts[0].splits.len())
+    {
         return Err(Error::data(format!(
             "ragged elements of different inner shapes cannot be batched: {inner:?} and {:?}",
             &odd.values.shape()[1..]

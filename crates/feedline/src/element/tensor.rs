@@ -262,7 +262,9 @@ impl Tensor {
             *self = own;
         }
         match &mut self.data {
-            Data::Plain { buf, start } => &mut buf.get_mut().expect("checked to be the only handle")[*start..*start + n],
+            Data::Plain { buf, start } => {
+                &mut buf.get_mut().expect("checked to be the only handle")[*start..*start + n]
+            }
             Data::Strings { .. } => panic!("a string tensor has no plain bytes"),
         }
     }

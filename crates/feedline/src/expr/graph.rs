@@ -141,7 +141,13 @@ impl Graph {
     }
 
     /// Results of a whole chunk. `captures` are the values around the function.
-    pub fn eval(&self, inputs: &[Column], captures: &[Arg], rows: usize, at: RowsAt<'_>) -> Result<SmallVec<[Column; 2]>> {
+    pub fn eval(
+        &self,
+        inputs: &[Column],
+        captures: &[Arg],
+        rows: usize,
+        at: RowsAt<'_>,
+    ) -> Result<SmallVec<[Column; 2]>> {
         let mut slots: Vec<SmallVec<[Arg; 1]>> = Vec::with_capacity(self.nodes.len());
         for (id, node) in self.nodes.iter().enumerate() {
             let slot: SmallVec<[Arg; 1]> = match &node.kind {
@@ -183,7 +189,8 @@ impl Graph {
                 Kind::Dataset(nested) => {
                     let values = (0..rows)
                         .map(|row| {
-                            let env = self.exports.iter().map(|&n| slots[n].first().map_or(Value::Absent, |a| a.get(row)));
+                            let env =
+                                self.exports.iter().map(|&n| slots[n].first().map_or(Value::Absent, |a| a.get(row)));
                             Value::Dataset(nested.0.bind(env.collect()))
                         })
                         .collect();
@@ -541,7 +548,10 @@ impl Serialize for Graph {
         };
         WrittenGraph {
             inputs: inputs.clone(),
-            nodes: nodes.iter().map(|n| Ok((kind(&n.kind)?, n.leaf.clone()))).collect::<std::result::Result<_, S::Error>>()?,
+            nodes: nodes
+                .iter()
+                .map(|n| Ok((kind(&n.kind)?, n.leaf.clone())))
+                .collect::<std::result::Result<_, S::Error>>()?,
             exports: exports.clone(),
             outputs: outputs.clone(),
             spec: spec.clone(),

@@ -3,9 +3,16 @@
 mod arithmetic;
 mod broadcast;
 mod cast;
+mod farmhash;
 mod integer;
 mod lead;
+mod math;
 mod number;
+mod printf;
+mod reduce;
+mod select;
+mod shape;
+mod strings;
 #[cfg(test)]
 mod testing;
 
@@ -13,7 +20,8 @@ use super::Func;
 use crate::error::{Error, Result};
 
 /// Every function, by file.
-pub static FUNCS: &[&[Func]] = &[arithmetic::FUNCS, cast::FUNCS];
+pub static FUNCS: &[&[Func]] =
+    &[arithmetic::FUNCS, math::FUNCS, cast::FUNCS, reduce::FUNCS, shape::FUNCS, select::FUNCS, strings::FUNCS];
 
 pub fn all() -> impl Iterator<Item = &'static Func> {
     FUNCS.iter().copied().flatten()
