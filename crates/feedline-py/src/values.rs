@@ -97,7 +97,7 @@ pub fn tensor_to_py<'py>(py: Python<'py>, tensor: Tensor) -> PyResult<Bound<'py,
     }
     let mut tensor = tensor;
     let (buf, start) = tensor.buf();
-    if buf.is_foreign() || !(buf.as_slice().as_ptr() as usize + start).is_multiple_of(ALIGN) {
+    if buf.is_frozen() || !(buf.as_slice().as_ptr() as usize + start).is_multiple_of(ALIGN) {
         let mut own = Tensor::new(tensor.dtype(), tensor.shape());
         own.bytes_mut().copy_from_slice(tensor.bytes());
         tensor = own;

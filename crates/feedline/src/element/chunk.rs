@@ -110,6 +110,13 @@ impl Column {
             Column::Rows(v, r) => stack_values(&v[r.clone()]),
         }
     }
+    /// Says that the rows are kept and must not change under whoever they are handed to.
+    pub fn freeze(&self) {
+        match self {
+            Column::Dense(t) => t.freeze(),
+            Column::Rows(v, r) => v[r.clone()].iter().for_each(|v| v.freeze()),
+        }
+    }
     pub fn nbytes(&self) -> usize {
         match self {
             Column::Dense(t) => t.nbytes(),
@@ -364,6 +371,9 @@ impl Chunk {
             Column::concat(&column)
         });
         Chunk::new(rows, pos, columns)
+    }
+    pub fn freeze(&self) {
+        self.columns.iter().for_each(|c| c.freeze());
     }
     pub fn with_pos(mut self, pos: Pos) -> Chunk {
         self.pos = pos;

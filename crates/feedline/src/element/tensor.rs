@@ -270,7 +270,13 @@ impl Tensor {
     }
     /// Whether the memory can be written in place.
     pub fn is_unique(&self) -> bool {
-        matches!(&self.data, Data::Plain { buf, .. } if !buf.is_shared() && !buf.is_foreign())
+        matches!(&self.data, Data::Plain { buf, .. } if !buf.is_shared() && !buf.is_frozen())
+    }
+    /// Says that the items are kept and must not change under whoever they are handed to.
+    pub fn freeze(&self) {
+        if let Data::Plain { buf, .. } = &self.data {
+            buf.freeze();
+        }
     }
     /// The block and the byte at which the items begin. Not for strings.
     pub fn buf(&self) -> (&Buf, usize) {

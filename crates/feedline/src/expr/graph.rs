@@ -384,6 +384,7 @@ impl Builder {
     }
     pub fn constant(&mut self, value: Value) -> Result<NodeId> {
         let leaf = Leaf::of(&value).ok_or_else(|| Error::usage("a dataset cannot be a constant of a function"))?;
+        value.freeze();
         Ok(self.push(Kind::Const(value), leaf))
     }
     /// A value that the function around this one exported as number `k`.

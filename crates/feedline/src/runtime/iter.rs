@@ -7,7 +7,7 @@ use super::stage::{Cx, Pull, Stage, Wake};
 use super::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use super::sync::{Condvar, Mutex, lock};
 use super::{Index, Meters};
-use crate::element::{Chunk, Element};
+use crate::element::{Buf, Chunk, Column, DType, Element};
 use crate::error::{Error, Result};
 use crate::plan::{Bound, Plan};
 use std::sync::{Arc, Weak};
@@ -103,6 +103,7 @@ impl Iter {
             match self.root.next(&mut cx, want) {
                 Pull::Rows(chunk) => {
                     self.run.meters.delivered.fetch_add(chunk.rows() as u64, Relaxed);
+                    freeze_twins(&chunk);
                     (self.chunk, self.row) = (chunk, 0);
                     return Ok(true);
                 }
@@ -182,6 +183,23 @@ impl Iterator for Iter {
     type Item = Result<Element>;
     fn next(&mut self) -> Option<Result<Element>> {
         self.next_element()
+    }
+}
+
+/// Two components on the same memory (a function that returned its argument twice) must not be written through.
+fn freeze_twins(chunk: &Chunk) {
+    let bufs: smallvec::SmallVec<[&Buf; 4]> = chunk
+        .columns()
+        .iter()
+        .filter_map(|c| match c {
+            Column::Dense(t) if t.dtype() != DType::String => Some(t.buf().0),
+            _ => None,
+        })
+        .collect();
+    for (i, a) in bufs.iter().enumerate() {
+        if bufs[i + 1..].iter().any(|b| b.same(a)) {
+            a.freeze();
+        }
     }
 }
 
