@@ -34,8 +34,8 @@ def operators() -> str:
         "# Operators",
         wrapped(
             f"There are {len(rows)} operators. Each entry has the call in Python and what it does, then the "
-            "operator as the plan and `explain()` know it, with its own parameters. The arguments of a method "
-            "are explained at length by its docstring: `help(fl.Dataset.batch)`."
+            "operator as the plan and `explain()` know it, with its own parameters. The arguments of a "
+            "method are explained at length by its docstring: `help(fl.Dataset.batch)`."
         ),
         "## The operators",
     ]

@@ -154,7 +154,7 @@ class Sources(Core):
         return cls._make("from_generator", {"generator": generator, "spec": spec})
 
     @classmethod
-    def counter(cls, start: int = 0, step: int = 1, dtype: Any = int64, name: str | None = None) -> Self:
+    def counter(cls, start: Any = 0, step: Any = 1, dtype: Any = int64, name: str | None = None) -> Self:
         """Numbers without end.
 
         >>> import feedline as fl
@@ -162,14 +162,9 @@ class Sources(Core):
         [np.int64(5), np.int64(7), np.int64(9)]
         """
         check_name("counter", name)
-        return cls._make(
-            "counter",
-            {
-                "start": integer("counter", "start", start),
-                "step": integer("counter", "step", step),
-                "dtype": as_dtype(dtype).name,
-            },
-        )
+        kind = as_dtype(dtype)
+        number = float if kind.is_floating else functools.partial(integer, "counter", "start and step")
+        return cls._make("counter", {"start": number(start), "step": number(step), "dtype": kind.name})
 
     @classmethod
     def random(
