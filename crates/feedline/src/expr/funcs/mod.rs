@@ -3,12 +3,15 @@
 mod arithmetic;
 mod broadcast;
 mod cast;
+mod check;
 mod farmhash;
 mod integer;
 mod lead;
 mod math;
 mod number;
+pub mod philox;
 mod printf;
+mod random;
 mod reduce;
 mod select;
 mod shape;
@@ -20,8 +23,17 @@ use super::Func;
 use crate::error::{Error, Result};
 
 /// Every function, by file.
-pub static FUNCS: &[&[Func]] =
-    &[arithmetic::FUNCS, math::FUNCS, cast::FUNCS, reduce::FUNCS, shape::FUNCS, select::FUNCS, strings::FUNCS];
+pub static FUNCS: &[&[Func]] = &[
+    arithmetic::FUNCS,
+    math::FUNCS,
+    cast::FUNCS,
+    reduce::FUNCS,
+    shape::FUNCS,
+    select::FUNCS,
+    strings::FUNCS,
+    random::FUNCS,
+    check::FUNCS,
+];
 
 pub fn all() -> impl Iterator<Item = &'static Func> {
     FUNCS.iter().copied().flatten()
