@@ -54,7 +54,11 @@ impl Cursor for PyCursor {
                 Ok(value) => value,
                 Err(e) => {
                     self.iterator = None;
-                    return if e.is_instance_of::<pyo3::exceptions::PyStopIteration>(py) { Ok(None) } else { Err(raised(e)) };
+                    return if e.is_instance_of::<pyo3::exceptions::PyStopIteration>(py) {
+                        Ok(None)
+                    } else {
+                        Err(raised(e))
+                    };
                 }
             };
             // A value that does not fit costs its element; the generator goes on.

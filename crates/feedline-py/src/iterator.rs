@@ -50,7 +50,8 @@ impl Iterator {
             return cell_to_py(py, &columns[0], row);
         }
         if self.flat.is_some() {
-            let items = columns.iter().map(|c| cell_to_py(py, c, row)).collect::<PyResult<smallvec::SmallVec<[_; 4]>>>()?;
+            let items =
+                columns.iter().map(|c| cell_to_py(py, c, row)).collect::<PyResult<smallvec::SmallVec<[_; 4]>>>()?;
             return Ok(PyTuple::new(py, items)?.into_any());
         }
         let mut column = columns.iter();

@@ -94,7 +94,9 @@ impl PyPlan {
     fn written(&self) -> PyResult<String> {
         let (json, attachments) = feedline::plan::write_plan(&self.0.plan).py()?;
         if !attachments.is_empty() {
-            return Err(value_error("a plan with large arrays or Python functions cannot be written as text; pickle it"));
+            return Err(value_error(
+                "a plan with large arrays or Python functions cannot be written as text; pickle it",
+            ));
         }
         Ok(json.to_string())
     }
@@ -140,7 +142,9 @@ fn attachment_to_py(py: Python<'_>, object: Arc<dyn Any + Send + Sync>) -> PyRes
     if let Some(generator) = object.downcast_ref::<GeneratorAttachment>()
         && let Some(g) = (&*generator.0 as &dyn Any).downcast_ref::<PyGenerator>()
     {
-        return ("generator", g.callable.clone_ref(py), spec_to_py(py, &g.spec)?).into_pyobject(py).map(|t| t.into_any());
+        return ("generator", g.callable.clone_ref(py), spec_to_py(py, &g.spec)?)
+            .into_pyobject(py)
+            .map(|t| t.into_any());
     }
     Err(type_error("this dataset holds an object that cannot be pickled"))
 }
@@ -241,7 +245,8 @@ fn make_plan(op: &str, params: &Bound<'_, PyAny>, inputs: Vec<Plan>) -> PyResult
     let params = params.cast::<PyDict>()?;
     let mut map = serde_json::Map::new();
     if op == "from_generator" {
-        let need = |name: &str| params.get_item(name)?.ok_or_else(|| type_error(format!("from_generator: {name} is missing")));
+        let need =
+            |name: &str| params.get_item(name)?.ok_or_else(|| type_error(format!("from_generator: {name} is missing")));
         let generator = PyGenerator { callable: need("generator")?.unbind(), spec: spec_from_py(&need("spec")?)? };
         attachments.push(Arc::new(GeneratorAttachment(Arc::new(generator))));
         map.insert("generator".into(), 0.into());

@@ -30,15 +30,27 @@ pub fn look<'py>(obj: &Bound<'py, PyAny>, lists: bool) -> PyResult<Shape<'py>> {
     }
     if obj.cast::<PyMapping>().is_ok() {
         let keys = obj.call_method0("keys")?;
-        let items = keys.try_iter()?.map(|k| { let k = k?; Ok((key(&k)?, obj.get_item(&k)?)) }).collect::<PyResult<_>>()?;
+        let items = keys
+            .try_iter()?
+            .map(|k| {
+                let k = k?;
+                Ok((key(&k)?, obj.get_item(&k)?))
+            })
+            .collect::<PyResult<_>>()?;
         return Ok(Shape::Map { tag: None, items });
     }
     if obj.cast::<PyType>().is_err()
         && let Ok(fields) = obj.getattr("__dataclass_fields__")
     {
         let names = fields.cast::<PyDict>()?.keys();
-        let items =
-            names.iter().map(|k| { let k = key(&k)?; let v = obj.getattr(&*k)?; Ok((k, v)) }).collect::<PyResult<_>>()?;
+        let items = names
+            .iter()
+            .map(|k| {
+                let k = key(&k)?;
+                let v = obj.getattr(&*k)?;
+                Ok((k, v))
+            })
+            .collect::<PyResult<_>>()?;
         return Ok(Shape::Map { tag: Some(tag_of(obj)?), items });
     }
     Ok(Shape::Leaf)
@@ -102,7 +114,8 @@ static CLASSES: Mutex<Option<HashMap<Arc<str>, Py<PyAny>>>> = Mutex::new(None);
 fn tag_of(obj: &Bound<'_, PyAny>) -> PyResult<Arc<str>> {
     let class = obj.get_type();
     let tag: Arc<str> =
-        format!("{}:{}", class.getattr("__module__")?.extract::<String>()?, class.qualname()?.extract::<String>()?).into();
+        format!("{}:{}", class.getattr("__module__")?.extract::<String>()?, class.qualname()?.extract::<String>()?)
+            .into();
     let mut classes = CLASSES.lock().unwrap_or_else(|e| e.into_inner());
     classes.get_or_insert_default().insert(tag.clone(), class.into_any().unbind());
     Ok(tag)

@@ -152,10 +152,12 @@ pub fn call<'py>(
     let attrs = attrs_from_py(attrs)?;
     let func = feedline::expr::funcs::find(name).py()?;
     let values = args.iter().map(value_from_py).collect::<PyResult<Vec<_>>>()?;
-    let leaves = values.iter().map(|v| Ok(Leaf::of(v).ok_or_else(|| value_error("a dataset is no argument here"))?)).collect::<PyResult<Vec<_>>>()?;
+    let leaves = values
+        .iter()
+        .map(|v| Ok(Leaf::of(v).ok_or_else(|| value_error("a dataset is no argument here"))?))
+        .collect::<PyResult<Vec<_>>>()?;
     let made = (func.make)(&leaves, &attrs).map_err(|e| e.in_op(name)).py()?;
     let pos = if func.pure { 0 } else { EAGER.fetch_add(1, std::sync::atomic::Ordering::Relaxed) };
     let value = made.kernel.row(&values, RowAt { epoch: 0, pos }).map_err(|e| e.in_op(name)).py()?;
     value_to_py(py, value)
 }
-

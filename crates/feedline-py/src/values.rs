@@ -3,7 +3,9 @@
 use crate::error::{IntoPy, type_error, value_error};
 use crate::plan::PyPlan;
 use crate::structure::{self, spec_from_py, spec_to_py};
-use feedline::element::{ALIGN, B8, Buf, Column, DType, Element, Leaf, Ragged, Sparse, Spec, StringsBuilder, Tensor, Value};
+use feedline::element::{
+    ALIGN, B8, Buf, Column, DType, Element, Leaf, Ragged, Sparse, Spec, StringsBuilder, Tensor, Value,
+};
 use numpy::npyffi::{self, NPY_TYPES, PY_ARRAY_API, npy_intp};
 use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
@@ -249,7 +251,8 @@ fn tensor_from_py(obj: &Bound<'_, PyAny>) -> PyResult<Tensor> {
         return Ok(tensor);
     }
     // Python's own numbers are int32 and float32 here, as in TensorFlow; NumPy's inside a list keep their dtype.
-    let plain = first_leaf(obj)?.is_none_or(|l| l.is_exact_instance_of::<PyInt>() || l.is_exact_instance_of::<PyFloat>());
+    let plain =
+        first_leaf(obj)?.is_none_or(|l| l.is_exact_instance_of::<PyInt>() || l.is_exact_instance_of::<PyFloat>());
     Ok(match tensor.dtype() {
         DType::Int64 if plain => {
             let items: Option<Vec<i32>> = tensor.items::<i64>().iter().map(|&x| i32::try_from(x).ok()).collect();
@@ -356,7 +359,9 @@ fn ragged_from_py(obj: &Bound<'_, PyAny>) -> PyResult<Value> {
         let end = splits.get(level + 1).map_or(values.rows(), |s| s.len().saturating_sub(1));
         let rising = split.windows(2).all(|w| w[0] <= w[1]);
         if split.first() != Some(&0) || !rising || split.last().is_none_or(|&l| l as usize != end) {
-            return Err(value_error("the row splits of a ragged tensor rise from 0 to the number of values below them"));
+            return Err(value_error(
+                "the row splits of a ragged tensor rise from 0 to the number of values below them",
+            ));
         }
     }
     Ok(Value::Ragged(Arc::new(Ragged { values, splits, splits_dtype })))

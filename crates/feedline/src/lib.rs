@@ -15,5 +15,5 @@ pub mod runtime;
 
 pub use dataset::{Dataset, iterate};
 pub use error::{At, Error, Kind, Result};
-pub use reduce::reduce;
 pub use options::{Options, parse_bytes};
+pub use reduce::reduce;

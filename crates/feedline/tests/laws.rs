@@ -120,11 +120,18 @@ const SAMPLES: &[(&str, Sample)] = &[
     ("batch", batches),
     ("cache", |p| make("repeat", json!({ "count": 2 }), vec![make("cache", json!({}), vec![p])])),
     ("choose_from_datasets", |p| {
-        let choice = make("map", json!({ "function": with_constant(&Spec::scalar(DType::Int64), "mod", 2) }), vec![range(12)]);
+        let choice =
+            make("map", json!({ "function": with_constant(&Spec::scalar(DType::Int64), "mod", 2) }), vec![range(12)]);
         make("choose_from_datasets", json!({ "stop_on_empty_dataset": false }), vec![choice, p, range(3)])
     }),
     ("concatenate", |p| make("concatenate", json!({}), vec![p, range(4)])),
-    ("counter", |_| make("take", json!({ "count": 20 }), vec![make("counter", json!({ "start": 3, "step": 2, "dtype": "int64" }), vec![])])),
+    ("counter", |_| {
+        make(
+            "take",
+            json!({ "count": 20 }),
+            vec![make("counter", json!({ "start": 3, "step": 2, "dtype": "int64" }), vec![])],
+        )
+    }),
     ("enumerate", |p| make("enumerate", json!({ "start": 5 }), vec![p])),
     ("filter", |p| make("filter", json!({ "predicate": with_constant(&p.spec, "greater", 2) }), vec![p])),
     ("flat_map", |p| make("flat_map", json!({ "function": inner_range(&p.spec) }), vec![p])),
@@ -132,14 +139,19 @@ const SAMPLES: &[(&str, Sample)] = &[
     ("from_tensor_slices", |_| {
         let t = feedline::element::Tensor::from_items([5, 2], &[1i64, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
         let spec = Spec::leaf(Leaf::of_tensor(&t));
-        make("from_tensor_slices", json!({ "values": { "spec": spec, "values": [feedline::element::Value::Tensor(t)] } }), vec![])
+        make(
+            "from_tensor_slices",
+            json!({ "values": { "spec": spec, "values": [feedline::element::Value::Tensor(t)] } }),
+            vec![],
+        )
     }),
     ("from_tensors", |_| make("from_tensors", json!({ "values": packed(7) }), vec![])),
     ("group_by_reducer", |p| {
         let key = with_constant(&p.spec, "mod", 3);
         let scalar = Spec::scalar(DType::Int64);
         let init = function(&[&scalar], |b, _| leaf(constant(b, 0)));
-        let reduce = function(&[&scalar, &p.spec], |b, a| leaf(b.call("add", &[a[0], a[1]], Attrs::default()).unwrap()));
+        let reduce =
+            function(&[&scalar, &p.spec], |b, a| leaf(b.call("add", &[a[0], a[1]], Attrs::default()).unwrap()));
         let finalize = function(&[&scalar], |_, a| leaf(a[0]));
         make("group_by_reducer", json!({ "key": key, "init": init, "reduce": reduce, "finalize": finalize }), vec![p])
     }),
@@ -151,19 +163,32 @@ const SAMPLES: &[(&str, Sample)] = &[
     ("ignore_errors", |p| make("ignore_errors", json!({ "log_warning": false }), vec![p])),
     ("interleave", |p| {
         let f = inner_range(&p.spec);
-        make("interleave", json!({ "function": f, "cycle_length": 3, "block_length": 2, "num_parallel_calls": 2 }), vec![p])
+        make(
+            "interleave",
+            json!({ "function": f, "cycle_length": 3, "block_length": 2, "num_parallel_calls": 2 }),
+            vec![p],
+        )
     }),
     ("map", |p| make("map", json!({ "function": with_constant(&p.spec, "multiply", 3) }), vec![p])),
     ("nested", |p| {
-        let windows = make("window", json!({ "size": 3, "shift": 2, "stride": 1, "drop_remainder": false }), vec![p.clone()]);
+        let windows =
+            make("window", json!({ "size": 3, "shift": 2, "stride": 1, "drop_remainder": false }), vec![p.clone()]);
         make("flat_map", json!({ "function": batch_argument(&p.spec, 0) }), vec![windows])
     }),
     ("padded_batch", |p| {
-        make("padded_batch", json!({ "batch_size": 4, "padded_shapes": [[null]], "drop_remainder": false }), vec![vectors(p)])
+        make(
+            "padded_batch",
+            json!({ "batch_size": 4, "padded_shapes": [[null]], "drop_remainder": false }),
+            vec![vectors(p)],
+        )
     }),
     ("prefetch", |p| make("prefetch", json!({ "buffer_size": 2 }), vec![p])),
     ("ragged_batch", |p| {
-        make("ragged_batch", json!({ "batch_size": 3, "drop_remainder": false, "row_splits_dtype": "int64" }), vec![vectors(p)])
+        make(
+            "ragged_batch",
+            json!({ "batch_size": 3, "drop_remainder": false, "row_splits_dtype": "int64" }),
+            vec![vectors(p)],
+        )
     }),
     ("random", |_| {
         let r = make("random", json!({ "seed": 1, "seed2": 2, "rerandomize_each_iteration": false }), vec![]);
@@ -199,11 +224,18 @@ const SAMPLES: &[(&str, Sample)] = &[
         make("unique", json!({}), vec![make("map", json!({ "function": f }), vec![p])])
     }),
     ("window", |p| {
-        let windows = make("window", json!({ "size": 4, "shift": 3, "stride": 2, "drop_remainder": false }), vec![p.clone()]);
+        let windows =
+            make("window", json!({ "size": 4, "shift": 3, "stride": 2, "drop_remainder": false }), vec![p.clone()]);
         make("flat_map", json!({ "function": batch_argument(&p.spec, 0) }), vec![windows])
     }),
     ("with_options", |p| make("with_options", json!({ "options": { "deterministic": true } }), vec![p])),
-    ("zip", |p| make("zip", json!({ "structure": { "tuple": { "tag": null, "items": [{ "leaf": 0 }, { "leaf": 1 }] } } }), vec![p, range(8)])),
+    ("zip", |p| {
+        make(
+            "zip",
+            json!({ "structure": { "tuple": { "tag": null, "items": [{ "leaf": 0 }, { "leaf": 1 }] } } }),
+            vec![p, range(8)],
+        )
+    }),
 ];
 
 /// Operators without a written form of their own: made by others, or fed from outside.
@@ -352,8 +384,25 @@ fn elements_by_number_are_those_of_a_pass() {
 #[test]
 fn a_thousand_random_pipelines_dropped_in_the_middle() {
     // Operators that take scalars and give scalars can stand in any order.
-    let chain = ["cache", "concatenate", "filter", "flat_map", "ignore_errors", "interleave", "map", "prefetch", "repeat",
-                 "scan", "shard", "shuffle", "skip", "take", "take_while", "unbatch", "unique"];
+    let chain = [
+        "cache",
+        "concatenate",
+        "filter",
+        "flat_map",
+        "ignore_errors",
+        "interleave",
+        "map",
+        "prefetch",
+        "repeat",
+        "scan",
+        "shard",
+        "shuffle",
+        "skip",
+        "take",
+        "take_while",
+        "unbatch",
+        "unique",
+    ];
     let pools = [Pool::new(1), Pool::new(2), Pool::new(4)];
     let mut state = 12345u64;
     let mut draw = |n: usize| {
@@ -376,5 +425,4 @@ fn a_thousand_random_pipelines_dropped_in_the_middle() {
         let mut iter = Iter::new(&bound, 0, pools[draw(3)].clone()).unwrap();
         (0..draw(20)).for_each(|_| drop(iter.next()));
     }
-
 }

@@ -91,7 +91,9 @@ fn a_panic_ends_the_pipeline_with_an_error() {
     explore(|| {
         let options = Options { chunk_rows: Some(1), ..Default::default() };
         let ds = Dataset::range(4).unwrap();
-        let ds = ds.map_fn(Spec::scalar(DType::Int64), |e| if e[0].tensor().item::<i64>() == 1 { panic!("planted") } else { Ok(e) });
+        let ds = ds.map_fn(Spec::scalar(DType::Int64), |e| {
+            if e[0].tensor().item::<i64>() == 1 { panic!("planted") } else { Ok(e) }
+        });
         let ds = ds.unwrap().with_options(options).unwrap();
         let got: Vec<_> = on_pool(2, &ds, |it| it.collect());
         assert!(got.iter().any(|e| matches!(e, Err(e) if e.to_string().contains("planted"))));

@@ -155,7 +155,9 @@ impl Graph {
                 Kind::Const(v) => smallvec::smallvec![Arg::Same(v.clone())],
                 Kind::Capture(k) => {
                     let value = captures.get(*k).ok_or_else(|| {
-                        Error::usage("this function depends on a value of the function around it and can only run there")
+                        Error::usage(
+                            "this function depends on a value of the function around it and can only run there",
+                        )
                     })?;
                     smallvec::smallvec![value.clone()]
                 }

@@ -60,7 +60,13 @@ impl Op for FromGenerator {
         Props { host: true, pure: false, ..Props::default() }
     }
     fn build(&self, _: &BuildCx, _: &Plan) -> Result<Built> {
-        Ok(Built::Stage(Box::new(GeneratorStage { generator: self.0.clone(), cursor: None, at: 0, next: None, ended: false })))
+        Ok(Built::Stage(Box::new(GeneratorStage {
+            generator: self.0.clone(),
+            cursor: None,
+            at: 0,
+            next: None,
+            ended: false,
+        })))
     }
     fn write(&self) -> Result<serde_json::Value> {
         let i = crate::element::attach(Arc::new(GeneratorAttachment(self.0.clone())))

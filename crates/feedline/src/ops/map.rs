@@ -51,7 +51,11 @@ impl Dataset {
         self.map_graph(builder.finish(&crate::element::Tree::Leaf(out)))
     }
     /// Any Rust function of elements; `output` says what it gives.
-    pub fn map_fn(&self, output: Spec, f: impl Fn(Element) -> Result<Element> + Send + Sync + 'static) -> Result<Dataset> {
+    pub fn map_fn(
+        &self,
+        output: Spec,
+        f: impl Fn(Element) -> Result<Element> + Send + Sync + 'static,
+    ) -> Result<Dataset> {
         self.map_graph(Graph::host(self.spec(), Arc::new(RustFn(Box::new(f))), output))
     }
     pub fn map_graph(&self, graph: Graph) -> Result<Dataset> {

@@ -16,8 +16,8 @@ use crate::rewrite::{Rewritten, rewrite};
 use crate::runtime::Meters;
 use std::any::Any;
 use std::fmt;
-use std::sync::{Arc, Mutex, OnceLock};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// A dataset's description. Cloning shares it.
 #[derive(Clone)]
@@ -175,7 +175,9 @@ impl Bound {
     }
     pub fn of(value: &Value) -> Result<&Bound> {
         match value {
-            Value::Dataset(n) => n.0.as_any().downcast_ref().ok_or_else(|| Error::internal("an unknown kind of dataset")),
+            Value::Dataset(n) => {
+                n.0.as_any().downcast_ref().ok_or_else(|| Error::internal("an unknown kind of dataset"))
+            }
             other => Err(Error::func(format!("the function must return a dataset, not {other:?}"))),
         }
     }

@@ -216,7 +216,9 @@ pub fn index(bound: &Bound, epoch: u64, pool: Arc<Pool>) -> Result<Arc<dyn Index
 pub fn streaming_op(plan: &Plan) -> String {
     let mut found = None;
     plan.walk(&mut |p| {
-        if found.is_none() && p.op.index(&build_cx(&new_run(p, Pool::new(1)), &unbound(p), 0), p).ok().flatten().is_none() {
+        if found.is_none()
+            && p.op.index(&build_cx(&new_run(p, Pool::new(1)), &unbound(p), 0), p).ok().flatten().is_none()
+        {
             found = Some(p.name());
         }
     });
