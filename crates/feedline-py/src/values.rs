@@ -466,7 +466,7 @@ pub fn convert(obj: &Bound<'_, PyAny>, spec: &Spec, out: &mut Element) -> PyResu
 
 /// Values with their structure, flattened once.
 #[pyclass(frozen, module = "feedline._native")]
-pub struct Packed(pub Arc<feedline::op::Packed>);
+pub struct Packed(pub Arc<feedline::element::Packed>);
 
 #[pymethods]
 impl Packed {
@@ -486,7 +486,7 @@ pub fn pack(value: &Bound<'_, PyAny>, spec: Option<&Bound<'_, PyAny>>) -> PyResu
         let spec = spec_from_py(spec)?;
         let mut element = Element::new();
         convert(value, &spec, &mut element)?;
-        return Ok(Packed(Arc::new(feedline::op::Packed { spec, values: element.into_vec() })));
+        return Ok(Packed(Arc::new(feedline::element::Packed { spec, values: element.into_vec() })));
     }
     let mut values = Vec::new();
     let spec = structure::tree(value, false, &mut |leaf| {
@@ -495,7 +495,7 @@ pub fn pack(value: &Bound<'_, PyAny>, spec: Option<&Bound<'_, PyAny>>) -> PyResu
         values.push(value);
         Ok(spec)
     })?;
-    Ok(Packed(Arc::new(feedline::op::Packed { spec, values })))
+    Ok(Packed(Arc::new(feedline::element::Packed { spec, values })))
 }
 
 /// The exact spec of a value.
