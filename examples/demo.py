@@ -6,8 +6,12 @@ The model is two layers of NumPy. What matters is in between: `train` and `valid
 
 from __future__ import annotations
 
+import os
 import sys
 import time
+
+# The products of matrices here are small: threads of their own would only get in each other's way.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import feedline as fl
 import numpy as np

@@ -25,9 +25,10 @@ const SEES: &[(&str, &[&str])] = &[
     ("element", &[]),
     ("expr", &["element"]),
     ("op", &["element", "expr", "options", "plan", "runtime"]),
-    ("plan", &["element", "expr", "op", "options", "rewrite", "runtime"]),
+    ("plan", &["element", "expr", "op", "options", "rewrite", "runtime", "tune"]),
     ("rewrite", &["element", "expr", "op", "ops", "plan"]),
-    ("runtime", &["element", "expr", "op", "options", "plan"]),
+    ("runtime", &["element", "expr", "op", "options", "plan", "tune"]),
+    ("tune", &[]),
 ];
 
 #[test]

@@ -4,6 +4,7 @@ use super::Plan;
 use crate::error::{Error, Result};
 use crate::rewrite::Rewritten;
 use crate::runtime::Meters;
+use crate::tune::{Verdict, verdict};
 use serde_json::json;
 use std::fmt::Write;
 use std::sync::atomic::Ordering::Relaxed;
@@ -71,7 +72,9 @@ fn text(plan: &Plan, runs: &Plan, log: &[(&'static str, String)], meters: Option
         out.push_str("\nno rewrites; a final prefetch is added\n");
     } else {
         out.push_str("\nrewrites (and a final prefetch is added)\n");
-        log.iter().for_each(|(rule, on)| drop(writeln!(out, "  {rule}: {}", cut(on, 90))));
+        for (rule, on) in log {
+            let _ = writeln!(out, "  {rule}: {}", cut(on, 90));
+        }
     }
     let Some(meters) = meters else {
         if !log.is_empty() {
@@ -115,9 +118,9 @@ fn text(plan: &Plan, runs: &Plan, log: &[(&'static str, String)], meters: Option
         waited as f64 * 100.0 / elapsed as f64
     );
     if let Some((line, _)) = lines.iter().zip(&found).max_by_key(|(_, m)| busy(m)) {
-        let verdict = match waited as f64 / elapsed as f64 {
-            share if share < 0.1 => "the consumer is the limit: the pipeline keeps up with it".to_string(),
-            _ => format!("the pipeline is the limit: most of its time goes into {}", line.plan.name()),
+        let verdict = match verdict(waited, elapsed) {
+            Verdict::Consumer => "the consumer is the limit: the pipeline keeps up with it".to_string(),
+            Verdict::Pipeline => format!("the pipeline is the limit: most of its time goes into {}", line.plan.name()),
         };
         let _ = writeln!(out, "{verdict}");
     }

@@ -24,12 +24,9 @@ pub struct Run {
     pub has_host: bool,
 }
 
-/// Bytes that one segment's queue may hold unless a memory limit says less.
-const SEGMENT_BYTES: usize = 64 << 20;
-
 impl Run {
     pub fn bounds(&self) -> Bounds {
-        let bytes = self.options.memory_limit.map_or(SEGMENT_BYTES, |limit| (limit / 4).clamp(1, SEGMENT_BYTES));
+        let bytes = crate::tune::segment_bytes(self.options.memory_limit);
         let parallel = self.options.cpu_budget.unwrap_or(usize::MAX).max(1);
         Bounds {
             parallel,
