@@ -125,6 +125,26 @@ impl Column {
     }
 }
 
+impl Column {
+    /// Both one after the other without a copy, if they are neighbours in the same memory.
+    fn joined(&self, next: &Column) -> Option<Column> {
+        match (self, next) {
+            (Column::Dense(a), Column::Dense(b)) => Some(Column::Dense(a.joined(b)?)),
+            (Column::Rows(a, r), Column::Rows(b, q)) if Arc::ptr_eq(a, b) && r.end == q.start => {
+                Some(Column::Rows(a.clone(), r.start..q.end))
+            }
+            _ => None,
+        }
+    }
+    /// Whether somebody else keeps the memory alive too.
+    pub fn is_shared(&self) -> bool {
+        match self {
+            Column::Dense(t) => t.is_shared(),
+            Column::Rows(v, _) => Arc::strong_count(v) > 1,
+        }
+    }
+}
+
 /// Values of one kind as one value with a new first axis.
 pub fn stack_values(values: &[Value]) -> Result<Value> {
     match &values[0] {
@@ -374,6 +394,26 @@ impl Chunk {
     }
     pub fn freeze(&self) {
         self.columns.iter().for_each(|c| c.freeze());
+    }
+    /// Takes in `next` without a copy if it continues this chunk in the stream and in memory. False if it does not.
+    pub fn extend(&mut self, next: &Chunk) -> bool {
+        let follows = match (&self.pos, &next.pos) {
+            (Pos::Run(a), Pos::Run(b)) => a + self.rows as u64 == *b,
+            _ => false,
+        };
+        if !follows {
+            return false;
+        }
+        let joined: Option<SmallVec<[Column; 2]>> =
+            self.columns.iter().zip(&next.columns).map(|(a, b)| a.joined(b)).collect();
+        let Some(columns) = joined else { return false };
+        self.columns = columns;
+        self.rows += next.rows;
+        true
+    }
+    /// Whether all of its memory is kept alive by others too.
+    pub fn is_shared(&self) -> bool {
+        self.columns.iter().all(|c| c.is_shared())
     }
     pub fn with_pos(mut self, pos: Pos) -> Chunk {
         self.pos = pos;

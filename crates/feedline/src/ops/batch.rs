@@ -270,7 +270,7 @@ impl Stage for Pushed {
     }
 }
 
-struct Nothing;
+pub(super) struct Nothing;
 
 impl Stage for Nothing {
     fn next(&mut self, _: &mut Cx<'_>, _: usize) -> Pull {

@@ -1,7 +1,7 @@
 //! `map(function)`: one element out for each element in.
 
 use crate::dataset::Dataset;
-use crate::element::{Chunk, Element, Pos, Spec};
+use crate::element::{Chunk, Element, Spec};
 use crate::error::Result;
 use crate::expr::{Builder, Graph, HostFn, NodeId, RowsAt};
 use crate::op::{Bound, Function, Op, OpInfo, Param, Props, read};
@@ -64,10 +64,10 @@ impl Dataset {
     }
 }
 
-type BoxedFn = Box<dyn Fn(Element) -> Result<Element> + Send + Sync>;
+pub(super) type BoxedFn = Box<dyn Fn(Element) -> Result<Element> + Send + Sync>;
 
 /// A Rust closure as a host function.
-struct RustFn(BoxedFn);
+pub(super) struct RustFn(pub BoxedFn);
 
 impl std::fmt::Debug for RustFn {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -175,13 +175,8 @@ pub fn join_rows(items: &mut Vec<Item>) {
     let mut joined: Vec<Item> = Vec::new();
     let mut run: Vec<Chunk> = Vec::new();
     let flush = |run: &mut Vec<Chunk>, joined: &mut Vec<Item>| {
-        if let Some(first) = run.first() {
-            let pos: Vec<u64> = run.iter().flat_map(|c| (0..c.rows()).map(|r| c.pos.at(r))).collect();
-            let pos = match &first.pos {
-                Pos::Run(start) if pos.iter().enumerate().all(|(i, p)| *p == start + i as u64) => Pos::Run(*start),
-                _ => Pos::List(pos.into()),
-            };
-            joined.push(Item::Rows(Chunk::concat(pos, run)));
+        if !run.is_empty() {
+            joined.push(Item::Rows(crate::ops::joined(run)));
             run.clear();
         }
     };

@@ -225,6 +225,23 @@ pub fn streaming_op(plan: &Plan) -> String {
     format!("a dataset with {}", found.unwrap_or("this operator"))
 }
 
+/// The operator because of which a plan has no access by number; `None` if it has, or if that depends on values that are
+/// not known yet.
+pub fn streams(plan: &Plan) -> Option<&'static str> {
+    let pool = Pool::new(1);
+    let streaming = |p: &Plan| matches!(build_cx(&new_run(p, pool.clone()), &unbound(p), 0).index(p), Ok(None));
+    if !streaming(plan) {
+        return None;
+    }
+    let mut found = None;
+    plan.walk(&mut |p| {
+        if found.is_none() && streaming(p) {
+            found = Some(p.name());
+        }
+    });
+    found
+}
+
 fn unbound(plan: &Plan) -> Bound {
     Bound { plan: plan.clone(), env: Arc::new([]) }
 }

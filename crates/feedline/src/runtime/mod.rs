@@ -6,15 +6,17 @@ mod iter;
 mod meter;
 mod pool;
 mod process;
+mod seed;
 mod segment;
 mod stage;
 pub mod sync;
 
 pub use build::{BuildCx, Built, Run, mix};
 pub use index::Index;
-pub use iter::{Iter, index as index_of, streaming_op};
+pub use iter::{Iter, index as index_of, streaming_op, streams};
 pub use meter::{Meter, Meters};
 pub use pool::{Pool, Work};
 pub use process::{Settings, after_fork_in_child, configure, pool as process_pool, settings};
+pub use seed::{PassSeeds, Philox};
 pub use segment::{Bounds, Segment};
 pub use stage::{ChunkFn, Cx, Inline, Item, Pull, Stage, Wake, pop_rows};
