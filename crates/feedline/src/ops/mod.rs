@@ -1,17 +1,33 @@
 //! The operators, one file each. Adding one: a file, and two lines here. `tests` compares the folder with the table.
 
 mod batch;
+#[cfg(test)]
+mod check;
+mod flat_map;
 mod map;
+mod nested;
 mod range;
+mod rows;
+mod weave;
 mod with_options;
 
 use crate::element::{DType, Tensor};
 use crate::error::{Error, Result};
-use crate::op::OpInfo;
+use crate::expr::{Graph, Kind};
+use crate::op::{Function, OpInfo, Props};
+use crate::plan::{Bound, Plan};
 use crate::runtime::BuildCx;
 
 /// Every operator.
-pub static OPS: &[&OpInfo] = &[&batch::INFO, &map::INFO, &range::INFO, &with_options::INFO];
+pub static OPS: &[&OpInfo] = &[
+    &batch::INFO,
+    &flat_map::INFO,
+    &map::INFO,
+    &nested::INFO,
+    &range::INFO,
+    &rows::INFO,
+    &with_options::INFO,
+];
 
 pub fn find(name: &str) -> Result<&'static OpInfo> {
     OPS.iter().copied().find(|i| i.name == name).ok_or_else(|| Error::usage(format!("there is no operator {name:?}")))
@@ -61,4 +77,38 @@ fn cap(calls: Option<i64>) -> Option<usize> {
 /// Whether an operator keeps the order: its own word, else the pipeline's; serial operators always do.
 fn ordered(cx: &BuildCx, calls: Option<i64>, own: Option<bool>) -> bool {
     calls.is_none() || own.or(cx.run.options.deterministic).unwrap_or(true)
+}
+
+/// What functions and the datasets inside them make of the operator that calls them.
+fn function_props(functions: &[&Function]) -> Props {
+    let mut props = Props::default();
+    for function in functions {
+        let graph = &function.0;
+        props.host |= map::is_serial_host(graph);
+        props.pure &= graph.is_pure();
+        for_each_dataset(graph, &mut |plan| {
+            let own = plan.op.props();
+            props.host |= own.host;
+            props.pure &= own.pure;
+        });
+    }
+    props
+}
+
+/// Every operator of every dataset that a function contains.
+fn for_each_dataset(graph: &Graph, f: &mut impl FnMut(&Plan)) {
+    for node in &graph.nodes {
+        match &node.kind {
+            Kind::Dataset(nested) => {
+                if let Some(bound) = nested.0.as_any().downcast_ref::<Bound>() {
+                    bound.plan.walk(f);
+                }
+            }
+            Kind::Cond { then, otherwise, .. } => {
+                for_each_dataset(then, f);
+                for_each_dataset(otherwise, f);
+            }
+            _ => {}
+        }
+    }
 }
