@@ -15,13 +15,13 @@ pub fn same(ds: &Dataset, expect: &str) {
     for chunk_rows in [Some(1), Some(2), Some(3), Some(7), Some(64), None] {
         for prefetch in [Some(false), None] {
             let options = Options { chunk_rows, prefetch, ..Default::default() };
-            let got = read(&ds.with_options(options).unwrap());
+            let got = shown(&ds.with_options(options).unwrap());
             assert_eq!(got, expect, "chunk_rows {chunk_rows:?}, prefetch {prefetch:?}");
         }
     }
 }
 
-pub fn read(ds: &Dataset) -> String {
+pub fn shown(ds: &Dataset) -> String {
     read_plan(ds.plan())
 }
 

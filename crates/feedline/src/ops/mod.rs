@@ -4,11 +4,18 @@ mod batch;
 #[cfg(test)]
 mod check;
 mod flat_map;
+mod interleave;
 mod map;
 mod nested;
+mod padded_batch;
+mod ragged_batch;
 mod range;
+mod rebatch;
 mod rows;
+mod sparse_batch;
+mod unbatch;
 mod weave;
+mod window;
 mod with_options;
 
 use crate::element::{DType, Tensor};
@@ -22,10 +29,17 @@ use crate::runtime::BuildCx;
 pub static OPS: &[&OpInfo] = &[
     &batch::INFO,
     &flat_map::INFO,
+    &interleave::INFO,
     &map::INFO,
     &nested::INFO,
+    &padded_batch::INFO,
+    &ragged_batch::INFO,
     &range::INFO,
+    &rebatch::INFO,
     &rows::INFO,
+    &sparse_batch::INFO,
+    &unbatch::INFO,
+    &window::INFO,
     &with_options::INFO,
 ];
 

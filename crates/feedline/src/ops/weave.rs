@@ -5,7 +5,7 @@ use crate::runtime::{Cx, Pull, Stage};
 use std::time::{Duration, Instant};
 
 /// Whoever collects before passing on stops after this time: long against the overhead of a chunk, short for a reader.
-const PATIENCE: Duration = Duration::from_micros(100);
+pub const PATIENCE: Duration = Duration::from_micros(100);
 /// More bytes than this are passed on as they are: copying them together costs more than another chunk.
 const COPY_BYTES: usize = 64 << 10;
 /// Rows above this size are moved by reference, never copied together.
