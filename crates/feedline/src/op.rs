@@ -27,6 +27,10 @@ pub trait Op: fmt::Debug + Send + Sync + Any {
     fn index(&self, _cx: &BuildCx, _node: &Plan) -> Result<Option<Arc<dyn Index>>> {
         Ok(None)
     }
+    /// Bytes of data that the operator itself carries, as a window out of a stream does.
+    fn held_bytes(&self) -> usize {
+        0
+    }
     /// What `with_options` asks for; `None` for every other operator.
     fn options(&self) -> Option<&Options> {
         None
@@ -211,6 +215,56 @@ impl<'de> Deserialize<'de> for Function {
     }
 }
 
+/// Values with their structure: data given as an operator's parameter.
+#[derive(Clone, Debug)]
+pub struct Packed {
+    pub spec: Spec,
+    /// One for each leaf of the spec.
+    pub values: Vec<Value>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct WrittenPacked {
+    spec: Spec,
+    values: Vec<Value>,
+}
+
+/// Packed values as a parameter: handed over as they are within the process.
+#[derive(Clone, Debug)]
+pub struct Values(pub Arc<Packed>);
+
+impl std::ops::Deref for Values {
+    type Target = Packed;
+    fn deref(&self) -> &Packed {
+        &self.0
+    }
+}
+
+impl Serialize for Values {
+    fn serialize<S: serde::Serializer>(&self, s: S) -> std::result::Result<S::Ok, S::Error> {
+        match crate::element::attach_live(self.0.clone()) {
+            Some(i) => Live { live: i }.serialize(s),
+            None => WrittenPacked { spec: self.spec.clone(), values: self.values.clone() }.serialize(s),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Values {
+    fn deserialize<D: serde::Deserializer<'de>>(d: D) -> std::result::Result<Values, D::Error> {
+        use serde::de::Error as _;
+        let json = serde_json::Value::deserialize(d)?;
+        if let Some(i) = json.get("live").and_then(|i| i.as_u64()) {
+            let object = crate::element::attached(i as usize).ok_or_else(|| D::Error::custom("no such values"))?;
+            return object.downcast::<Packed>().map(Values).map_err(|_| D::Error::custom("not packed values"));
+        }
+        let WrittenPacked { spec, values } = serde_json::from_value(json).map_err(D::Error::custom)?;
+        if spec.leaf_count() != values.len() {
+            return Err(D::Error::custom("not as many values as the spec has leaves"));
+        }
+        Ok(Values(Arc::new(Packed { spec, values })))
+    }
+}
+
 /// A function with the values around it, ready to run.
 #[derive(Clone)]
 pub struct Bound {
@@ -221,15 +275,20 @@ pub struct Bound {
 
 impl Bound {
     pub fn call(&self, element: &Element, pos: u64) -> Result<Element> {
-        let at = crate::expr::RowAt { epoch: self.epoch, pos };
+        let mut result = Err(Error::internal("the host function's scope did not run"));
+        self.scoped(&mut || result = self.call_scoped(element, pos));
+        result
+    }
+    /// Runs `body` in whatever the function needs around its calls: enter once for many of `call_scoped`.
+    pub fn scoped(&self, body: &mut dyn FnMut()) {
         match self.graph.host_fn() {
-            None => self.graph.eval_one(element, &self.captures, at),
-            Some(host) => {
-                let mut result = Err(Error::internal("the host function's scope did not run"));
-                host.scoped(&mut || result = self.graph.eval_one(element, &self.captures, at));
-                result
-            }
+            None => body(),
+            Some(host) => host.scoped(body),
         }
+    }
+    /// One call, inside of `scoped`.
+    pub fn call_scoped(&self, element: &Element, pos: u64) -> Result<Element> {
+        self.graph.eval_one(element, &self.captures, crate::expr::RowAt { epoch: self.epoch, pos })
     }
 }
 

@@ -3,33 +3,48 @@
 mod assert_cardinality;
 mod batch;
 mod cache;
+#[cfg(test)]
+mod check;
 mod concatenate;
 mod counter;
 mod enumerate;
 mod filter;
+mod flat_map;
 pub mod from_generator;
 mod from_list;
 mod from_tensor_slices;
 mod from_tensors;
 mod held;
 mod ignore_errors;
+mod interleave;
 pub mod map;
+mod nested;
+mod padded_batch;
 mod prefetch;
+mod ragged_batch;
 mod random;
 mod range;
+mod rebatch;
 mod repeat;
+mod rows;
 mod shard;
 mod shuffle;
 mod skip;
+mod sparse_batch;
 mod take;
 mod take_while;
+mod unbatch;
 mod unique;
+mod weave;
+mod window;
 mod with_options;
 mod zip;
 
 use crate::element::{Chunk, DType, Pos, Tensor};
 use crate::error::{Error, Result};
-use crate::op::OpInfo;
+use crate::expr::{Graph, Kind};
+use crate::op::{Function, OpInfo, Props};
+use crate::plan::{Bound, Plan};
 use crate::runtime::BuildCx;
 
 /// Every operator.
@@ -41,22 +56,32 @@ pub static OPS: &[&OpInfo] = &[
     &counter::INFO,
     &enumerate::INFO,
     &filter::INFO,
+    &flat_map::INFO,
     &from_generator::INFO,
     &from_list::INFO,
     &from_tensor_slices::INFO,
     &from_tensors::INFO,
     &ignore_errors::INFO,
+    &interleave::INFO,
     &map::INFO,
+    &nested::INFO,
+    &padded_batch::INFO,
     &prefetch::INFO,
+    &ragged_batch::INFO,
     &random::INFO,
     &range::INFO,
+    &rebatch::INFO,
     &repeat::INFO,
+    &rows::INFO,
     &shard::INFO,
     &shuffle::INFO,
     &skip::INFO,
+    &sparse_batch::INFO,
     &take::INFO,
     &take_while::INFO,
+    &unbatch::INFO,
     &unique::INFO,
+    &window::INFO,
     &with_options::INFO,
     &zip::INFO,
 ];
@@ -136,6 +161,40 @@ fn cap(calls: Option<i64>) -> Option<usize> {
 /// Whether an operator keeps the order: its own word, else the pipeline's; serial operators always do.
 fn ordered(cx: &BuildCx, calls: Option<i64>, own: Option<bool>) -> bool {
     calls.is_none() || own.or(cx.run.options.deterministic).unwrap_or(true)
+}
+
+/// What functions and the datasets inside them make of the operator that calls them.
+fn function_props(functions: &[&Function]) -> Props {
+    let mut props = Props::default();
+    for function in functions {
+        let graph = &function.0;
+        props.host |= map::is_serial_host(graph);
+        props.pure &= graph.is_pure();
+        for_each_dataset(graph, &mut |plan| {
+            let own = plan.op.props();
+            props.host |= own.host;
+            props.pure &= own.pure;
+        });
+    }
+    props
+}
+
+/// Every operator of every dataset that a function contains.
+fn for_each_dataset(graph: &Graph, f: &mut impl FnMut(&Plan)) {
+    for node in &graph.nodes {
+        match &node.kind {
+            Kind::Dataset(nested) => {
+                if let Some(bound) = nested.0.as_any().downcast_ref::<Bound>() {
+                    bound.plan.walk(f);
+                }
+            }
+            Kind::Cond { then, otherwise, .. } => {
+                for_each_dataset(then, f);
+                for_each_dataset(otherwise, f);
+            }
+            _ => {}
+        }
+    }
 }
 
 #[cfg(test)]

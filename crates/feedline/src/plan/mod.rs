@@ -196,6 +196,9 @@ impl NestedDataset for Bound {
     fn bind(&self, env: Vec<Value>) -> Nested {
         Nested(Arc::new(Bound { plan: self.plan.clone(), env: env.into() }))
     }
+    fn nbytes(&self) -> usize {
+        64 + self.plan.op.held_bytes() + self.env.iter().map(|v| v.nbytes()).sum::<usize>()
+    }
     fn write(&self) -> Result<serde_json::Value> {
         written::write_bound(self)
     }

@@ -99,6 +99,19 @@ impl BuildCx {
         cx.nested = true;
         cx.stage(&bound.plan)
     }
+    /// The same, read ahead of whoever pulls by a worker, up to these bounds. `around` may put a stage on top of it.
+    pub fn nested_ahead(
+        &self,
+        value: &Value,
+        epoch: u64,
+        around: impl FnOnce(Box<dyn Stage>) -> Box<dyn Stage>,
+        bounds: Bounds,
+    ) -> Result<Segment> {
+        let below = BuildCx { depth: self.depth + 1, ..self.clone() };
+        let head = around(below.nested_stage(value, epoch)?);
+        let meter = self.run.meters.of(Bound::of(value)?.plan.id);
+        Ok(Segment::new(&self.run, self.depth + 1, head, vec![], meter, bounds))
+    }
     /// Access by number to an input, if it has it.
     pub fn index(&self, plan: &Plan) -> Result<Option<Arc<dyn Index>>> {
         plan.op.index(self, plan)

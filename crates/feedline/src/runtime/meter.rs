@@ -64,9 +64,16 @@ impl Default for Meters {
     }
 }
 
+/// Datasets that functions make while the pipeline runs (a window, what Python returns) are nodes without end: meters
+/// are kept for so many nodes only.
+const MAX_METERS: usize = 4096;
+
 impl Meters {
     pub fn of(&self, node: u64) -> Arc<Meter> {
         let mut map = self.nodes.lock().unwrap_or_else(|e| e.into_inner());
+        if map.len() >= MAX_METERS && !map.contains_key(&node) {
+            return Arc::default();
+        }
         map.entry(node).or_default().clone()
     }
     pub fn get(&self, node: u64) -> Option<Arc<Meter>> {
