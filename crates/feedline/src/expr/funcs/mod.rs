@@ -1,10 +1,13 @@
 //! The functions that expressions can call, by room. Adding one: write it in its file and name it in that file's list.
 
 mod arithmetic;
+mod arrange;
 mod broadcast;
 mod cast;
 mod check;
+mod create;
 mod farmhash;
+mod index;
 mod integer;
 mod lead;
 mod math;
@@ -25,14 +28,17 @@ use crate::error::{Error, Result};
 /// Every function, by file.
 pub static FUNCS: &[&[Func]] = &[
     arithmetic::FUNCS,
-    math::FUNCS,
+    arrange::FUNCS,
     cast::FUNCS,
-    reduce::FUNCS,
-    shape::FUNCS,
-    select::FUNCS,
-    strings::FUNCS,
-    random::FUNCS,
     check::FUNCS,
+    create::FUNCS,
+    index::FUNCS,
+    math::FUNCS,
+    random::FUNCS,
+    reduce::FUNCS,
+    select::FUNCS,
+    shape::FUNCS,
+    strings::FUNCS,
 ];
 
 pub fn all() -> impl Iterator<Item = &'static Func> {
