@@ -9,9 +9,11 @@ pub mod op;
 pub mod ops;
 mod options;
 pub mod plan;
+mod reduce;
 pub mod rewrite;
 pub mod runtime;
 
 pub use dataset::{Dataset, iterate};
 pub use error::{At, Error, Kind, Result};
 pub use options::{Options, parse_bytes};
+pub use reduce::{reduce, reduce_watched};

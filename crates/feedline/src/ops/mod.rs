@@ -3,7 +3,10 @@
 mod batch;
 #[cfg(test)]
 mod check;
+mod choose_from_datasets;
 mod flat_map;
+mod group_by_reducer;
+mod group_by_window;
 mod interleave;
 mod map;
 mod nested;
@@ -12,13 +15,15 @@ mod ragged_batch;
 mod range;
 mod rebatch;
 mod rows;
+mod sample_from_datasets;
+mod scan;
 mod sparse_batch;
 mod unbatch;
 mod weave;
 mod window;
 mod with_options;
 
-use crate::element::{DType, Tensor};
+use crate::element::{DType, Spec, Tensor};
 use crate::error::{Error, Result};
 use crate::expr::{Graph, Kind};
 use crate::op::{Function, OpInfo, Props};
@@ -28,7 +33,10 @@ use crate::runtime::BuildCx;
 /// Every operator.
 pub static OPS: &[&OpInfo] = &[
     &batch::INFO,
+    &choose_from_datasets::INFO,
     &flat_map::INFO,
+    &group_by_reducer::INFO,
+    &group_by_window::INFO,
     &interleave::INFO,
     &map::INFO,
     &nested::INFO,
@@ -37,6 +45,8 @@ pub static OPS: &[&OpInfo] = &[
     &range::INFO,
     &rebatch::INFO,
     &rows::INFO,
+    &sample_from_datasets::INFO,
+    &scan::INFO,
     &sparse_batch::INFO,
     &unbatch::INFO,
     &window::INFO,
@@ -91,6 +101,15 @@ fn cap(calls: Option<i64>) -> Option<usize> {
 /// Whether an operator keeps the order: its own word, else the pipeline's; serial operators always do.
 fn ordered(cx: &BuildCx, calls: Option<i64>, own: Option<bool>) -> bool {
     calls.is_none() || own.or(cx.run.options.deterministic).unwrap_or(true)
+}
+
+/// A function that carries a state must give it back with the same structure and dtypes; shapes may change.
+pub(crate) fn check_state(before: &Spec, after: &Spec) -> Result<()> {
+    before.join(after).map(|_| ()).map_err(|_| {
+        Error::usage(format!(
+            "the function must return a state of the structure and dtypes that it got, {before}, but returns {after}; cast it"
+        ))
+    })
 }
 
 /// What functions and the datasets inside them make of the operator that calls them.
