@@ -302,6 +302,15 @@ pub fn reduce<'py>(
     let _ = options;
     let (plan, initial) = (plan.get().0.clone(), initial.get().0.clone());
     let function = feedline::op::Function(function.get().0.clone());
-    let state = py.detach(|| feedline::reduce(&plan, initial.values.clone(), &function)).py()?;
+    let state = py
+        .detach(|| {
+            feedline::reduce_watched(&plan, initial.values.clone(), &function, &mut || match Python::try_attach(|py| {
+                py.check_signals()
+            }) {
+                Some(Err(e)) => Err(crate::error::raised(e)),
+                _ => Ok(()),
+            })
+        })
+        .py()?;
     element_to_py(py, function.spec(), state)
 }

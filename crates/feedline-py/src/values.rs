@@ -246,6 +246,10 @@ fn tensor_from_py(obj: &Bound<'_, PyAny>) -> PyResult<Tensor> {
         false => type_error(format!("{} cannot be a tensor: {e}", obj.get_type())),
     })?;
     let array = array.cast_into::<PyUntypedArray>()?;
+    // NumPy turns numbers among strings into strings; that is hardly ever meant.
+    if listed && matches!(array.dtype().kind(), b'U' | b'S') && !all_text(obj)? {
+        return Err(value_error("a list that mixes text and numbers cannot be a tensor; use a tuple or convert them"));
+    }
     let tensor = array_to_tensor(&array)?;
     if !listed {
         return Ok(tensor);
@@ -264,6 +268,19 @@ fn tensor_from_py(obj: &Bound<'_, PyAny>) -> PyResult<Tensor> {
         }
         _ => tensor,
     })
+}
+
+fn all_text(obj: &Bound<'_, PyAny>) -> PyResult<bool> {
+    if obj.is_instance_of::<PyList>() || obj.is_instance_of::<PyTuple>() {
+        for item in obj.try_iter()? {
+            if !all_text(&item?)? {
+                return Ok(false);
+            }
+        }
+        return Ok(true);
+    }
+    // Arrays inside the list have been looked at by NumPy.
+    Ok(obj.is_instance_of::<PyString>() || obj.is_instance_of::<PyBytes>() || obj.cast::<PyUntypedArray>().is_ok())
 }
 
 fn first_leaf<'py>(obj: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {

@@ -17,4 +17,4 @@ pub mod tune;
 pub use dataset::{Dataset, iterate};
 pub use error::{At, Error, Kind, Result};
 pub use options::{Options, parse_bytes};
-pub use reduce::reduce;
+pub use reduce::{reduce, reduce_watched};

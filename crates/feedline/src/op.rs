@@ -158,8 +158,8 @@ impl Function {
     /// The function must take elements of this spec.
     pub fn takes(&self, specs: &[&Spec]) -> Result<()> {
         let given: Vec<_> = specs.iter().flat_map(|s| s.leaves()).collect();
-        let fits =
-            given.len() == self.0.inputs.len() && given.iter().zip(&self.0.inputs).all(|(a, b)| a.join(b).is_some());
+        let fits = given.len() == self.0.inputs.len()
+            && given.iter().zip(&self.0.inputs).all(|(a, b)| crate::expr::as_argument(a).join(b).is_some());
         if fits { Ok(()) } else { Err(Error::usage("the function was traced for elements of another spec")) }
     }
     /// The function must give a bool scalar, as far as is known.

@@ -151,7 +151,7 @@ impl Graph {
         let mut slots: Vec<SmallVec<[Arg; 1]>> = Vec::with_capacity(self.nodes.len());
         for (id, node) in self.nodes.iter().enumerate() {
             let slot: SmallVec<[Arg; 1]> = match &node.kind {
-                Kind::Input(i) => smallvec::smallvec![Arg::Rows(inputs[*i].clone())],
+                Kind::Input(i) => smallvec::smallvec![Arg::Rows(argument(&inputs[*i], &node.leaf))],
                 Kind::Const(v) => smallvec::smallvec![Arg::Same(v.clone())],
                 Kind::Capture(k) => {
                     let value = captures.get(*k).ok_or_else(|| {
@@ -304,6 +304,29 @@ impl Kind {
     }
 }
 
+/// A leaf as functions see it: a row of a ragged vector, which has no ragged axis left, is a dense tensor.
+pub fn as_argument(leaf: &Leaf) -> Leaf {
+    match leaf {
+        Leaf::Ragged { dtype, shape, ragged_rank: 0, .. } => Leaf::Tensor { dtype: *dtype, shape: shape.clone() },
+        other => other.clone(),
+    }
+}
+
+fn argument(column: &Column, leaf: &Leaf) -> Column {
+    match (column, leaf) {
+        (Column::Rows(values, rows), Leaf::Tensor { .. })
+            if values[rows.clone()].iter().any(|v| matches!(v, Value::Ragged(_))) =>
+        {
+            let dense = values[rows.clone()].iter().map(|v| match v {
+                Value::Ragged(r) => Value::Tensor(r.values.clone()),
+                other => other.clone(),
+            });
+            Column::from_values(dense.collect())
+        }
+        _ => column.clone(),
+    }
+}
+
 fn check_host(func: &dyn HostFn, result: &Element, outputs: &[Leaf]) -> Result<()> {
     if result.len() != outputs.len() {
         return Err(Error::func(format!(
@@ -363,7 +386,7 @@ pub struct Builder {
 impl Builder {
     /// Nodes `0..` are the leaves of the argument.
     pub fn new(input: &Spec) -> Builder {
-        let inputs: Vec<Leaf> = input.leaves().into_iter().cloned().collect();
+        let inputs: Vec<Leaf> = input.leaves().into_iter().map(as_argument).collect();
         let nodes = inputs.iter().enumerate().map(|(i, l)| Node { kind: Kind::Input(i), leaf: l.clone() }).collect();
         Builder { inputs, nodes, exports: vec![] }
     }

@@ -2,7 +2,7 @@
 
 use crate::dataset::Dataset;
 use crate::element::Spec;
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::op::{Int, Op, OpInfo, Param, Props, at_least, read};
 use crate::plan::{Card, Plan};
 use crate::runtime::{BuildCx, Built, Cx, Index, Pull, Stage};
@@ -111,7 +111,7 @@ impl Stage for AssertStage {
             other => return other,
         };
         self.input = None;
-        Pull::Fail(Error::data(wrong(self.count, &found)))
+        Pull::Fail(Error::new(Kind::Precondition, wrong(self.count, &found)))
     }
 }
 

@@ -5,6 +5,7 @@ mod batch;
 mod cache;
 #[cfg(test)]
 mod check;
+mod choose_from_datasets;
 mod concatenate;
 mod counter;
 mod enumerate;
@@ -14,6 +15,8 @@ pub mod from_generator;
 mod from_list;
 mod from_tensor_slices;
 mod from_tensors;
+mod group_by_reducer;
+mod group_by_window;
 mod held;
 mod ignore_errors;
 mod interleave;
@@ -27,6 +30,8 @@ mod range;
 mod rebatch;
 mod repeat;
 mod rows;
+mod sample_from_datasets;
+mod scan;
 mod shard;
 mod shuffle;
 mod skip;
@@ -40,7 +45,7 @@ mod window;
 mod with_options;
 mod zip;
 
-use crate::element::{Chunk, DType, Pos, Tensor};
+use crate::element::{Chunk, DType, Pos, Spec, Tensor};
 use crate::error::{Error, Result};
 use crate::expr::{Graph, Kind};
 use crate::op::{Function, OpInfo, Props};
@@ -52,6 +57,7 @@ pub static OPS: &[&OpInfo] = &[
     &assert_cardinality::INFO,
     &batch::INFO,
     &cache::INFO,
+    &choose_from_datasets::INFO,
     &concatenate::INFO,
     &counter::INFO,
     &enumerate::INFO,
@@ -61,6 +67,8 @@ pub static OPS: &[&OpInfo] = &[
     &from_list::INFO,
     &from_tensor_slices::INFO,
     &from_tensors::INFO,
+    &group_by_reducer::INFO,
+    &group_by_window::INFO,
     &ignore_errors::INFO,
     &interleave::INFO,
     &map::INFO,
@@ -73,6 +81,8 @@ pub static OPS: &[&OpInfo] = &[
     &rebatch::INFO,
     &repeat::INFO,
     &rows::INFO,
+    &sample_from_datasets::INFO,
+    &scan::INFO,
     &shard::INFO,
     &shuffle::INFO,
     &skip::INFO,
@@ -161,6 +171,15 @@ fn cap(calls: Option<i64>) -> Option<usize> {
 /// Whether an operator keeps the order: its own word, else the pipeline's; serial operators always do.
 fn ordered(cx: &BuildCx, calls: Option<i64>, own: Option<bool>) -> bool {
     calls.is_none() || own.or(cx.run.options.deterministic).unwrap_or(true)
+}
+
+/// A function that carries a state must give it back with the same structure and dtypes; shapes may change.
+pub(crate) fn check_state(before: &Spec, after: &Spec) -> Result<()> {
+    before.join(after).map(|_| ()).map_err(|_| {
+        Error::usage(format!(
+            "the function must return a state of the structure and dtypes that it got, {before}, but returns {after}; cast it"
+        ))
+    })
 }
 
 /// What functions and the datasets inside them make of the operator that calls them.

@@ -45,9 +45,7 @@ impl Op for NestedInput {
         Ok(Built::Stage(cx.nested_stage(self.value(cx)?, 0)?))
     }
     fn index(&self, cx: &BuildCx, _: &Plan) -> Result<Option<Arc<dyn Index>>> {
-        // Without a value (a plan that is looked at outside of its function) there is nothing to index.
-        let Ok(value) = self.value(cx) else { return Ok(None) };
-        let bound = Bound::of(value)?;
+        let bound = Bound::of(self.value(cx)?)?;
         cx.with_env(bound.env.clone()).index(&bound.plan)
     }
     fn write(&self) -> Result<serde_json::Value> {

@@ -80,7 +80,9 @@ impl Op for Zip {
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
         let inputs =
             node.inputs.iter().map(|i| Ok(Input { stage: cx.stage(i)?, front: None })).collect::<Result<_>>()?;
-        Ok(Built::Stage(Box::new(ZipStage { inputs, order: self.order(), ended: false })))
+        let mut lockstep = false;
+        node.walk(&mut |p| lockstep |= p.op.props().host);
+        Ok(Built::Stage(Box::new(ZipStage { inputs, order: self.order(), lockstep, ended: false })))
     }
     fn index(&self, cx: &BuildCx, node: &Plan) -> Result<Option<Arc<dyn Index>>> {
         let inputs: Option<Vec<_>> = node.inputs.iter().map(|i| cx.index(i)).collect::<Result<_>>()?;
@@ -115,6 +117,8 @@ struct Input {
 struct ZipStage {
     inputs: Vec<Input>,
     order: Vec<usize>,
+    /// Python functions below: inputs go on together, one element at a time, so that none is called too often.
+    lockstep: bool,
     ended: bool,
 }
 
@@ -123,7 +127,7 @@ impl Stage for ZipStage {
         if self.ended {
             return Pull::End;
         }
-        let mut rows = self.fronts(want);
+        let mut rows = self.fronts(if self.lockstep { 1 } else { want });
         let mut pending = false;
         for input in &mut self.inputs {
             if input.front.is_some() {
@@ -140,12 +144,16 @@ impl Stage for ZipStage {
                     input.front = Some(Item::Fail(error));
                 }
                 Pull::Pending => pending = true,
+                // The others are advanced all the same, so that all have gone equally far.
                 Pull::End => {
                     self.ended = true;
-                    self.inputs.clear();
-                    return Pull::End;
+                    rows = 1;
                 }
             }
+        }
+        if self.ended {
+            self.inputs.clear();
+            return Pull::End;
         }
         if pending {
             return Pull::Pending;

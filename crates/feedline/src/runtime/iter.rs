@@ -9,6 +9,7 @@ use super::sync::{Condvar, Mutex, lock};
 use super::{Index, Meters};
 use crate::element::{Buf, Chunk, Column, DType, Element};
 use crate::error::{Error, Result};
+use crate::options::Options;
 use crate::plan::{Bound, Plan};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -99,7 +100,12 @@ impl Iter {
             }
             *lock(&self.waiter.ready) = false;
             let mut cx = Cx { waker: &self.waker, cancelled: &self.run.cancelled, inner_ns: 0 };
-            let want = self.run.options.chunk_rows.unwrap_or(usize::MAX >> 8);
+            let want = match self.run.options {
+                // Nothing runs ahead of the consumer, not even within a chunk.
+                Options { prefetch: Some(false), .. } => 1,
+                Options { chunk_rows: Some(rows), .. } => rows,
+                _ => usize::MAX >> 8,
+            };
             match self.root.next(&mut cx, want) {
                 Pull::Rows(chunk) => {
                     self.run.meters.delivered.fetch_add(chunk.rows() as u64, Relaxed);
