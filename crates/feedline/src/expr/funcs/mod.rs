@@ -10,14 +10,19 @@ mod farmhash;
 mod index;
 mod integer;
 mod lead;
+mod lookup;
 mod math;
+mod matmul;
 mod number;
 pub mod philox;
 mod printf;
+mod ragged;
 mod random;
 mod reduce;
 mod select;
 mod shape;
+mod sort;
+mod split;
 mod strings;
 #[cfg(test)]
 mod testing;
@@ -33,11 +38,16 @@ pub static FUNCS: &[&[Func]] = &[
     check::FUNCS,
     create::FUNCS,
     index::FUNCS,
+    lookup::FUNCS,
+    matmul::FUNCS,
     math::FUNCS,
+    ragged::FUNCS,
     random::FUNCS,
     reduce::FUNCS,
     select::FUNCS,
     shape::FUNCS,
+    sort::FUNCS,
+    split::FUNCS,
     strings::FUNCS,
 ];
 
