@@ -90,7 +90,8 @@ mod tests {
 
     #[test]
     fn elements_are_folded_in_order() {
-        let sum = |n| reduce(&bound(&Dataset::range(n).unwrap()), vec![Tensor::scalar(5i64).into()], &add(DType::Int64));
+        let sum =
+            |n| reduce(&bound(&Dataset::range(n).unwrap()), vec![Tensor::scalar(5i64).into()], &add(DType::Int64));
         assert_eq!(sum(5).unwrap()[0].tensor().item::<i64>(), 15);
         assert_eq!(sum(0).unwrap()[0].tensor().item::<i64>(), 5);
     }

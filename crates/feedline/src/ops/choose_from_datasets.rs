@@ -14,7 +14,11 @@ use std::sync::Arc;
 pub static INFO: OpInfo = OpInfo {
     name: "choose_from_datasets",
     doc: "Takes each element from the dataset that the next number of a choice dataset names.",
-    params: &[Param::new("stop_on_empty_dataset", "True", "end when a chosen dataset has no more; False: pass it over")],
+    params: &[Param::new(
+        "stop_on_empty_dataset",
+        "True",
+        "end when a chosen dataset has no more; False: pass it over",
+    )],
     read: read::<ChooseFromDatasets>,
 };
 
@@ -40,7 +44,11 @@ impl Dataset {
     /// assert_eq!(n, [0, 10]);
     /// # Ok::<(), feedline::Error>(())
     /// ```
-    pub fn choose_from_datasets(choice: &Dataset, datasets: &[Dataset], stop_on_empty_dataset: bool) -> Result<Dataset> {
+    pub fn choose_from_datasets(
+        choice: &Dataset,
+        datasets: &[Dataset],
+        stop_on_empty_dataset: bool,
+    ) -> Result<Dataset> {
         let inputs = std::iter::once(choice).chain(datasets).map(|d| d.plan().clone()).collect();
         Ok(Dataset::from_plan(Plan::new(Arc::new(ChooseFromDatasets { stop_on_empty_dataset }), inputs)?))
     }

@@ -176,7 +176,9 @@ impl Inners {
         if got == spec || spec.join(got).is_ok_and(|joint| joint == *spec && spec.leaf_order(got).is_sorted()) {
             return Ok(());
         }
-        Err(Error::func(format!("the function returned a dataset of {got}, where a dataset of {spec} was declared or seen first")))
+        Err(Error::func(format!(
+            "the function returned a dataset of {got}, where a dataset of {spec} was declared or seen first"
+        )))
     }
 }
 

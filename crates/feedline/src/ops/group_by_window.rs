@@ -143,7 +143,9 @@ impl Size {
                 let size = function.call(&smallvec::smallvec![Tensor::scalar(key).into()], pos)?;
                 let n = scalar_i64(&size[0])?;
                 if n < 1 {
-                    return Err(Error::func(format!("window_size_func must return at least 1, but returned {n} for key {key}")));
+                    return Err(Error::func(format!(
+                        "window_size_func must return at least 1, but returned {n} for key {key}"
+                    )));
                 }
                 Ok(n as usize)
             }
@@ -163,8 +165,9 @@ struct Group {
 impl Group {
     fn cut(&mut self, chunk: &Chunk) {
         let (Some(&first), Some(&last)) = (self.rows.first(), self.rows.last()) else { return };
-        let whole = last - first + 1 == self.rows.len();
-        self.parts.push(if whole { chunk.slice(first..last + 1) } else { chunk.take(&self.rows) });
+        // A few rows are copied, lest a window that stays open keeps the whole chunk in memory.
+        let slice = last - first + 1 == self.rows.len() && self.rows.len() * 2 >= chunk.rows();
+        self.parts.push(if slice { chunk.slice(first..last + 1) } else { chunk.take(&self.rows) });
         self.rows.clear();
     }
 }
@@ -251,7 +254,12 @@ impl GroupStage {
         }
         group.cut(&current.chunk);
         group.held = 0;
-        Ok(Some((key, std::mem::take(&mut group.parts))))
+        let parts = std::mem::take(&mut group.parts);
+        // Only a size that had to be computed is worth remembering.
+        if matches!(self.size, Size::Fixed(_)) {
+            self.groups.remove(&key);
+        }
+        Ok(Some((key, parts)))
     }
     /// One step: rows go to `parts`; anything else is returned.
     fn step(&mut self, cx: &mut Cx<'_>, want: usize) -> Option<Pull> {
@@ -318,13 +326,18 @@ mod tests {
     use crate::plan::Bound as Nested;
 
     /// Windows as batches of at most `batch`.
-    fn grouped(ds: &Dataset, key: Function, size: Option<i64>, by_key: Option<Function>, batch: i64) -> Result<Dataset> {
+    fn grouped(
+        ds: &Dataset,
+        key: Function,
+        size: Option<i64>,
+        by_key: Option<Function>,
+        batch: i64,
+    ) -> Result<Dataset> {
         let window = Spec::leaf(Leaf::Dataset(Arc::new(ds.spec().clone())));
         let args = Spec::tuple(vec![key_spec(), window]);
         let inner = ds.batch(batch, false)?.spec().clone();
-        let reduce = to_dataset(&args, inner, move |e| {
-            Dataset::from_plan(Nested::of(&e[1])?.plan.clone()).batch(batch, false)
-        });
+        let reduce =
+            to_dataset(&args, inner, move |e| Dataset::from_plan(Nested::of(&e[1])?.plan.clone()).batch(batch, false));
         ds.apply(GroupByWindow { key, reduce, window_size: size.map(Int::from), window_size_func: by_key })
     }
     fn key(f: impl Fn(i64) -> Result<i64> + Send + Sync + 'static) -> Function {
@@ -351,10 +364,7 @@ mod tests {
     fn sizes_can_depend_on_the_key() {
         let ds = Dataset::range(10).unwrap();
         let by_key = |add: i64| Some(key(move |k| Ok(k + add)));
-        same(
-            &grouped(&ds, key(|x| Ok(x % 2)), None, by_key(1), 10).unwrap(),
-            "[0] [2] [1 3] [4] [6] [5 7] [8] [9]",
-        );
+        same(&grouped(&ds, key(|x| Ok(x % 2)), None, by_key(1), 10).unwrap(), "[0] [2] [1 3] [4] [6] [5 7] [8] [9]");
         // Key 0 has no valid size: each of its elements is an error, and that is all.
         let ds = Dataset::range(5).unwrap();
         same(&grouped(&ds, key(|x| Ok(x % 2)), None, by_key(0), 10).unwrap(), "! [1] ! [3] !");

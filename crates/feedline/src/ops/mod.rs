@@ -1,6 +1,7 @@
 //! The operators, one file each. Adding one: a file, and two lines here. `tests` compares the folder with the table.
 
 mod batch;
+mod batches;
 #[cfg(test)]
 mod check;
 mod choose_from_datasets;

@@ -1,6 +1,7 @@
 //! `padded_batch(batch_size)`: a batch of tensors of different sizes, each filled up at the end of its axes.
 
-use super::batch::{Batches, batches};
+use super::batch::batches;
+use super::batches::Batches;
 use crate::dataset::Dataset;
 use crate::element::{Chunk, Column, DType, Dims, Element, Leaf, Shape, Spec, Tensor, Value, count};
 use crate::error::{Error, Result};
@@ -89,9 +90,10 @@ impl PaddedBatch {
 
 fn padded_dims(own: &Dims, given: Option<&[Option<i64>]>, path: &str) -> Result<Vec<Option<usize>>> {
     let Some(given) = given else {
-        return own.dims().map(|d| d.to_vec()).ok_or_else(|| {
-            Error::usage(format!("the rank of component {path} is not known; say its padded_shapes"))
-        });
+        return own
+            .dims()
+            .map(|d| d.to_vec())
+            .ok_or_else(|| Error::usage(format!("the rank of component {path} is not known; say its padded_shapes")));
     };
     if let Some(d) = given.iter().flatten().find(|d| **d < -1) {
         return Err(Error::usage(format!("padded_shapes has the size {d}; write None for the longest in the batch")));
@@ -284,9 +286,15 @@ mod tests {
         let ds = filled();
         same(&ds.padded_batch(2, false).unwrap(), "[2, 2][1 0 2 2] [2, 4][3 3 3 0 4 4 4 4]");
         same(&ds.padded_batch(3, true).unwrap(), "[3, 3][1 0 0 2 2 0 3 3 3]");
-        let six = padded(&ds, json!({"batch_size": 3, "padded_shapes": [[5]], "padding_values": [value(Tensor::scalar(-1i64))]}));
+        let six = padded(
+            &ds,
+            json!({"batch_size": 3, "padded_shapes": [[5]], "padding_values": [value(Tensor::scalar(-1i64))]}),
+        );
         same(&six.unwrap(), "[3, 5][1 -1 -1 -1 -1 2 2 -1 -1 -1 3 3 3 -1 -1] [1, 5][4 4 4 4 -1]");
-        assert_eq!(padded(&ds, json!({"batch_size": 2, "padded_shapes": [[6]]})).unwrap().spec().to_string(), "int64[?, 6]");
+        assert_eq!(
+            padded(&ds, json!({"batch_size": 2, "padded_shapes": [[6]]})).unwrap().spec().to_string(),
+            "int64[?, 6]"
+        );
         assert_eq!(ds.padded_batch(3, true).unwrap().spec().to_string(), "int64[3, ?]");
         same(&Dataset::range(4).unwrap().padded_batch(3, false).unwrap(), "[0 1 2] [3]");
     }
@@ -311,10 +319,7 @@ mod tests {
             })])
         };
         let ds = Dataset::range(4).unwrap().map_fn(spec, matrices).unwrap();
-        same(
-            &ds.padded_batch(4, false).unwrap(),
-            "[4, 2, 3][1 2 3 0 0 0 4 0 0 5 0 0 6 7 0 8 9 0 0 0 0 0 0 0]",
-        );
+        same(&ds.padded_batch(4, false).unwrap(), "[4, 2, 3][1 2 3 0 0 0 4 0 0 5 0 0 6 7 0 8 9 0 0 0 0 0 0 0]");
         let words = Spec::leaf(Leaf::tensor(DType::String, Dims::of([None, None])));
         let strings = |e: Element| {
             Ok(smallvec::smallvec![Value::Tensor(match e[0].tensor().item::<i64>() {

@@ -1,6 +1,7 @@
 //! `ragged_batch(batch_size)`: like `batch`, but components whose sizes are not known become ragged tensors.
 
-use super::batch::{Batches, batched, batches};
+use super::batch::{batched, batches};
+use super::batches::Batches;
 use crate::dataset::Dataset;
 use crate::element::{Chunk, Column, DType, Dims, Element, Leaf, Ragged, Shape, Spec, Tensor, Value};
 use crate::error::{Error, Result};
@@ -63,12 +64,9 @@ impl Op for RaggedBatch {
         }
         let size = self.batch_size.known().filter(|_| self.drop_remainder).map(|n| n as usize);
         inputs[0].spec.try_map(&mut |leaf| match (leaf, ragged_axes(leaf)) {
-            (Leaf::Tensor { dtype, shape }, Some(ragged_rank)) => Ok(Leaf::Ragged {
-                dtype: *dtype,
-                shape: shape.under(size),
-                ragged_rank,
-                splits: self.row_splits_dtype,
-            }),
+            (Leaf::Tensor { dtype, shape }, Some(ragged_rank)) => {
+                Ok(Leaf::Ragged { dtype: *dtype, shape: shape.under(size), ragged_rank, splits: self.row_splits_dtype })
+            }
             _ => match batched(&Spec::leaf(leaf.clone()), size)? {
                 Spec::Leaf(leaf) => Ok(leaf),
                 _ => unreachable!("a leaf stays a leaf"),
@@ -151,7 +149,10 @@ mod tests {
     #[test]
     fn unknown_sizes_become_ragged() {
         let ds = fill_x(&Dataset::range(5).unwrap());
-        same(&ds.ragged_batch(2, false).unwrap(), "ragged[[0, 0, 1]][1] ragged[[0, 2, 5]][2 2 3 3 3] ragged[[0, 4]][4 4 4 4]");
+        same(
+            &ds.ragged_batch(2, false).unwrap(),
+            "ragged[[0, 0, 1]][1] ragged[[0, 2, 5]][2 2 3 3 3] ragged[[0, 4]][4 4 4 4]",
+        );
         let three = ds.ragged_batch(3, true).unwrap();
         same(&three, "ragged[[0, 0, 1, 3]][1 2 2]");
         assert_eq!(three.spec().to_string(), "ragged int64[3, ?]");

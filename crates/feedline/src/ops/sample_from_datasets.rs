@@ -18,7 +18,11 @@ pub static INFO: OpInfo = OpInfo {
         Param::new("weights", "None", "how likely each dataset is; None: all equally"),
         Param::new("seed", "None", "makes the draws repeatable; None: others for each dataset"),
         Param::new("seed2", "None", "the second half of the seed"),
-        Param::new("stop_on_empty_dataset", "False", "end when a drawn dataset has no more; False: go on with the others"),
+        Param::new(
+            "stop_on_empty_dataset",
+            "False",
+            "end when a drawn dataset has no more; False: go on with the others",
+        ),
         Param::new("rerandomize_each_iteration", "False", "other draws in each pass"),
     ],
     read: read::<SampleFromDatasets>,

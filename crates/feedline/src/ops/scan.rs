@@ -132,7 +132,12 @@ mod tests {
     use crate::op::Packed;
     use std::sync::Arc;
 
-    fn scan(ds: &Dataset, initial: Tensor, output: Spec, f: impl Fn(i64, i64) -> Result<Element> + Send + Sync + 'static) -> Result<Dataset> {
+    fn scan(
+        ds: &Dataset,
+        initial: Tensor,
+        output: Spec,
+        f: impl Fn(i64, i64) -> Result<Element> + Send + Sync + 'static,
+    ) -> Result<Dataset> {
         let spec = Spec::leaf(Leaf::of_tensor(&initial));
         let args = Spec::tuple(vec![spec.clone(), ds.spec().clone()]);
         let call = move |e: Element| f(e[0].tensor().item(), e[1].tensor().item());

@@ -1,6 +1,7 @@
 //! `sparse_batch(batch_size, row_shape)`: dense rows of different sizes as one sparse tensor.
 
-use super::batch::{Batches, batches};
+use super::batch::batches;
+use super::batches::Batches;
 use crate::dataset::Dataset;
 use crate::element::{Chunk, DType, Dims, Element, Leaf, Sparse, Spec, Tensor, Value};
 use crate::error::{Error, Result};
@@ -138,8 +139,14 @@ mod tests {
     #[test]
     fn rows_keep_their_places() {
         let ds = fill_x(&Dataset::range(4).unwrap());
-        same(&ds.sparse_batch(2, &[Some(6)]).unwrap(), "sparse[2, 6][1 0][1] sparse[2, 6][0 0 0 1 1 0 1 1 1 2][2 2 3 3 3]");
-        same(&ds.sparse_batch(3, &[None]).unwrap(), "sparse[3, 2][1 0 2 0 2 1][1 2 2] sparse[1, 3][0 0 0 1 0 2][3 3 3]");
+        same(
+            &ds.sparse_batch(2, &[Some(6)]).unwrap(),
+            "sparse[2, 6][1 0][1] sparse[2, 6][0 0 0 1 1 0 1 1 1 2][2 2 3 3 3]",
+        );
+        same(
+            &ds.sparse_batch(3, &[None]).unwrap(),
+            "sparse[3, 2][1 0 2 0 2 1][1 2 2] sparse[1, 3][0 0 0 1 0 2][3 3 3]",
+        );
         assert_eq!(ds.sparse_batch(2, &[Some(6)]).unwrap().spec().to_string(), "sparse int64[?, 6]");
     }
 

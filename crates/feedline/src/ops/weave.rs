@@ -32,9 +32,7 @@ impl Parts {
     }
     /// Whether to wait no longer for `want` rows.
     pub fn is_full(&self, want: usize) -> bool {
-        self.rows >= want
-            || self.bytes >= COPY_BYTES
-            || self.since.is_some_and(|t| t.elapsed() > PATIENCE)
+        self.rows >= want || self.bytes >= COPY_BYTES || self.since.is_some_and(|t| t.elapsed() > PATIENCE)
     }
     /// All of it as one chunk, numbered from `count`, which is moved on; `None` if there is nothing.
     pub fn take(&mut self, count: &mut u64) -> Option<Chunk> {
@@ -143,7 +141,8 @@ impl Picked {
             [(part, start, rows)] => self.parts[*part].slice(*start..start + rows).with_pos(pos),
             // Long runs are cheapest to copy as they are.
             runs if self.rows >= runs.len() * 16 => {
-                let cut: Vec<Chunk> = runs.iter().map(|(p, start, n)| self.parts[*p].slice(*start..start + n)).collect();
+                let cut: Vec<Chunk> =
+                    runs.iter().map(|(p, start, n)| self.parts[*p].slice(*start..start + n)).collect();
                 Chunk::concat(pos, &cut)
             }
             _ => {
@@ -206,9 +205,7 @@ mod tests {
     }
 
     fn source(parts: &[&[i64]]) -> Source {
-        let chunk = |p: &&[i64]| {
-            Chunk::new(p.len(), Pos::Run(0), [Column::Dense(Tensor::from_items([p.len()], p))])
-        };
+        let chunk = |p: &&[i64]| Chunk::new(p.len(), Pos::Run(0), [Column::Dense(Tensor::from_items([p.len()], p))]);
         Source::new(Box::new(Given(parts.iter().map(chunk).collect())), vec![])
     }
 
