@@ -82,7 +82,7 @@ def _method(name: str) -> Callable[..., Transformation]:
         return lambda dataset: getattr(dataset, name)(*args, **kwargs)
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"`Dataset.{name}`, for use with `apply`.\n\n{method.__doc__}"
+    function.__doc__ = f"`Dataset.{name}`, for use with `apply`: {method.__doc__.partition('.')[0]}."
     return function
 
 
@@ -218,9 +218,9 @@ def group_by_reducer(key_func: Callable[..., Any], reducer: Reducer) -> Transfor
 
     >>> import feedline as fl
     >>> zero = fl.constant(0, fl.int64)
-    >>> total = fl.data.experimental.Reducer(lambda key: zero, lambda state, x: state + x, lambda state:
-    state)
-    >>> ds = fl.Dataset.range(5).apply(fl.data.experimental.group_by_reducer(lambda x: x % 2, total))
+    >>> total = fl.data.experimental.Reducer(lambda key: zero, lambda s, x: s + x, lambda s: s)
+    >>> by_parity = fl.data.experimental.group_by_reducer(lambda x: x % 2, total)
+    >>> ds = fl.Dataset.range(5).apply(by_parity)
     >>> list(ds.as_numpy_iterator())
     [np.int64(6), np.int64(4)]
     """

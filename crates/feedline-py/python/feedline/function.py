@@ -82,8 +82,11 @@ def traced(
             # function around it to solve, which then runs as Python too.
             if sample is None:
                 raise
-            with trace.eagerly():
-                _called(function, sample())
+            try:
+                with trace.eagerly():
+                    _called(function, sample())
+            except NeedsValue:
+                raise request from None
         return _as_python(function, spec, op, sample, output_signature, request)
 
 

@@ -207,11 +207,10 @@ def _argsort(a: Any, axis: int | None = -1, kind: Any = None, stable: Any = None
 def _split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
     if isinstance(indices_or_sections, int):
         return ops.split(ary, indices_or_sections, axis)
-    size = ary.shape[axis]
-    if size is None:
-        _refused("split along an axis of unknown size")
-    ends = [0, *indices_or_sections, size]
-    return ops.split(ary, [b - a for a, b in pairwise(ends)], axis)
+    before = (slice(None),) * axis if axis >= 0 else (Ellipsis,)
+    after = () if axis >= 0 else (slice(None),) * (-1 - axis)
+    ends = [None, *indices_or_sections, None]
+    return [ary[(*before, slice(a, b), *after)] for a, b in pairwise(ends)]
 
 
 def _moveaxis(a: Any, source: Any, destination: Any) -> Any:

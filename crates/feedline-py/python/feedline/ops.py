@@ -17,7 +17,7 @@ import numpy as np
 
 from . import calls, nest, trace
 from .calls import aligned, binary, call, constant, dtype_of, symbolic
-from .dtypes import as_dtype, bool_, float32, int32, int64, string
+from .dtypes import as_dtype, bool_, float32, int32, int64
 from .spec import as_shape
 
 __all__ = [
@@ -30,7 +30,7 @@ __all__ = [
     "reduce_max", "reduce_mean", "reduce_min", "reduce_prod", "reduce_std", "reduce_sum",
     "reduce_variance", "repeat", "reshape", "reverse", "roll", "round", "searchsorted", "shape", "sign",
     "sin", "size", "slice", "sort", "split", "sqrt", "square", "squeeze", "stack", "subtract", "tanh",
-    "tile", "transpose", "truediv", "unstack", "where", "zeros", "zeros_like",
+    "tile", "transpose", "truediv", "unique_values", "unstack", "where", "zeros", "zeros_like",
 ]  # fmt: skip
 
 
@@ -46,11 +46,18 @@ def _sizes(shape: Any) -> list[int]:
     return [-1 if size is None else size for size in sizes]
 
 
-def _sizes_tensor(shape: Any) -> Any:
-    """Sizes as a tensor: a symbolic value as it is, a list (also of symbolic numbers) as int64."""
-    if isinstance(shape, (list, tuple)) and symbolic(*shape):
-        return [cast(size, int64) for size in shape]
-    return shape if symbolic(shape) else np.asarray(_sizes(shape), np.int64)
+def _sizes_tensor(sizes: Any) -> Any:
+    """Sizes as a tensor: a symbolic one as it is, lists (also of symbolic numbers) as int64."""
+    if not symbolic(sizes):
+        return np.asarray(sizes, np.int64)
+    return [_sizes_tensor(size) for size in sizes] if isinstance(sizes, (list, tuple)) else cast(sizes, int64)
+
+
+def _shaped(name: str, args: list[Any], shape: Any, **attrs: Any) -> Any:
+    """A function that takes a shape: as an attribute where it is constant, so that the result's is known."""
+    if symbolic(shape):
+        return call(name, [_sizes_tensor(shape), *args], **attrs)
+    return call(name, args, shape=_sizes(shape), **attrs)
 
 
 # Types and shapes.
@@ -134,7 +141,10 @@ def transpose(a: Any, perm: Any = None, name: str | None = None) -> Any:
 
 def broadcast_to(input: Any, shape: Any, name: str | None = None) -> Any:
     """The tensor repeated along axes of size 1 to the given shape."""
-    return call("broadcast_to", [input, _sizes_tensor(shape)])
+    input = _tensor(input)
+    if symbolic(shape):
+        return call("broadcast_to", [input, _sizes_tensor(shape)])
+    return call("broadcast_to", [input], shape=_sizes(shape))
 
 
 def identity(input: Any, name: str | None = None) -> Any:
@@ -153,29 +163,27 @@ def fill(dims: Any, value: Any, name: str | None = None) -> Any:
     [7, 7]
     """
     value = constant(value) if dtype_of(value) is None else value
-    return call("fill", [_sizes_tensor(dims), value])
+    return _shaped("fill", [value], dims)
 
 
 def zeros(shape: Any, dtype: Any = float32, name: str | None = None) -> Any:
     """A tensor of zeros (empty strings, False)."""
-    return call("zeros", [_sizes_tensor(shape)], dtype=as_dtype(dtype))
+    return _shaped("zeros", [], shape, dtype=as_dtype(dtype))
 
 
 def ones(shape: Any, dtype: Any = float32, name: str | None = None) -> Any:
     """A tensor of ones."""
-    return call("ones", [_sizes_tensor(shape)], dtype=as_dtype(dtype))
+    return _shaped("ones", [], shape, dtype=as_dtype(dtype))
 
 
 def zeros_like(input: Any, dtype: Any = None, name: str | None = None) -> Any:
     """Zeros in the shape of another tensor."""
-    made = call("zeros_like", [input])
-    return made if dtype is None else cast(made, dtype)
+    return call("zeros_like", [_tensor(input)], dtype=None if dtype is None else as_dtype(dtype))
 
 
 def ones_like(input: Any, dtype: Any = None, name: str | None = None) -> Any:
     """Ones in the shape of another tensor."""
-    made = call("ones_like", [input])
-    return made if dtype is None else cast(made, dtype)
+    return call("ones_like", [_tensor(input)], dtype=None if dtype is None else as_dtype(dtype))
 
 
 def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name: str | None = None) -> Any:
@@ -187,10 +195,7 @@ def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name
     """
     if limit is None:
         start, limit = 0, start
-    values = aligned(start, limit, delta)
-    if dtype is not None:
-        values = [cast(value, dtype) for value in values]
-    return call("range", values)
+    return call("range", aligned(start, limit, delta), dtype=None if dtype is None else as_dtype(dtype))
 
 
 def linspace(start: Any, stop: Any, num: int, name: str | None = None) -> Any:
@@ -311,13 +316,7 @@ def boolean_mask(tensor: Any, mask: Any, axis: int | None = None, name: str | No
 
 def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Any:
     """A block of a tensor: where it begins on each axis, and how long it is there (-1: to the end)."""
-    return call("slice", [input_, _sizes_tensor_any(begin), _sizes_tensor_any(size)])
-
-
-def _sizes_tensor_any(values: Any) -> Any:
-    if isinstance(values, (list, tuple)) and symbolic(*values):
-        return [cast(value, int64) for value in values]
-    return values if symbolic(values) else np.asarray(values, np.int64)
+    return call("slice", [_tensor(input_), _sizes_tensor(begin), _sizes_tensor(size)])
 
 
 # Joining and cutting.
@@ -381,31 +380,22 @@ def pad(
 
     Args:
         tensor: The tensor.
-        paddings: For each axis how many items before and after; they may be symbolic in mode CONSTANT.
+        paddings: For each axis how many items before and after.
         mode: CONSTANT, REFLECT (the edge is not repeated) or SYMMETRIC (it is).
         constant_values: The item to add in mode CONSTANT.
         name: Not used.
     """
-    if not symbolic(paddings):
-        pairs = np.asarray(paddings).tolist()
-        value = b"" if constant_values == 0 and dtype_of(tensor) == string else constant_values
-        return call("pad", [tensor], paddings=pairs, mode=mode.upper(), constant_value=value)
-    if mode.upper() != "CONSTANT" or not isinstance(paddings, (list, tuple)):
-        raise trace.NeedsValue("pad with symbolic paddings", "give them as a list of pairs, in mode CONSTANT")
-    for axis, (before, after) in enumerate(paddings):
-        ends = [_filled(tensor, axis, count, constant_values) for count in (before, after)]
-        tensor = concat([ends[0], tensor, ends[1]], axis)
-    return tensor
-
-
-def _filled(like: Any, axis: int, count: Any, value: Any) -> Any:
-    sizes = [count if a == axis else shape(like, int64)[a] for a in builtins.range(len(like.shape))]
-    return fill(sizes, calls.literal(value, dtype_of(like) or float32))
+    how = {"mode": mode.upper(), "constant_value": None if constant_values == 0 else constant_values}
+    if symbolic(paddings):
+        return call("pad", [tensor, _sizes_tensor(paddings)], **how)
+    return call("pad", [_tensor(tensor)], paddings=np.asarray(paddings).tolist(), **how)
 
 
 def tile(input: Any, multiples: Any, name: str | None = None) -> Any:
     """The tensor repeated as a whole along each axis."""
-    return call("tile", [_tensor(input), _sizes_tensor(multiples)])
+    if symbolic(multiples):
+        return call("tile", [input, _sizes_tensor(multiples)])
+    return call("tile", [_tensor(input)], multiples=np.asarray(multiples).tolist())
 
 
 def repeat(input: Any, repeats: Any, axis: int | None = None, name: str | None = None) -> Any:
@@ -446,6 +436,11 @@ def searchsorted(
     """Where values would have to be put into a sorted sequence."""
     sequence, values = aligned(_tensor(sorted_sequence), values)
     return call("searchsorted", [sequence, values], side=side, out_type=as_dtype(out_type))
+
+
+def unique_values(x: Any, name: str | None = None) -> Any:
+    """The different items of a vector, in the order of their first occurrence."""
+    return call("unique_values", [_tensor(x)])
 
 
 # Numbers.

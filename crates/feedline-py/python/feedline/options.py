@@ -243,14 +243,15 @@ class Options(_Fields):
 # The options that the compiled part acts on.
 _OWN = ("deterministic", "cpu_budget", "memory_limit", "prefetch", "rewrite", "chunk_rows")
 
-# tf.data's options that mean the same as one of ours.
-_SAME = {
-    "autotune.cpu_budget": "cpu_budget",
-    "autotune.ram_budget": "memory_limit",
-    "threading.private_threadpool_size": "cpu_budget",
-    "experimental_optimization.inject_prefetch": "prefetch",
-    "experimental_optimization.apply_default_optimizations": "rewrite",
-}
+# tf.data's options that mean the same as one of ours; the first of several wins.
+_SAME = (
+    ("autotune.cpu_budget", "cpu_budget"),
+    ("autotune.ram_budget", "memory_limit"),
+    ("threading.private_threadpool_size", "cpu_budget"),
+    ("experimental_optimization.inject_prefetch", "prefetch"),
+    ("experimental_optimization.apply_default_optimizations", "prefetch"),
+    ("experimental_optimization.apply_default_optimizations", "rewrite"),
+)
 
 
 def make_options(options: Options | None, keywords: Mapping[str, Any]) -> dict[str, Any]:
@@ -261,7 +262,7 @@ def make_options(options: Options | None, keywords: Mapping[str, Any]) -> dict[s
     for name, value in keywords.items():
         setattr(made, name, value)
     flat = made.flat()
-    for theirs, ours in _SAME.items():
+    for theirs, ours in _SAME:
         # 0 stands for the default in tf.data's numbers.
         value = flat.get(theirs)
         if ours not in flat and (value or isinstance(value, bool)):

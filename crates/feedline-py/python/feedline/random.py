@@ -28,6 +28,7 @@ __all__ = [
     "uniform",
 ]
 
+
 def _draw(name: str, args: list[Any], seed: int | None, **attrs: Any) -> Any:
     tracer = trace.current()
     use = 0 if tracer is None else tracer.use()

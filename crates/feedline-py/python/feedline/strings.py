@@ -14,6 +14,7 @@ __all__ = [
     "join",
     "length",
     "lower",
+    "ngrams",
     "reduce_join",
     "regex_full_match",
     "regex_replace",
@@ -23,6 +24,9 @@ __all__ = [
     "to_hash_bucket",
     "to_hash_bucket_fast",
     "to_number",
+    "unicode_decode",
+    "unicode_encode",
+    "unicode_split",
     "upper",
 ]
 
@@ -158,3 +162,31 @@ def to_hash_bucket_fast(input: Any, num_buckets: int, name: str | None = None) -
 
 
 to_hash_bucket = to_hash_bucket_fast
+
+
+def unicode_split(input: Any, input_encoding: str = "UTF-8", name: str | None = None) -> Any:
+    """The UTF-8 characters of a string."""
+    _utf8(input_encoding)
+    return call("strings.unicode_split", [_text(input)])
+
+
+def unicode_decode(input: Any, input_encoding: str = "UTF-8", name: str | None = None) -> Any:
+    """The code points of a string."""
+    _utf8(input_encoding)
+    return call("strings.unicode_decode", [_text(input)])
+
+
+def unicode_encode(input: Any, output_encoding: str = "UTF-8", name: str | None = None) -> Any:
+    """The string of a vector of code points."""
+    _utf8(output_encoding)
+    return call("strings.unicode_encode", [_text(input)])
+
+
+def _utf8(encoding: str) -> None:
+    if encoding.upper().replace("_", "-") not in ("UTF-8", "UTF8"):
+        raise ValueError(f"the encoding must be UTF-8, not {encoding!r}")
+
+
+def ngrams(data: Any, ngram_width: int, separator: str = " ", name: str | None = None) -> Any:
+    """Every run of `ngram_width` neighbouring strings, joined."""
+    return call("strings.ngrams", [_text(data)], width=ngram_width, separator=separator)

@@ -285,14 +285,26 @@ class Symbol(Traced):
     def to_tensor(self, default_value: Any = None, shape: Any = None) -> Any:
         """A dense tensor from a ragged or a sparse one, filled up with a default value."""
         if isinstance(self.spec, SparseTensorSpec):
-            return calls.call("sparse.to_dense", [self], default_value=default_value)
-        if isinstance(self.spec, RaggedTensorSpec):
-            return calls.call("ragged.to_tensor", [self], default_value=default_value, shape=shape)
-        return self
+            return calls.call("sparse.to_dense", [self], default=default_value)
+        if not isinstance(self.spec, RaggedTensorSpec):
+            return self
+        if shape is not None:
+            raise ValueError("to_tensor inside a function takes no shape; use fl.pad on the result")
+        return calls.call("ragged.to_tensor", [self], default=default_value)
 
     def row_lengths(self) -> Any:
         """The lengths of the rows of a ragged tensor."""
         return calls.call("ragged.row_lengths", [self])
+
+    @property
+    def row_splits(self) -> Any:
+        """Where the rows of a ragged tensor begin and the last one ends."""
+        return calls.call("ragged.row_splits", [self])
+
+    @property
+    def flat_values(self) -> Any:
+        """All items of a ragged tensor, row after row."""
+        return calls.call("ragged.flat_values", [self])
 
     # NumPy's functions.
 

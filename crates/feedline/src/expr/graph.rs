@@ -3,7 +3,7 @@
 
 use super::func::{Arg, Attrs, Kernel, RowsAt, run};
 use super::funcs;
-use crate::element::{Column, Element, Leaf, Nested, Spec, Tree, Value};
+use crate::element::{Column, DType, Element, Leaf, Nested, Spec, Tensor, Tree, Value};
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -327,6 +327,15 @@ fn argument(column: &Column, leaf: &Leaf) -> Column {
     }
 }
 
+fn shape_attr(t: &Tensor) -> Option<serde_json::Value> {
+    let sizes: Vec<i64> = match (t.rank(), t.dtype()) {
+        (1, DType::Int32) => t.items::<i32>().iter().map(|&d| d.into()).collect(),
+        (1, DType::Int64) => t.items::<i64>().to_vec(),
+        _ => return None,
+    };
+    Some(sizes.into())
+}
+
 fn check_host(func: &dyn HostFn, result: &Element, outputs: &[Leaf]) -> Result<()> {
     if result.len() != outputs.len() {
         return Err(Error::func(format!(
@@ -424,8 +433,17 @@ impl Builder {
         })
     }
     /// Calls a function of the table. Calls of constants alone are computed now.
-    pub fn call(&mut self, name: &str, args: &[NodeId], attrs: Attrs) -> Result<NodeId> {
+    pub fn call(&mut self, name: &str, args: &[NodeId], mut attrs: Attrs) -> Result<NodeId> {
         let func = funcs::find(name)?;
+        let mut args: SmallVec<[NodeId; 4]> = args.into();
+        // A shape that is known now becomes an attribute, so that the result's shape is known too.
+        if let Some(i) = funcs::shape_arg(name).filter(|i| args.len() > *i && args.len() > 1)
+            && let Some(shape) = self.constant_value(args[i]).and_then(|v| shape_attr(v.as_tensor()?))
+        {
+            attrs.0.insert("shape".into(), shape);
+            args.remove(i);
+        }
+        let args = &args[..];
         let leaves: Vec<Leaf> = args.iter().map(|&a| self.leaf(a).clone()).collect();
         let made = (func.make)(&leaves, &attrs).map_err(|e| e.in_op(name))?;
         if func.pure

@@ -116,7 +116,8 @@ fn one(predicate: &Bound, chunk: &Chunk, row: usize) -> Result<bool> {
 
 fn truth(value: Value, chunk: &Chunk, row: usize) -> Result<bool> {
     match &value {
-        Value::Tensor(t) if t.rank() == 0 && t.dtype() == DType::Bool => Ok(t.item::<B8>().get()),
+        // One item under another shape is accepted where no shape was known before, as in tf.data.
+        Value::Tensor(t) if t.len() == 1 && t.dtype() == DType::Bool => Ok(t.item::<B8>().get()),
         other => {
             let got = Leaf::of(other).map_or("a dataset".into(), |l| l.to_string());
             let text = format!("the predicate must return a bool scalar, but returned {got}");

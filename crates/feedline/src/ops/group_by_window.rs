@@ -165,8 +165,9 @@ struct Group {
 impl Group {
     fn cut(&mut self, chunk: &Chunk) {
         let (Some(&first), Some(&last)) = (self.rows.first(), self.rows.last()) else { return };
-        let whole = last - first + 1 == self.rows.len();
-        self.parts.push(if whole { chunk.slice(first..last + 1) } else { chunk.take(&self.rows) });
+        // A few rows are copied, lest a window that stays open keeps the whole chunk in memory.
+        let slice = last - first + 1 == self.rows.len() && self.rows.len() * 2 >= chunk.rows();
+        self.parts.push(if slice { chunk.slice(first..last + 1) } else { chunk.take(&self.rows) });
         self.rows.clear();
     }
 }
@@ -253,7 +254,12 @@ impl GroupStage {
         }
         group.cut(&current.chunk);
         group.held = 0;
-        Ok(Some((key, std::mem::take(&mut group.parts))))
+        let parts = std::mem::take(&mut group.parts);
+        // Only a size that had to be computed is worth remembering.
+        if matches!(self.size, Size::Fixed(_)) {
+            self.groups.remove(&key);
+        }
+        Ok(Some((key, parts)))
     }
     /// One step: rows go to `parts`; anything else is returned.
     fn step(&mut self, cx: &mut Cx<'_>, want: usize) -> Option<Pull> {

@@ -64,10 +64,10 @@ impl Dataset {
     }
 }
 
-pub type BoxedFn = Box<dyn Fn(Element) -> Result<Element> + Send + Sync>;
+pub(super) type BoxedFn = Box<dyn Fn(Element) -> Result<Element> + Send + Sync>;
 
 /// A Rust closure as a host function.
-pub struct RustFn(pub BoxedFn);
+pub(super) struct RustFn(pub BoxedFn);
 
 impl std::fmt::Debug for RustFn {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -2,6 +2,7 @@
 
 mod assert_cardinality;
 mod batch;
+mod batches;
 mod cache;
 #[cfg(test)]
 mod check;

@@ -1,6 +1,7 @@
 //! `ragged_batch(batch_size)`: like `batch`, but components whose sizes are not known become ragged tensors.
 
-use super::batch::{Batches, batched, batches};
+use super::batch::{batched, batches};
+use super::batches::Batches;
 use crate::dataset::Dataset;
 use crate::element::{Chunk, Column, DType, Dims, Element, Leaf, Ragged, Shape, Spec, Tensor, Value};
 use crate::error::{Error, Result};

@@ -110,7 +110,7 @@ fn empty(spec: &Spec) -> Result<Element> {
             values.drain(1..(ragged_rank + 1).min(values.len()));
             Ok(Value::Ragged(Arc::new(Ragged {
                 values: Tensor::zeros(*dtype, values),
-                splits: vec![Arc::new([0]); *ragged_rank],
+                splits: (0..*ragged_rank).map(|_| [0].into()).collect(),
                 splits_dtype: *splits,
             })))
         }

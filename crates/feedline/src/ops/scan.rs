@@ -1,8 +1,8 @@
 //! `scan(initial, function)`: a function that carries a state from element to element.
 
-use crate::element::{Chunk, Element, Spec, Tree};
+use crate::element::{Chunk, Element, Packed, Spec, Tree};
 use crate::error::{Error, Result};
-use crate::op::{Bound, Function, Op, OpInfo, Param, Props, Values, read};
+use crate::op::{Bound, Function, Op, OpInfo, Param, Props, read};
 use crate::plan::{Card, Plan};
 use crate::rows;
 use crate::runtime::{BuildCx, Built, Cx, Item, Pull, Stage, pop_rows};
@@ -22,7 +22,7 @@ pub static INFO: OpInfo = OpInfo {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scan {
-    initial: Values,
+    initial: Packed,
     function: Function,
 }
 
@@ -129,7 +129,6 @@ mod tests {
     use crate::dataset::Dataset;
     use crate::element::{DType, Leaf, Tensor, Value};
     use crate::expr::Graph;
-    use crate::op::Packed;
     use std::sync::Arc;
 
     fn scan(
@@ -142,7 +141,7 @@ mod tests {
         let args = Spec::tuple(vec![spec.clone(), ds.spec().clone()]);
         let call = move |e: Element| f(e[0].tensor().item(), e[1].tensor().item());
         let function = Function::new(Graph::host(&args, Arc::new(RustFn(Box::new(call))), output));
-        ds.apply(Scan { initial: Values(Arc::new(Packed { spec, values: vec![initial.into()] })), function })
+        ds.apply(Scan { initial: Packed { spec, values: vec![initial.into()] }, function })
     }
     fn int() -> Spec {
         Spec::scalar(DType::Int64)

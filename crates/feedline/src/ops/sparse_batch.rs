@@ -1,6 +1,7 @@
 //! `sparse_batch(batch_size, row_shape)`: dense rows of different sizes as one sparse tensor.
 
-use super::batch::{Batches, batches};
+use super::batch::batches;
+use super::batches::Batches;
 use crate::dataset::Dataset;
 use crate::element::{Chunk, DType, Dims, Element, Leaf, Sparse, Spec, Tensor, Value};
 use crate::error::{Error, Result};

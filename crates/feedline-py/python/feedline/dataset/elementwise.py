@@ -123,8 +123,8 @@ class Elementwise(Core):
         """Calls a function that returns a dataset, and takes elements of several of these datasets in turn.
 
         >>> import feedline as fl
-        >>> ds = fl.Dataset.range(2).interleave(lambda x: fl.Dataset.from_tensors(x).repeat(2),
-        cycle_length=2)
+        >>> ds = fl.Dataset.range(2)
+        >>> ds = ds.interleave(lambda x: fl.Dataset.from_tensors(x).repeat(2), cycle_length=2)
         >>> list(ds.as_numpy_iterator())
         [np.int64(0), np.int64(1), np.int64(0), np.int64(1)]
 
@@ -209,8 +209,8 @@ class Elementwise(Core):
         """Without the elements that fail.
 
         >>> import feedline as fl
-        >>> ds = fl.Dataset.from_tensor_slices([1.0, 0.0]).map(lambda x: fl.debugging.check_numerics(1 / x,
-        "inf"))
+        >>> ds = fl.Dataset.from_tensor_slices([1.0, 0.0])
+        >>> ds = ds.map(lambda x: fl.debugging.check_numerics(1 / x, "inf"))
         >>> list(ds.ignore_errors().as_numpy_iterator())
         [np.float32(1.0)]
 

@@ -58,3 +58,12 @@ pub fn all() -> impl Iterator<Item = &'static Func> {
 pub fn find(name: &str) -> Result<&'static Func> {
     all().find(|f| f.name == name).ok_or_else(|| Error::usage(format!("there is no function {name:?}")))
 }
+
+/// The argument that gives the result's shape, where a function also takes it as the attribute `shape`.
+pub fn shape_arg(name: &str) -> Option<usize> {
+    match name {
+        "fill" => Some(0),
+        "reshape" => Some(1),
+        _ => None,
+    }
+}

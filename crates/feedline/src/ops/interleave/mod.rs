@@ -4,19 +4,19 @@
 //! `block_length` elements. A dataset that ends leaves its slot empty, and the turn passes on at once. With
 //! `num_parallel_calls` the datasets of the slots, and those that come next, are read ahead by workers: the order stays.
 
+mod ahead;
+
 use super::flat_map::{Inner, Inners, to_dataset, traced};
 use super::weave::{PATIENCE, Picked, Source};
 use crate::dataset::Dataset;
-use crate::element::{Element, Spec, Value};
+use crate::element::{Element, Spec};
 use crate::error::{Error, Result};
 use crate::expr::{Builder, NodeId};
 use crate::op::{Function, Int, Op, OpInfo, Param, Props, at_least, read};
 use crate::plan::{Card, Plan};
-use crate::runtime::sync::{Mutex, lock};
-use crate::runtime::{Bounds, BuildCx, Built, Cx, Pull, Stage, Wake};
+use crate::runtime::{BuildCx, Built, Cx, Pull, Stage};
+use ahead::Ahead;
 use serde::{Deserialize, Serialize};
-use std::collections::VecDeque;
-use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 pub static INFO: OpInfo = OpInfo {
@@ -34,8 +34,6 @@ pub static INFO: OpInfo = OpInfo {
 
 /// Fixed, so that the order does not depend on the machine.
 const CYCLE_LENGTH: i64 = 16;
-/// Datasets that are opened before a slot is free for them, at most.
-const KEEP: usize = 32;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -347,109 +345,6 @@ impl Stage for InterleaveStage {
     }
 }
 
-/// Datasets that workers read before their turn comes.
-struct Ahead {
-    /// Those that have no slot yet, in order.
-    next: VecDeque<Result<Box<dyn Stage>>>,
-    ended: bool,
-    /// How many to keep in `next`.
-    keep: usize,
-    bounds: Bounds,
-    gate: Option<Arc<Gate>>,
-}
-
-impl Ahead {
-    fn new(cx: &BuildCx, cycle: usize, calls: usize) -> Ahead {
-        let keep = cycle.min(calls).min(KEEP);
-        let all = cx.run.bounds();
-        // Together they hold no more than one segment may.
-        let bytes = (all.bytes / (cycle.saturating_add(keep))).max(1);
-        let bounds = Bounds { chunks: 4, parallel: 1, bytes, ..all };
-        let gate = (calls < cycle + keep).then(|| Arc::new(Gate { free: Mutex::new((calls, VecDeque::new())) }));
-        Ahead { next: VecDeque::new(), ended: false, keep, bounds, gate }
-    }
-    /// Opens datasets up to the number that is kept.
-    fn fill(&mut self, outer: &mut Inners, cx: &mut Cx<'_>) {
-        while !self.ended && self.next.len() < self.keep {
-            match outer.next(cx) {
-                Inner::Dataset(value, pos) => self.next.push_back(self.open(outer, &value, pos)),
-                Inner::Fail(error) => self.next.push_back(Err(error)),
-                Inner::Pending => return,
-                Inner::End => self.ended = true,
-            }
-        }
-    }
-    fn open(&self, outer: &Inners, value: &Value, pos: u64) -> Result<Box<dyn Stage>> {
-        let gated = |stage| match &self.gate {
-            Some(gate) => Box::new(Gated { stage, gate: gate.clone(), number: pos, queued: false }) as Box<dyn Stage>,
-            None => stage,
-        };
-        let segment =
-            outer.cx.nested_ahead(value, pos + 1, gated, self.bounds.clone()).map_err(|e| e.at_element(pos))?;
-        segment.start();
-        Ok(Box::new(segment))
-    }
-    /// The next one, `Some(None)` at the end, `None` if it is not there yet.
-    fn next(&mut self, outer: &mut Inners, cx: &mut Cx<'_>) -> Option<Option<Result<Box<dyn Stage>>>> {
-        self.fill(outer, cx);
-        match self.next.pop_front() {
-            Some(opened) => Some(Some(opened)),
-            None if self.ended => Some(None),
-            None => None,
-        }
-    }
-}
-
-/// Lets a number of datasets be read at once: `num_parallel_calls`.
-struct Gate {
-    /// Free places, and who waits for one.
-    free: Mutex<(usize, VecDeque<(u64, Weak<dyn Wake>)>)>,
-}
-
-struct Gated {
-    stage: Box<dyn Stage>,
-    gate: Arc<Gate>,
-    number: u64,
-    queued: bool,
-}
-
-impl Stage for Gated {
-    fn next(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
-        {
-            let mut gate = lock(&self.gate.free);
-            // Something else woke it: a place that comes free must not be offered to it in vain.
-            if std::mem::take(&mut self.queued) {
-                gate.1.retain(|(number, _)| *number != self.number);
-            }
-            if gate.0 == 0 {
-                gate.1.push_back((self.number, cx.waker.clone()));
-                self.queued = true;
-                return Pull::Pending;
-            }
-            gate.0 -= 1;
-        }
-        // Given back also when the stage panics: the others go on.
-        let _place = Place(&self.gate);
-        self.stage.next(cx, want)
-    }
-}
-
-struct Place<'a>(&'a Gate);
-
-impl Drop for Place<'_> {
-    fn drop(&mut self) {
-        let waiting = {
-            let mut gate = lock(&self.0.free);
-            gate.0 += 1;
-            // Those whose dataset is gone are passed over.
-            std::iter::from_fn(|| gate.1.pop_front()).find_map(|(_, w)| w.upgrade())
-        };
-        if let Some(waker) = waiting {
-            waker.wake();
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::check::*;
@@ -543,6 +438,16 @@ mod tests {
             assert!(ds.interleaved(f.clone(), cycle, block, calls).is_err(), "{cycle} {block} {calls:?}");
         }
         assert_eq!(ds.interleaved(f, -1, 1, Some(40)).map(|d| shown(&d)).unwrap(), "1 2 2");
+    }
+
+    #[test]
+    fn it_can_be_left_at_any_time() {
+        let ds = Dataset::range(1_000_000).unwrap();
+        let f = repeats(&ds, |x| x % 5);
+        for taken in 0..40 {
+            let mut iter = ds.interleaved(f.clone(), 4, 1, Some(2)).unwrap().iter().unwrap();
+            (0..taken).for_each(|_| drop(iter.next().unwrap().unwrap()));
+        }
     }
 
     #[test]
