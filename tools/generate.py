@@ -106,9 +106,10 @@ def functions() -> str:
         "# Functions",
         wrapped(
             f"Traced functions can call {len(rows)} functions. A plan and `explain()` show them under these "
-            "names. Most have the same name in Python; where it differs it stands after the dash. Python's "
-            "operators, the methods of symbolic values and NumPy's functions lead to the same ones. Called "
-            "on real values they compute at once."
+            "names. Most have the same name in Python; where it differs it stands after the dash. Those "
+            "marked (inner) have none: indexing, methods and other functions lead to them. Python's "
+            "operators, the methods of symbolic values and NumPy's functions lead to the same functions. "
+            "Called on real values they compute at once."
         ),
     ]
     for module in sorted({module_of(name) for name, _ in rows}):
@@ -125,7 +126,7 @@ def module_of(name: str) -> str:
 def function(name: str, doc: str) -> str:
     """A function as an item of a list."""
     python = python_name(name)
-    also = "" if python in (None, f"fl.{name}") else f" - `{python}`"
+    also = " (inner)" if python is None else "" if python == f"fl.{name}" else f" - `{python}`"
     return item(f"`{name}`{also}: {doc}")
 
 

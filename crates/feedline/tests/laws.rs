@@ -7,7 +7,7 @@ use feedline::plan::{Bound, Card, Plan, read_plan, write_plan};
 use feedline::runtime::{Iter, Pool, index_of};
 use feedline::{Dataset, Options};
 use serde_json::{Value as Json, json};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 // ---- Making plans ----
 
@@ -249,6 +249,12 @@ fn fresh(plan: &Plan) -> Plan {
     read_plan(&json, attachments).unwrap()
 }
 
+/// Pools are kept: a process has one, and thousands of sleeping threads would only slow the tests down.
+fn pool(workers: usize) -> Arc<Pool> {
+    static POOLS: OnceLock<[Arc<Pool>; 4]> = OnceLock::new();
+    POOLS.get_or_init(|| [1, 2, 3, 4].map(Pool::new))[workers - 1].clone()
+}
+
 #[derive(Clone, Debug, PartialEq)]
 enum Event {
     Element(String),
@@ -259,7 +265,7 @@ fn run(plan: &Plan, workers: usize, options: Options) -> Vec<Event> {
     let plan = Dataset::from_plan(fresh(plan)).with_options(options).unwrap().plan().rewritten().unwrap().plan;
     let leaves: Vec<Leaf> = plan.spec.leaves().into_iter().cloned().collect();
     let bound = Bound { plan: plan.clone(), env: Arc::new([]) };
-    let iter = Iter::new(&bound, 0, Pool::new(workers)).unwrap();
+    let iter = Iter::new(&bound, 0, pool(workers)).unwrap();
     let mut events = Vec::new();
     for event in iter {
         events.push(match event {
@@ -357,7 +363,7 @@ fn dropped_anywhere_it_ends() {
         let plan = fresh(plan).rewritten().unwrap().plan;
         for taken in 0..4 {
             let bound = Bound { plan: plan.clone(), env: Arc::new([]) };
-            let mut iter = Iter::new(&bound, 0, Pool::new(2)).unwrap();
+            let mut iter = Iter::new(&bound, 0, pool(2)).unwrap();
             (0..taken).for_each(|_| drop(iter.next()));
         }
     });
@@ -369,7 +375,7 @@ fn elements_by_number_are_those_of_a_pass() {
         for n in [1, 10] {
             let plan = fresh(&sample(range(n)));
             let bound = Bound { plan: plan.clone(), env: Arc::new([]) };
-            let Ok(index) = index_of(&bound, 0, Pool::new(1)) else { continue };
+            let Ok(index) = index_of(&bound, 0, pool(1)) else { continue };
             let got: Vec<Event> = (0..index.len())
                 .map(|i| match index.get(&[i]) {
                     Ok(chunk) => Event::Element(format!("{:?}", chunk.element(0))),
@@ -403,7 +409,6 @@ fn a_thousand_random_pipelines_dropped_in_the_middle() {
         "unbatch",
         "unique",
     ];
-    let pools = [Pool::new(1), Pool::new(2), Pool::new(4)];
     let mut state = 12345u64;
     let mut draw = |n: usize| {
         state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
@@ -422,7 +427,7 @@ fn a_thousand_random_pipelines_dropped_in_the_middle() {
         };
         let plan = Dataset::from_plan(plan).with_options(options).unwrap().plan().clone();
         let bound = Bound { plan, env: Arc::new([]) };
-        let mut iter = Iter::new(&bound, 0, pools[draw(3)].clone()).unwrap();
+        let mut iter = Iter::new(&bound, 0, pool([1, 2, 4][draw(3)])).unwrap();
         (0..draw(20)).for_each(|_| drop(iter.next()));
     }
 }

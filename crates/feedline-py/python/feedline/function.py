@@ -23,7 +23,7 @@ from .dtypes import as_dtype
 from .errors import FeedlineError
 from .ragged import RaggedTensor
 from .sparse import SparseTensor
-from .spec import DatasetSpec, NoneSpec, RaggedTensorSpec, SparseTensorSpec, TensorSpec
+from .spec import DatasetSpec, NoneSpec, RaggedTensorSpec, SparseTensorSpec, TensorSpec, spec_text
 from .trace import NeedsValue, Tracer
 
 __all__ = ["branches", "register_classes", "traced"]
@@ -184,16 +184,16 @@ def _with_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
 def _learned(function: Callable[..., Any], op: str, sample: Sample | None, request: NeedsValue | None) -> Any:
     """The spec of a Python function's results, from a call with a real element."""
     why = "" if request is None else f" ({request})"
-    ask = f"{op}: {name_of(function)} runs as Python{why}; say what it returns with output_signature="
+    ask = f"{op}: {name_of(function)} runs as Python{why}; say what it returns with output_signature"
     if sample is None:
         raise request or ValueError(ask)
     try:
         with trace.eagerly():
             argument = sample()
     except StopIteration:
-        raise ValueError(f"{ask}: the input has no element to try it on") from None
+        raise ValueError(f"{ask}, because the input has no element to try it on") from None
     except FeedlineError as error:
-        raise ValueError(f"{ask}: the input's first element failed") from error
+        raise ValueError(f"{ask}, because the first element of the input failed") from error
     with trace.eagerly():
         result = _called(function, argument)
     if result is None:
@@ -262,6 +262,7 @@ def branches(pred: Any, true_fn: Callable[[], Any], false_fn: Callable[[], Any])
     try:
         nest.assert_same_structure(*structures)
     except (TypeError, ValueError) as error:
-        raise type(error)(f"cond: both functions must return the same structure; {error}") from None
+        returned = " and ".join(spec_text(function.spec) for function in functions)
+        raise type(error)(f"cond: both functions must return the same structure, not {returned}") from None
     nodes = tracer.native.cond(node(tracer, pred), *functions)
     return nest.pack_sequence_as(structures[0], [tracer.argument(n) for n in nodes])

@@ -180,6 +180,7 @@ def divide_no_nan(x: Any, y: Any, name: str | None = None) -> Any:
 
 def softmax(logits: Any, axis: int = -1, name: str | None = None) -> Any:
     """Exponentials that sum up to one along an axis."""
+    logits = ops.identity(logits)
     shifted = exp(logits - reduce_max(logits, axis, True))
     return shifted / reduce_sum(shifted, axis, True)
 

@@ -267,6 +267,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "reshape": lambda a, shape: ops.reshape(a, shape),
     "roll": _roll,
     "round": _method("round"),
+    "round_": _method("round"),
     "shape": _shape,
     "size": lambda a: a.size,
     "sort": _sort,

@@ -79,7 +79,7 @@ def users_line() -> tuple[str, int]:
     frame: Any = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename
-        if not file.startswith(_HERE) and f"{os.sep}numpy{os.sep}" not in file:
+        if not file.startswith((_HERE, "<__array_function__")) and f"{os.sep}numpy{os.sep}" not in file:
             return file, frame.f_lineno
         frame = frame.f_back
     return "<unknown>", 0

@@ -11,7 +11,6 @@ use super::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use super::sync::{Condvar, Mutex, MutexGuard, lock, spawn, spin};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Something that a worker can run for a while without blocking.
 pub trait Work: Send + Sync {
@@ -102,7 +101,14 @@ impl Pool {
     pub fn help(&self) -> bool {
         let Some(work) = self.take(lock(&self.state), true).0 else { return false };
         work.step();
-        lock(&self.state).running -= 1;
+        let mut state = lock(&self.state);
+        state.running -= 1;
+        // A worker may have gone to sleep because this thread took its place.
+        let wake = state.queued > 0 && state.sleepers > 0;
+        drop(state);
+        if wake {
+            self.wake.notify_one();
+        }
         true
     }
 
@@ -155,8 +161,7 @@ impl Pool {
                 continue;
             }
             state.sleepers += 1;
-            // The time limit only heals a wake-up that was judged not worth it and then needed after all.
-            state = super::sync::wait(&self.wake, state, Duration::from_millis(20));
+            state = self.wake.wait(state).unwrap_or_else(|e| e.into_inner());
             state.sleepers -= 1;
         }
     }

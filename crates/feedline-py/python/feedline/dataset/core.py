@@ -274,8 +274,14 @@ def chain_text(plan: _native.Plan) -> str:
 
 
 def call_text(plan: _native.Plan) -> str:
-    """One operator with its parameters, shortened."""
+    """One operator with its parameters, shortened: `range(10)`, `batch(3)`."""
     params = plan.params
+    if plan.op == "range":
+        params = (
+            params.removeprefix("start=0, ").replace(', output_type="int64"', "").removesuffix(", step=1")
+        )
+    if params.count("=") == 1 and params.partition("=")[0].isidentifier():
+        params = params.partition("=")[2]
     return f"{plan.op}({params if len(params) <= 60 else params[:59] + '…'})"
 
 
