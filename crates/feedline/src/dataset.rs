@@ -45,21 +45,23 @@ impl Dataset {
     }
     /// The plan as written and as it will run.
     pub fn explain(&self, format: Format) -> String {
-        crate::plan::explain(&self.plan, None, format)
+        crate::plan::explain(&self.plan, format)
     }
 }
 
 /// Rewrites a plan and starts it on the process's pool.
 pub fn iterate(bound: &Bound) -> Result<Iter> {
     let epoch = bound.plan.next_pass();
-    let mut plan = crate::rewrite::rewrite(&bound.plan)?.plan;
+    let mut plan = bound.plan.rewritten()?.plan;
     if plan.options.memory_limit.is_none()
         && let Some(limit) = settings().memory_limit
     {
         let options = crate::options::Options { memory_limit: Some(limit), ..Default::default() };
         plan = Dataset { plan }.with_options(options)?.plan;
     }
-    Iter::new(&Bound { plan, env: bound.env.clone() }, epoch, process_pool())
+    let iter = Iter::new(&Bound { plan, env: bound.env.clone() }, epoch, process_pool())?;
+    bound.plan.set_meters(iter.meters().clone());
+    Ok(iter)
 }
 
 impl fmt::Debug for Dataset {

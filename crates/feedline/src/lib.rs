@@ -12,6 +12,7 @@ pub mod plan;
 mod reduce;
 pub mod rewrite;
 pub mod runtime;
+pub mod tune;
 
 pub use dataset::{Dataset, iterate};
 pub use error::{At, Error, Kind, Result};

@@ -159,7 +159,7 @@ impl Function {
     pub fn takes(&self, specs: &[&Spec]) -> Result<()> {
         let given: Vec<_> = specs.iter().flat_map(|s| s.leaves()).collect();
         let fits = given.len() == self.0.inputs.len()
-            && given.iter().zip(&self.0.inputs).all(|(a, b)| a.join(b).is_some());
+            && given.iter().zip(&self.0.inputs).all(|(a, b)| crate::expr::as_argument(a).join(b).is_some());
         if fits { Ok(()) } else { Err(Error::usage("the function was traced for elements of another spec")) }
     }
     /// The function must give a bool scalar, as far as is known.
@@ -212,56 +212,6 @@ impl<'de> Deserialize<'de> for Function {
             };
         }
         Ok(Function::new(serde_json::from_value(json).map_err(D::Error::custom)?))
-    }
-}
-
-/// Values with their structure: data given as an operator's parameter.
-#[derive(Clone, Debug)]
-pub struct Packed {
-    pub spec: Spec,
-    /// One for each leaf of the spec.
-    pub values: Vec<Value>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct WrittenPacked {
-    spec: Spec,
-    values: Vec<Value>,
-}
-
-/// Packed values as a parameter: handed over as they are within the process.
-#[derive(Clone, Debug)]
-pub struct Values(pub Arc<Packed>);
-
-impl std::ops::Deref for Values {
-    type Target = Packed;
-    fn deref(&self) -> &Packed {
-        &self.0
-    }
-}
-
-impl Serialize for Values {
-    fn serialize<S: serde::Serializer>(&self, s: S) -> std::result::Result<S::Ok, S::Error> {
-        match crate::element::attach_live(self.0.clone()) {
-            Some(i) => Live { live: i }.serialize(s),
-            None => WrittenPacked { spec: self.spec.clone(), values: self.values.clone() }.serialize(s),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Values {
-    fn deserialize<D: serde::Deserializer<'de>>(d: D) -> std::result::Result<Values, D::Error> {
-        use serde::de::Error as _;
-        let json = serde_json::Value::deserialize(d)?;
-        if let Some(i) = json.get("live").and_then(|i| i.as_u64()) {
-            let object = crate::element::attached(i as usize).ok_or_else(|| D::Error::custom("no such values"))?;
-            return object.downcast::<Packed>().map(Values).map_err(|_| D::Error::custom("not packed values"));
-        }
-        let WrittenPacked { spec, values } = serde_json::from_value(json).map_err(D::Error::custom)?;
-        if spec.leaf_count() != values.len() {
-            return Err(D::Error::custom("not as many values as the spec has leaves"));
-        }
-        Ok(Values(Arc::new(Packed { spec, values })))
     }
 }
 

@@ -36,7 +36,7 @@ def call(name: str, args: Sequence[Any], **attrs: Any) -> Any:
 
 
 def call_here(name: str, args: Sequence[Any], **attrs: Any) -> Any:
-    """The same, but recorded inside any traced function, also where no argument is symbolic (random numbers)."""
+    """The same, but recorded inside any traced function, also where nothing is symbolic (random numbers)."""
     tracer = trace.current()
     if tracer is None:
         return call(name, args, **attrs)
@@ -98,7 +98,9 @@ def common_dtype(values: Sequence[Any]) -> DType | None:
     kind = next(k for k in ("text", "float", "int", "bool") if k in kinds)
     if typed is None:
         return _KIND_DTYPES[kind]
-    if kind == "float" and not typed.is_floating and typed != string:
+    if kind == "text" or typed == string:
+        return string
+    if kind == "float" and not typed.is_floating:
         return float32
     if kind == "int" and typed.is_bool:
         return int32
@@ -126,7 +128,7 @@ def literal(value: Any, dtype: DType) -> Any:
     if isinstance(value, (list, tuple)) and symbolic(*value):
         return [_as_dtype(item, dtype) for item in value]
     if dtype == string:
-        return value
+        return value  # of whatever kind: the function will say what does not go together
     if dtype.is_integer:
         _check_fits(value, dtype)
     tracer = trace.current()
@@ -147,11 +149,8 @@ def _check_fits(value: Any, dtype: DType) -> None:
 
 
 def binary(name: str, a: Any, b: Any) -> Any:
-    """A function of two arguments that broadcasts; text is joined by `add`."""
-    a, b = aligned(a, b)
-    if name == "add" and string in (dtype_of(a), dtype_of(b)):
-        return call("strings.join", [a, b])
-    return call(name, [a, b])
+    """A function of two arguments that broadcasts."""
+    return call(name, aligned(a, b))
 
 
 def constant(value: Any, dtype: Any = None, shape: Any = None, name: str | None = None) -> Any:
@@ -162,8 +161,8 @@ def constant(value: Any, dtype: Any = None, shape: Any = None, name: str | None 
     (dtype('int32'), dtype('float64'))
 
     Args:
-        value: A number, text, a list (also nested), or an array. int becomes int32 (int64 if it does not fit),
-            float becomes float32, text becomes a byte string.
+        value: A number, text, a list (also nested), or an array. int becomes int32 (int64 if it does not
+            fit), float becomes float32, text becomes a byte string.
         dtype: The dtype to convert to; a conversion that would change a value is refused.
         shape: The shape of the result: the value is reshaped to it, or repeated if it is a single one.
         name: Not used; accepted for tf.data's sake.
@@ -171,7 +170,11 @@ def constant(value: Any, dtype: Any = None, shape: Any = None, name: str | None 
     if symbolic(value):
         tracer = trace.required()
         made: Any = tracer.symbol(node(tracer, value))
-        made = made if dtype is None or made.dtype == as_dtype(dtype) else call("cast", [made], dtype=as_dtype(dtype))
+        made = (
+            made
+            if dtype is None or made.dtype == as_dtype(dtype)
+            else call("cast", [made], dtype=as_dtype(dtype))
+        )
     else:
         spec = None if dtype is None else TensorSpec(None, dtype)
         value = list(value) if isinstance(value, tuple) else value

@@ -129,7 +129,9 @@ def _ml_dtypes() -> Any:
     try:
         import ml_dtypes
     except ImportError:
-        raise TypeError("NumPy has no bfloat16 of its own: install ml_dtypes, or cast to fl.float32") from None
+        raise TypeError(
+            "NumPy has no bfloat16 of its own: install ml_dtypes, or cast to fl.float32"
+        ) from None
     return ml_dtypes
 
 
@@ -169,7 +171,14 @@ _BY_NAME: dict[str, DType] = {
     "str": string,
 }
 
-_BY_PYTHON_TYPE: dict[Any, DType] = {bool: bool_, int: int32, float: float32, str: string, bytes: string, object: string}
+_BY_PYTHON_TYPE: dict[Any, DType] = {
+    bool: bool_,
+    int: int32,
+    float: float32,
+    str: string,
+    bytes: string,
+    object: string,
+}
 
 
 def as_dtype(value: Any) -> DType:

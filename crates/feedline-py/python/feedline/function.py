@@ -1,11 +1,13 @@
 """From a Python function to a function of the pipeline.
 
-1. The function is called once with symbolic values in the structure of the elements. A plain tuple is unpacked into
-   positional arguments, one level; anything else (dicts, NamedTuples, dataclasses) is one argument.
-2. What it returns is the structure of the results: a list counts as a tuple, numbers and arrays become constants, a
-   dataset becomes a dataset-valued component.
-3. If it asks for a value while it is traced, it cannot be recorded. Then it runs as plain Python, element by element;
-   the dtypes of its results are found by calling it on the first element. One log line says so, and why.
+1. The function is called once with symbolic values in the structure of the elements. A plain tuple is
+   unpacked into positional arguments, one level; anything else (dicts, NamedTuples, dataclasses) is one
+   argument.
+2. What it returns is the structure of the results: a list counts as a tuple, numbers and arrays become
+   constants, a dataset becomes a dataset-valued component.
+3. If it asks for a value while it is traced, it cannot be recorded. Then it runs as plain Python, element by
+   element; the dtypes of its results are found by calling it on the first element. One log line says so, and
+   why.
 """
 
 from __future__ import annotations
@@ -62,7 +64,9 @@ def traced(
             arguments = [tracer.argument(i) for i in range(tracer.native.leaf_count)]
             result = _called(function, nest.pack_sequence_as(spec, arguments, lists=False))
             if result is None:
-                raise ValueError(f"{op}: {name_of(function)} returned None; a function of elements must return a value")
+                raise ValueError(
+                    f"{op}: {name_of(function)} returned None; a function of elements must return a value"
+                )
             return tracer.native.finish(_outputs(tracer, result, op))
     except (TypeError, AttributeError, ValueError) as error:
         request = _request(error, tracer)
@@ -70,10 +74,19 @@ def traced(
             raise
         if native:
             raise ValueError(
-                f"{op}: {name_of(function)} cannot be traced, and native=True forbids to run it as Python: {request}"
+                f"{op}: {name_of(function)} cannot be traced, and native=True forbids to run it as Python: "
+                f"{request}"
             ) from error
-        if tracer.parent is not None and sample is None and output_signature is None:
-            raise
+        if tracer.parent is not None:
+            # As Python it must do without the symbolic values around it. If it cannot, that is for the
+            # function around it to solve, which then runs as Python too.
+            if sample is None:
+                raise
+            try:
+                with trace.eagerly():
+                    _called(function, sample())
+            except NeedsValue:
+                raise request from None
         return _as_python(function, spec, op, sample, output_signature, request)
 
 
@@ -107,11 +120,13 @@ def _outputs(tracer: Tracer, result: Any, op: str) -> Any:
     try:
         return node(tracer, result)
     except (TypeError, ValueError) as error:
-        raise TypeError(f"{op}: the function returned {result!r}, which is no tensor, number, text or dataset") from error
+        raise TypeError(
+            f"{op}: the function returned {result!r}, which is no tensor, number, text or dataset"
+        ) from error
 
 
 def register_class(value: Any) -> None:
-    """Tells the compiled part of the class of a NamedTuple or a dataclass, so that elements come out as it."""
+    """Tells the compiled part of a NamedTuple's or dataclass's class, so that elements come out as it."""
     if nest.is_namedtuple(value) or nest.is_dataclass(value):
         cls = type(value)
         _native.register_class(f"{cls.__module__}:{cls.__qualname__}", cls)
@@ -150,7 +165,7 @@ def _as_python(
     register_classes(signature)
     if request is not None:
         _tell(function, op, request)
-    return _native.host_function(spec, function, signature)
+    return _native.host_function(spec, function, signature, type(spec) is tuple)
 
 
 def _with_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -169,7 +184,7 @@ def _with_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
 def _learned(function: Callable[..., Any], op: str, sample: Sample | None, request: NeedsValue | None) -> Any:
     """The spec of a Python function's results, from a call with a real element."""
     why = "" if request is None else f" ({request})"
-    ask = f"{op}: {name_of(function)} runs as Python{why}; say what it returns with output_signature=fl.TensorSpec(...)"
+    ask = f"{op}: {name_of(function)} runs as Python{why}; say what it returns with output_signature="
     if sample is None:
         raise request or ValueError(ask)
     try:
@@ -182,7 +197,9 @@ def _learned(function: Callable[..., Any], op: str, sample: Sample | None, reque
     with trace.eagerly():
         result = _called(function, argument)
     if result is None:
-        raise ValueError(f"{op}: {name_of(function)} returned None; a function of elements must return a value")
+        raise ValueError(
+            f"{op}: {name_of(function)} returned None; a function of elements must return a value"
+        )
     return spec_of(result)
 
 
@@ -205,6 +222,8 @@ def spec_of(value: Any) -> Any:
 
 
 def _tell(function: Any, op: str, request: NeedsValue) -> None:
+    while hasattr(function, "__wrapped__"):
+        function = function.__wrapped__
     key = getattr(function, "__code__", None) or id(function)
     if key in _told:
         return
@@ -216,7 +235,8 @@ def _tell(function: Any, op: str, request: NeedsValue) -> None:
     at = f"{os.path.basename(file)}:{line}" + (f" `{code}`" if code else "")
     advice = f"; {request.advice}" if request.advice else ""
     logging.getLogger("feedline").warning(
-        "%s(%s) runs as Python for each element, slower than a traced function: %s asks for the value of a tensor at %s%s",
+        "%s(%s) runs as Python for each element, slower than a traced function: "
+        "%s asks for the value of a tensor at %s%s",
         op,
         name_of(function),
         request.what,

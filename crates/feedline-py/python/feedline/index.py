@@ -1,8 +1,8 @@
 """Indexing of symbolic values: `x[1:, ..., None, -1]`, and symbolic numbers, slices, lists and masks in it.
 
-Constant parts go to the table's `getitem` in one step. What is symbolic or a whole array is put through as a full
-slice first and then applied to its axis: a number or an array by `gather`, a mask by `boolean_mask`, a slice with
-symbolic ends by `slice`.
+Constant parts go to the table's `getitem` in one step. What is symbolic or a whole array is put through as a
+full slice first and then applied to its axis: a number or an array by `gather`, a mask by `boolean_mask`, a
+slice with symbolic ends by `slice`.
 """
 
 from __future__ import annotations

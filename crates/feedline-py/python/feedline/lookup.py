@@ -14,11 +14,16 @@ __all__ = ["KeyValueTensorInitializer", "StaticHashTable", "table"]
 class KeyValueTensorInitializer:
     """Keys and their values, for `StaticHashTable`."""
 
-    def __init__(self, keys: Any, values: Any, key_dtype: Any = None, value_dtype: Any = None, name: str | None = None) -> None:
+    def __init__(
+        self, keys: Any, values: Any, key_dtype: Any = None, value_dtype: Any = None, name: str | None = None
+    ) -> None:
         self.keys = constant(keys, key_dtype)
         self.values = constant(values, value_dtype)
         if len(self.keys) != len(self.values):
-            raise ValueError(f"a table needs a value for each key, but has {len(self.keys)} keys and {len(self.values)} values")
+            raise ValueError(
+                f"a table needs a value for each key, but has {len(self.keys)} keys and "
+                f"{len(self.values)} values"
+            )
 
 
 class StaticHashTable:
@@ -30,7 +35,9 @@ class StaticHashTable:
     [1, -1]
     """
 
-    def __init__(self, initializer: KeyValueTensorInitializer, default_value: Any, name: str | None = None) -> None:
+    def __init__(
+        self, initializer: KeyValueTensorInitializer, default_value: Any, name: str | None = None
+    ) -> None:
         self._keys = initializer.keys
         self._values = initializer.values
         if dtype_of(default_value) is None:

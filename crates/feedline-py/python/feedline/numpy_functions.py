@@ -6,6 +6,7 @@ A function that is not listed here needs the value, so a function that calls it 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, NoReturn
 
 import numpy as np
@@ -20,9 +21,12 @@ _UFUNCS: dict[str, Callable[..., Any]] = {
     "absolute": ops.abs,
     "add": ops.add,
     "arccos": ops.acos,
+    "arccosh": ops.acosh,
     "arcsin": ops.asin,
+    "arcsinh": ops.asinh,
     "arctan": ops.atan,
     "arctan2": ops.atan2,
+    "arctanh": ops.atanh,
     "bitwise_and": lambda a, b: a & b,
     "bitwise_or": lambda a, b: a | b,
     "bitwise_xor": lambda a, b: a ^ b,
@@ -40,7 +44,7 @@ _UFUNCS: dict[str, Callable[..., Any]] = {
     "floor_divide": ops.floordiv,
     "greater": ops.greater,
     "greater_equal": ops.greater_equal,
-    "hypot": lambda a, b: ops.sqrt(ops.square(a) + ops.square(b)),
+    "hypot": ops.hypot,
     "invert": lambda x: ~x,
     "isfinite": ops.is_finite,
     "isinf": ops.is_inf,
@@ -49,9 +53,9 @@ _UFUNCS: dict[str, Callable[..., Any]] = {
     "less": ops.less,
     "less_equal": ops.less_equal,
     "log": ops.log,
-    "log10": lambda x: ops.log(x) / float(np.log(10)),
+    "log10": ops.log10,
     "log1p": ops.log1p,
-    "log2": lambda x: ops.log(x) / float(np.log(2)),
+    "log2": ops.log2,
     "logical_and": lambda a, b: ops.logical_and(ops.as_bool(a), ops.as_bool(b)),
     "logical_not": lambda x: ops.logical_not(ops.as_bool(x)),
     "logical_or": lambda a, b: ops.logical_or(ops.as_bool(a), ops.as_bool(b)),
@@ -77,6 +81,7 @@ _UFUNCS: dict[str, Callable[..., Any]] = {
     "subtract": ops.subtract,
     "tan": ops.tan,
     "tanh": ops.tanh,
+    "trunc": ops.trunc,
 }
 
 _UFUNC_REDUCTIONS: dict[str, Callable[..., Any]] = {
@@ -202,11 +207,10 @@ def _argsort(a: Any, axis: int | None = -1, kind: Any = None, stable: Any = None
 def _split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
     if isinstance(indices_or_sections, int):
         return ops.split(ary, indices_or_sections, axis)
-    size = ary.shape[axis]
-    if size is None:
-        _refused("split along an axis of unknown size")
-    ends = [0, *indices_or_sections, size]
-    return ops.split(ary, [b - a for a, b in zip(ends, ends[1:], strict=False)], axis)
+    before = (slice(None),) * axis if axis >= 0 else (Ellipsis,)
+    after = () if axis >= 0 else (slice(None),) * (-1 - axis)
+    ends = [None, *indices_or_sections, None]
+    return [ary[(*before, slice(a, b), *after)] for a, b in pairwise(ends)]
 
 
 def _moveaxis(a: Any, source: Any, destination: Any) -> Any:

@@ -1,5 +1,5 @@
-"""Functions on tensors, under TensorFlow's names. They work on symbolic values inside a traced function, and on
-NumPy arrays and Python numbers at once.
+"""Functions on tensors, under TensorFlow's names. They work on symbolic values inside a traced function, and
+on NumPy arrays and Python numbers at once.
 
 >>> import feedline as fl
 >>> fl.reduce_sum(fl.constant([1, 2, 3]))
@@ -10,25 +10,27 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from . import calls, nest, trace
 from .calls import aligned, binary, call, constant, dtype_of, symbolic
-from .dtypes import as_dtype, bool_, float32, int32, int64, string
+from .dtypes import as_dtype, bool_, float32, int32, int64
 from .spec import as_shape
 
 __all__ = [
-    "abs", "add", "argmax", "argmin", "argsort", "boolean_mask", "broadcast_to", "cast", "ceil", "clip",
-    "clip_by_value", "concat", "cond", "constant", "cos", "cumsum", "divide", "ensure_shape", "equal", "exp",
-    "expand_dims", "eye", "fill", "floor", "gather", "greater", "greater_equal", "identity", "less", "less_equal",
-    "linspace", "log", "logical_and", "logical_not", "logical_or", "logical_xor", "matmul", "maximum", "minimum",
-    "multiply", "negative", "not_equal", "one_hot", "ones", "ones_like", "pad", "pow", "range", "rank",
-    "reduce_all", "reduce_any", "reduce_max", "reduce_mean", "reduce_min", "reduce_prod", "reduce_std",
-    "reduce_sum", "reduce_variance", "repeat", "reshape", "reverse", "roll", "round", "searchsorted", "shape",
-    "sign", "sin", "size", "slice", "sort", "split", "sqrt", "square", "squeeze", "stack", "subtract", "tanh",
-    "tile", "transpose", "truediv", "unstack", "where", "zeros", "zeros_like",
+    "abs", "add", "argmax", "argmin", "argsort", "bitcast", "boolean_mask", "broadcast_to", "cast",
+    "ceil", "clip", "clip_by_value", "concat", "cond", "constant", "cos", "cumsum", "divide",
+    "ensure_shape", "equal", "exp", "expand_dims", "eye", "fill", "floor", "gather", "greater",
+    "greater_equal", "identity", "less", "less_equal", "linspace", "log", "logical_and", "logical_not",
+    "logical_or", "logical_xor", "matmul", "maximum", "minimum", "multiply", "negative", "not_equal",
+    "one_hot", "ones", "ones_like", "pad", "pow", "range", "rank", "reduce_all", "reduce_any",
+    "reduce_max", "reduce_mean", "reduce_min", "reduce_prod", "reduce_std", "reduce_sum",
+    "reduce_variance", "repeat", "reshape", "reverse", "roll", "round", "searchsorted", "shape", "sign",
+    "sin", "size", "slice", "sort", "split", "sqrt", "square", "squeeze", "stack", "subtract", "tanh",
+    "tile", "transpose", "truediv", "unique_values", "unstack", "where", "zeros", "zeros_like",
 ]  # fmt: skip
 
 
@@ -38,28 +40,47 @@ def _sizes(shape: Any) -> list[int]:
         shape = shape.tolist()
     sizes = as_shape(shape)
     if sizes is None:
-        raise ValueError("the shape is not known; give it as a list, or take it from another tensor: fl.shape(x)")
+        raise ValueError(
+            "the shape is not known; give it as a list, or take it from another tensor: fl.shape(x)"
+        )
     return [-1 if size is None else size for size in sizes]
 
 
-def _sizes_tensor(shape: Any) -> Any:
-    """Sizes as a tensor: a symbolic value as it is, a list (also of symbolic numbers) as int64."""
-    if isinstance(shape, (list, tuple)) and symbolic(*shape):
-        return [cast(size, int64) for size in shape]
-    return shape if symbolic(shape) else np.asarray(_sizes(shape), np.int64)
+def _sizes_tensor(sizes: Any) -> Any:
+    """Sizes as a tensor: a symbolic one as it is, lists (also of symbolic numbers) as int64."""
+    if not symbolic(sizes):
+        return np.asarray(sizes, np.int64)
+    return [_sizes_tensor(size) for size in sizes] if isinstance(sizes, (list, tuple)) else cast(sizes, int64)
+
+
+def _shaped(name: str, args: list[Any], shape: Any, **attrs: Any) -> Any:
+    """A function that takes a shape: as an attribute where it is constant, so that the result's is known."""
+    if symbolic(shape):
+        return call(name, [_sizes_tensor(shape), *args], **attrs)
+    return call(name, args, shape=_sizes(shape), **attrs)
 
 
 # Types and shapes.
 
 
 def cast(x: Any, dtype: Any, name: str | None = None) -> Any:
-    """Converts the items to another dtype; floats lose their fraction towards zero when they become integers."""
+    """Converts the items to another dtype; floats that become integers lose their fraction."""
     dtype = as_dtype(dtype)
     if not symbolic(x) and dtype_of(x) is None:
         x = constant(x)
     elif isinstance(x, trace.Traced) and x.dtype == dtype:  # type: ignore[attr-defined]
         return x
     return call("cast", [x], dtype=dtype)
+
+
+def saturate_cast(value: Any, dtype: Any, name: str | None = None) -> Any:
+    """Converts the items to another dtype; what does not fit becomes its smallest or largest value."""
+    return call("saturate_cast", [_tensor(value)], dtype=as_dtype(dtype))
+
+
+def bitcast(input: Any, type: Any, name: str | None = None) -> Any:
+    """The same bytes read as another dtype."""
+    return call("bitcast", [_tensor(input)], dtype=as_dtype(type))
 
 
 def as_bool(x: Any) -> Any:
@@ -120,7 +141,10 @@ def transpose(a: Any, perm: Any = None, name: str | None = None) -> Any:
 
 def broadcast_to(input: Any, shape: Any, name: str | None = None) -> Any:
     """The tensor repeated along axes of size 1 to the given shape."""
-    return call("broadcast_to", [input, _sizes_tensor(shape)])
+    input = _tensor(input)
+    if symbolic(shape):
+        return call("broadcast_to", [input, _sizes_tensor(shape)])
+    return call("broadcast_to", [input], shape=_sizes(shape))
 
 
 def identity(input: Any, name: str | None = None) -> Any:
@@ -139,29 +163,27 @@ def fill(dims: Any, value: Any, name: str | None = None) -> Any:
     [7, 7]
     """
     value = constant(value) if dtype_of(value) is None else value
-    return call("fill", [_sizes_tensor(dims), value])
+    return _shaped("fill", [value], dims)
 
 
 def zeros(shape: Any, dtype: Any = float32, name: str | None = None) -> Any:
     """A tensor of zeros (empty strings, False)."""
-    return call("zeros", [_sizes_tensor(shape)], dtype=as_dtype(dtype))
+    return _shaped("zeros", [], shape, dtype=as_dtype(dtype))
 
 
 def ones(shape: Any, dtype: Any = float32, name: str | None = None) -> Any:
     """A tensor of ones."""
-    return call("ones", [_sizes_tensor(shape)], dtype=as_dtype(dtype))
+    return _shaped("ones", [], shape, dtype=as_dtype(dtype))
 
 
 def zeros_like(input: Any, dtype: Any = None, name: str | None = None) -> Any:
     """Zeros in the shape of another tensor."""
-    made = call("zeros_like", [input])
-    return made if dtype is None else cast(made, dtype)
+    return call("zeros_like", [_tensor(input)], dtype=None if dtype is None else as_dtype(dtype))
 
 
 def ones_like(input: Any, dtype: Any = None, name: str | None = None) -> Any:
     """Ones in the shape of another tensor."""
-    made = call("ones_like", [input])
-    return made if dtype is None else cast(made, dtype)
+    return call("ones_like", [_tensor(input)], dtype=None if dtype is None else as_dtype(dtype))
 
 
 def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name: str | None = None) -> Any:
@@ -173,17 +195,12 @@ def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name
     """
     if limit is None:
         start, limit = 0, start
-    values = aligned(start, limit, delta)
-    if dtype is not None:
-        values = [cast(value, dtype) for value in values]
-    return call("range", values)
+    return call("range", aligned(start, limit, delta), dtype=None if dtype is None else as_dtype(dtype))
 
 
 def linspace(start: Any, stop: Any, num: int, name: str | None = None) -> Any:
     """Evenly spaced numbers from `start` to `stop`, both included."""
-    start, stop = aligned(start, stop)
-    start, stop = (x if _floats(x) else cast(x, float32) for x in (start, stop))
-    return call("linspace", [start, stop], num=num)
+    return call("linspace", aligned(start, stop), num=num)
 
 
 def eye(num_rows: int, num_columns: int | None = None, dtype: Any = float32, name: str | None = None) -> Any:
@@ -225,7 +242,8 @@ def one_hot(
 
 
 def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Any:
-    """Items of `x` where the condition holds, else of `y`. With the condition alone: the places where it holds.
+    """Items of `x` where the condition holds, else of `y`. With the condition alone: the places where it
+    holds.
 
     >>> import feedline as fl
     >>> fl.where(fl.constant([True, False]), 1, 2).tolist()
@@ -241,7 +259,8 @@ def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None)
 
 
 def cond(pred: Any, true_fn: Callable[[], Any], false_fn: Callable[[], Any], name: str | None = None) -> Any:
-    """What one of two functions returns, chosen by a bool scalar. Both must return the same structure and dtypes.
+    """What one of two functions returns, chosen by a bool scalar. Both must return the same structure and
+    dtypes.
 
     >>> import feedline as fl
     >>> ds = fl.Dataset.range(3).map(lambda x: fl.cond(x > 1, lambda: x * 10, lambda: x))
@@ -272,7 +291,12 @@ def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | 
 
 
 def gather(
-    params: Any, indices: Any, validate_indices: Any = None, axis: int | None = None, batch_dims: int = 0, name: str | None = None
+    params: Any,
+    indices: Any,
+    validate_indices: Any = None,
+    axis: int | None = None,
+    batch_dims: int = 0,
+    name: str | None = None,
 ) -> Any:
     """The slices of `params` along an axis at the given places.
 
@@ -292,13 +316,7 @@ def boolean_mask(tensor: Any, mask: Any, axis: int | None = None, name: str | No
 
 def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Any:
     """A block of a tensor: where it begins on each axis, and how long it is there (-1: to the end)."""
-    return call("slice", [input_, _sizes_tensor_any(begin), _sizes_tensor_any(size)])
-
-
-def _sizes_tensor_any(values: Any) -> Any:
-    if isinstance(values, (list, tuple)) and symbolic(*values):
-        return [cast(value, int64) for value in values]
-    return values if symbolic(values) else np.asarray(values, np.int64)
+    return call("slice", [_tensor(input_), _sizes_tensor(begin), _sizes_tensor(size)])
 
 
 # Joining and cutting.
@@ -328,7 +346,9 @@ def unstack(value: Any, num: int | None = None, axis: int = 0, name: str | None 
     return [gather(value, np.int32(place), axis=axis) for place in builtins.range(count)]
 
 
-def split(value: Any, num_or_size_splits: Any, axis: int = 0, num: int | None = None, name: str | None = None) -> list[Any]:
+def split(
+    value: Any, num_or_size_splits: Any, axis: int = 0, num: int | None = None, name: str | None = None
+) -> list[Any]:
     """Pieces along an axis: a number of equal ones, or ones of the given sizes (one may be -1)."""
     if isinstance(num_or_size_splits, (int, np.integer)):
         count = int(num_or_size_splits)
@@ -340,47 +360,42 @@ def split(value: Any, num_or_size_splits: Any, axis: int = 0, num: int | None = 
     ends = np.cumsum([0, *sizes]).tolist()
     before: list[Any] = [{"s": [None, None, None]}] * axis if axis >= 0 else ["ellipsis"]
     after: list[Any] = [] if axis >= 0 else [{"s": [None, None, None]}] * (-1 - axis)
-    pieces = zip(ends, ends[1:], strict=False)
+    pieces = pairwise(ends)
     return [call("getitem", [value], spec=[*before, {"s": [a, b, None]}, *after]) for a, b in pieces]
 
 
 def _static_size(value: Any, axis: int, who: str) -> int:
     known = value.shape if symbolic(value) and not isinstance(value, (list, tuple)) else np.shape(value)
     if known is None or known[axis] is None:
-        raise ValueError(f"{who}: the size of axis {axis} must be known; give `num`, or state it with fl.ensure_shape")
+        raise ValueError(
+            f"{who}: the size of axis {axis} must be known; give `num`, or state it with fl.ensure_shape"
+        )
     return known[axis]
 
 
-def pad(tensor: Any, paddings: Any, mode: str = "CONSTANT", constant_values: Any = 0, name: str | None = None) -> Any:
+def pad(
+    tensor: Any, paddings: Any, mode: str = "CONSTANT", constant_values: Any = 0, name: str | None = None
+) -> Any:
     """With items added before and after on each axis.
 
     Args:
         tensor: The tensor.
-        paddings: For each axis how many items before and after; they may be symbolic in mode CONSTANT.
+        paddings: For each axis how many items before and after.
         mode: CONSTANT, REFLECT (the edge is not repeated) or SYMMETRIC (it is).
         constant_values: The item to add in mode CONSTANT.
         name: Not used.
     """
-    if not symbolic(paddings):
-        pairs = np.asarray(paddings).tolist()
-        value = b"" if constant_values == 0 and dtype_of(tensor) == string else constant_values
-        return call("pad", [tensor], paddings=pairs, mode=mode.upper(), constant_value=value)
-    if mode.upper() != "CONSTANT" or not isinstance(paddings, (list, tuple)):
-        raise trace.NeedsValue("pad with symbolic paddings", "give them as a list of pairs, in mode CONSTANT")
-    for axis, (before, after) in enumerate(paddings):
-        ends = [_filled(tensor, axis, count, constant_values) for count in (before, after)]
-        tensor = concat([ends[0], tensor, ends[1]], axis)
-    return tensor
-
-
-def _filled(like: Any, axis: int, count: Any, value: Any) -> Any:
-    sizes = [count if a == axis else shape(like, int64)[a] for a in builtins.range(len(like.shape))]
-    return fill(sizes, calls.literal(value, dtype_of(like) or float32))
+    how = {"mode": mode.upper(), "constant_value": None if constant_values == 0 else constant_values}
+    if symbolic(paddings):
+        return call("pad", [tensor, _sizes_tensor(paddings)], **how)
+    return call("pad", [_tensor(tensor)], paddings=np.asarray(paddings).tolist(), **how)
 
 
 def tile(input: Any, multiples: Any, name: str | None = None) -> Any:
     """The tensor repeated as a whole along each axis."""
-    return call("tile", [_tensor(input), _sizes_tensor(multiples)])
+    if symbolic(multiples):
+        return call("tile", [input, _sizes_tensor(multiples)])
+    return call("tile", [_tensor(input)], multiples=np.asarray(multiples).tolist())
 
 
 def repeat(input: Any, repeats: Any, axis: int | None = None, name: str | None = None) -> Any:
@@ -408,15 +423,24 @@ def sort(values: Any, axis: int = -1, direction: str = "ASCENDING", name: str | 
     return call("sort", [_tensor(values)], axis=axis, direction=direction)
 
 
-def argsort(values: Any, axis: int = -1, direction: str = "ASCENDING", stable: bool = False, name: str | None = None) -> Any:
+def argsort(
+    values: Any, axis: int = -1, direction: str = "ASCENDING", stable: bool = False, name: str | None = None
+) -> Any:
     """The places that put the items along an axis in order. Always stable."""
     return call("argsort", [_tensor(values)], axis=axis, direction=direction)
 
 
-def searchsorted(sorted_sequence: Any, values: Any, side: str = "left", out_type: Any = int32, name: str | None = None) -> Any:
+def searchsorted(
+    sorted_sequence: Any, values: Any, side: str = "left", out_type: Any = int32, name: str | None = None
+) -> Any:
     """Where values would have to be put into a sorted sequence."""
     sequence, values = aligned(_tensor(sorted_sequence), values)
     return call("searchsorted", [sequence, values], side=side, out_type=as_dtype(out_type))
+
+
+def unique_values(x: Any, name: str | None = None) -> Any:
+    """The different items of a vector, in the order of their first occurrence."""
+    return call("unique_values", [_tensor(x)])
 
 
 # Numbers.
@@ -425,15 +449,6 @@ def searchsorted(sorted_sequence: Any, values: Any, side: str = "left", out_type
 def _one(name: str, doc: str) -> Callable[..., Any]:
     def function(x: Any, name: str | None = None) -> Any:
         return call(table_name, [_tensor(x)])
-
-    table_name = name
-    return _named(function, name, doc)
-
-
-def _float(name: str, doc: str) -> Callable[..., Any]:
-    def function(x: Any, name: str | None = None) -> Any:
-        x = _tensor(x)
-        return call(table_name, [x if _floats(x) else cast(x, float32)])
 
     table_name = name
     return _named(function, name, doc)
@@ -453,11 +468,6 @@ def _named(function: Callable[..., Any], name: str, doc: str) -> Callable[..., A
     return function
 
 
-def _floats(x: Any) -> bool:
-    dtype = dtype_of(x)
-    return dtype is not None and dtype.is_floating
-
-
 abs = _one("abs", "The size of each number, without its sign.")
 negative = _one("negative", "Each number with the other sign.")
 sign = _one("sign", "-1, 0 or 1 for each number.")
@@ -466,26 +476,35 @@ round = _one("round", "The nearest whole numbers; halves go to the even neighbou
 floor = _one("floor", "The largest whole numbers that are not above.")
 ceil = _one("ceil", "The smallest whole numbers that are not below.")
 logical_not = _one("logical_not", "True where the argument is false.")
-sqrt = _float("sqrt", "The square root.")
-rsqrt = _float("rsqrt", "One over the square root.")
-exp = _float("exp", "The exponential function.")
-expm1 = _float("expm1", "exp(x) - 1, exact for small x.")
-log = _float("log", "The natural logarithm.")
-log1p = _float("log1p", "log(1 + x), exact for small x.")
-sin = _float("sin", "The sine.")
-cos = _float("cos", "The cosine.")
-tan = _float("tan", "The tangent.")
-asin = _float("asin", "The inverse of the sine.")
-acos = _float("acos", "The inverse of the cosine.")
-atan = _float("atan", "The inverse of the tangent.")
-sinh = _float("sinh", "The hyperbolic sine.")
-cosh = _float("cosh", "The hyperbolic cosine.")
-tanh = _float("tanh", "The hyperbolic tangent.")
-sigmoid = _float("sigmoid", "1 / (1 + exp(-x)).")
-reciprocal = _float("reciprocal", "One over each number.")
-is_nan = _float("is_nan", "True where an item is not a number.")
-is_inf = _float("is_inf", "True where an item is infinite.")
-is_finite = _float("is_finite", "True where an item is neither infinite nor NaN.")
+sqrt = _one("sqrt", "The square root.")
+rsqrt = _one("rsqrt", "One over the square root.")
+exp = _one("exp", "The exponential function.")
+expm1 = _one("expm1", "exp(x) - 1, exact for small x.")
+log = _one("log", "The natural logarithm.")
+log1p = _one("log1p", "log(1 + x), exact for small x.")
+sin = _one("sin", "The sine.")
+cos = _one("cos", "The cosine.")
+tan = _one("tan", "The tangent.")
+asin = _one("asin", "The inverse of the sine.")
+acos = _one("acos", "The inverse of the cosine.")
+atan = _one("atan", "The inverse of the tangent.")
+sinh = _one("sinh", "The hyperbolic sine.")
+cosh = _one("cosh", "The hyperbolic cosine.")
+tanh = _one("tanh", "The hyperbolic tangent.")
+sigmoid = _one("sigmoid", "1 / (1 + exp(-x)).")
+reciprocal = _one("reciprocal", "One over each number.")
+is_nan = _one("is_nan", "True where an item is not a number.")
+is_inf = _one("is_inf", "True where an item is infinite.")
+log2 = _one("log2", "The logarithm to base 2.")
+log10 = _one("log10", "The logarithm to base 10.")
+asinh = _one("asinh", "The inverse of the hyperbolic sine.")
+acosh = _one("acosh", "The inverse of the hyperbolic cosine.")
+atanh = _one("atanh", "The inverse of the hyperbolic tangent.")
+softplus = _one("softplus", "log(1 + exp(x)).")
+erf = _one("erf", "The error function.")
+relu = _one("relu", "The number if it is positive, else 0.")
+trunc = _one("trunc", "The whole part.")
+is_finite = _one("is_finite", "True where an item is neither infinite nor NaN.")
 add = _two("add", "The sum, item by item; text is joined.")
 subtract = _two("subtract", "The difference, item by item.")
 multiply = _two("multiply", "The product, item by item.")
@@ -507,15 +526,14 @@ logical_xor = _two("logical_xor", "Whether exactly one is true.")
 squared_difference = _two("squared_difference", "The square of the difference.")
 
 
+hypot = _two("hypot", "The length of the vector (x, y).")
+atan2 = _two("atan2", "The angle of the point (y, x): the second argument is x.")
+xlogy = _two("xlogy", "x * log(y), and 0 where x is 0.")
+
+
 def pow(x: Any, y: Any, name: str | None = None) -> Any:
     """Each number to a power."""
     return binary("pow", x, y)
-
-
-def atan2(y: Any, x: Any, name: str | None = None) -> Any:
-    """The angle of the point (x, y)."""
-    y, x = aligned(y, x)
-    return call("atan2", [value if _floats(value) else cast(value, float32) for value in (y, x)])
 
 
 def round_to(x: Any, decimals: int = 0) -> Any:
@@ -526,7 +544,9 @@ def round_to(x: Any, decimals: int = 0) -> Any:
     return round(x * scale) / scale
 
 
-def matmul(a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False, name: str | None = None) -> Any:
+def matmul(
+    a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False, name: str | None = None
+) -> Any:
     """The matrix product of the last two axes."""
     a, b = (_tensor(x) for x in aligned(a, b))
     return call("matmul", [a, b], transpose_a=transpose_a or None, transpose_b=transpose_b or None)
@@ -563,7 +583,7 @@ reduce_sum = _reduction("reduce_sum", "The sum.")
 reduce_prod = _reduction("reduce_prod", "The product.")
 reduce_max = _reduction("reduce_max", "The largest item.")
 reduce_min = _reduction("reduce_min", "The smallest item.")
-reduce_mean = _reduction("reduce_mean", "The mean; of whole numbers it is rounded, as in TensorFlow.")
+reduce_mean = _reduction("reduce_mean", "The mean; of whole numbers it is a float.")
 reduce_all = _reduction("reduce_all", "Whether all are true.")
 reduce_any = _reduction("reduce_any", "Whether any is true.")
 reduce_variance = _reduction("reduce_variance", "The variance.")
@@ -581,15 +601,26 @@ def argmin(input: Any, axis: int = 0, output_type: Any = int64, name: str | None
     return call("argmin", [_tensor(input)], axis=axis, output_type=as_dtype(output_type))
 
 
-def cumsum(x: Any, axis: int = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None) -> Any:
+def cumsum(
+    x: Any, axis: int = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
+) -> Any:
     """The running sum along an axis."""
     return call("cumsum", [_tensor(x)], axis=axis, exclusive=exclusive or None, reverse=reverse or None)
+
+
+def cumprod(
+    x: Any, axis: int = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
+) -> Any:
+    """The running product along an axis."""
+    return call("cumprod", [_tensor(x)], axis=axis, exclusive=exclusive or None, reverse=reverse or None)
 
 
 # Python inside a traced function.
 
 
-def numpy_function(func: Callable[..., Any], inp: Sequence[Any], Tout: Any, stateful: bool = True, name: str | None = None) -> Any:
+def numpy_function(
+    func: Callable[..., Any], inp: Sequence[Any], Tout: Any, stateful: bool = True, name: str | None = None
+) -> Any:
     """Calls a Python function on real NumPy values when the pipeline runs.
 
     >>> import feedline as fl
@@ -622,7 +653,7 @@ def numpy_function(func: Callable[..., Any], inp: Sequence[Any], Tout: Any, stat
 
 
 def py_function(func: Callable[..., Any], inp: Sequence[Any], Tout: Any, name: str | None = None) -> Any:
-    """Like `numpy_function`, but the function's arguments also answer `.numpy()`, as TensorFlow's tensors do."""
+    """Like `numpy_function`, but the function's arguments answer `.numpy()`, as TensorFlow's tensors do."""
     from .tensor import as_tensors
 
     def with_tensors(*args: Any) -> Any:

@@ -224,7 +224,9 @@ def constant(
     """
     depth = _depth(pylist)
     if depth == 0:
-        raise ValueError("fl.ragged.constant needs a list of rows, not a single item; use fl.constant for that")
+        raise ValueError(
+            "fl.ragged.constant needs a list of rows, not a single item; use fl.constant for that"
+        )
     if ragged_rank is None:
         ragged_rank = max(depth - 1 - len(inner_shape or ()), 0)
     if ragged_rank >= depth and depth > 0 and _has_items(pylist):
@@ -255,11 +257,13 @@ def _array(values: Any, dtype: Any) -> np.ndarray[Any, Any]:
     array = np.asarray(values) if _has_items(values) else np.asarray(values, np.float32)
     if dtype is not None:
         kind = as_dtype(dtype).dtype
-    elif isinstance(values, np.ndarray) or array.dtype.kind in "biufO" and array.dtype not in (np.int64, np.float64):
+    elif isinstance(values, np.ndarray) or (
+        array.dtype.kind in "biufO" and array.dtype not in (np.int64, np.float64)
+    ):
         kind = array.dtype
     else:
         kind = np.dtype({"i": np.int32, "f": np.float32}.get(array.dtype.kind, object))
-    if kind != object:
+    if kind.kind != "O":
         return array.astype(kind)
     text = np.empty(array.shape, object)
     for place, item in zip(np.ndindex(array.shape), _items(values), strict=True):

@@ -1,17 +1,19 @@
 """`fl.random`: random numbers that follow from a seed and from the position of the element.
 
-Inside a traced function every element gets its own numbers, the same ones for any number of threads; a new epoch
-gets new ones. A `seed` (or `set_seed`) makes them reproducible. Outside of functions each call gives new numbers.
+Inside a traced function every element gets its own numbers, the same ones for any number of threads; a new
+epoch gets new ones. A `seed` (or `set_seed`) makes them reproducible. Outside of functions each call gives
+new numbers, unless it has a seed of its own.
 """
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
-from . import trace
+import numpy as np
+
+from . import ops, trace
 from .calls import call_here, constant, dtype_of, symbolic
-from .dtypes import as_dtype, float32, int64
+from .dtypes import as_dtype, float32, float64, int64
 from .seeds import get_seed, op_seed, set_seed
 
 __all__ = [
@@ -26,24 +28,30 @@ __all__ = [
     "uniform",
 ]
 
-# Successive calls outside of functions differ by this number.
-_eager_uses = itertools.count()
-
 
 def _draw(name: str, args: list[Any], seed: int | None, **attrs: Any) -> Any:
     tracer = trace.current()
-    use = next(_eager_uses) if tracer is None else tracer.use()
+    use = 0 if tracer is None else tracer.use()
     return call_here(name, args, seed=op_seed(seed), use=use, **attrs)
 
 
-def _shape(shape: Any) -> list[int]:
-    if symbolic(shape):
-        raise trace.NeedsValue("a random function with a symbolic shape", "give the shape as numbers")
-    return [int(size) for size in (shape if hasattr(shape, "__iter__") else [shape])]
+def _filled(name: str, shape: Any, seed: int | None, **attrs: Any) -> Any:
+    """A tensor of random items; its shape may be symbolic."""
+    if not symbolic(shape):
+        sizes = np.asarray(shape, np.int64).reshape(-1).tolist()
+        return _draw(name, [], seed, shape=sizes, **attrs)
+    if isinstance(shape, (list, tuple)):
+        shape = [ops.cast(size, int64) for size in shape]
+    return _draw(name, [shape], seed, **attrs)
 
 
 def uniform(
-    shape: Any, minval: Any = 0, maxval: Any = None, dtype: Any = float32, seed: int | None = None, name: str | None = None
+    shape: Any,
+    minval: Any = 0,
+    maxval: Any = None,
+    dtype: Any = float32,
+    seed: int | None = None,
+    name: str | None = None,
 ) -> Any:
     """Numbers that are equally likely anywhere from `minval` up to, but without, `maxval`.
 
@@ -67,9 +75,8 @@ def uniform(
         return integers(minval, maxval, shape, dtype, seed)
     high = 1 if maxval is None else maxval
     if symbolic(minval, high):
-        drawn = _draw("random.uniform", [], seed, shape=_shape(shape), minval=0.0, maxval=1.0, dtype=dtype)
-        return drawn * (high - minval) + minval
-    return _draw("random.uniform", [], seed, shape=_shape(shape), minval=float(minval), maxval=float(high), dtype=dtype)
+        return _filled("random.uniform", shape, seed, dtype=dtype) * (high - minval) + minval
+    return _filled("random.uniform", shape, seed, minval=float(minval), maxval=float(high), dtype=dtype)
 
 
 def integers(low: Any, high: Any = None, shape: Any = (), dtype: Any = int64, seed: int | None = None) -> Any:
@@ -77,43 +84,54 @@ def integers(low: Any, high: Any = None, shape: Any = (), dtype: Any = int64, se
     if high is None:
         low, high = 0, low
     dtype = as_dtype(dtype)
-    bounds = [constant(bound, dtype) if dtype_of(bound) is None else bound for bound in (low, high)]
-    if symbolic(*bounds):
-        return _draw("random.integers", bounds, seed, shape=_shape(shape), dtype=dtype)
-    low, high = (int(bound) for bound in bounds)
-    if low >= high:
-        raise ValueError(f"fl.random.integers needs low < high, not {low} and {high}")
-    return _draw("random.integers", [], seed, shape=_shape(shape), minval=low, maxval=high, dtype=dtype)
+    if symbolic(low, high):
+        low, high = (ops.cast(bound, int64) for bound in (low, high))
+        share = _filled("random.uniform", shape, seed, dtype=float64)
+        return ops.cast(low + ops.cast(ops.floor(share * ops.cast(high - low, float64)), int64), dtype)
+    return _filled("random.integers", shape, seed, minval=int(low), maxval=int(high), dtype=dtype)
 
 
 def normal(
-    shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = float32, seed: int | None = None, name: str | None = None
+    shape: Any,
+    mean: Any = 0.0,
+    stddev: Any = 1.0,
+    dtype: Any = float32,
+    seed: int | None = None,
+    name: str | None = None,
 ) -> Any:
     """Numbers with a normal distribution."""
-    dtype = as_dtype(dtype)
-    if symbolic(mean, stddev):
-        return _draw("random.normal", [], seed, shape=_shape(shape), mean=0.0, stddev=1.0, dtype=dtype) * stddev + mean
-    return _draw("random.normal", [], seed, shape=_shape(shape), mean=float(mean), stddev=float(stddev), dtype=dtype)
+    return _normal(shape, mean, stddev, dtype, seed, None)
 
 
 def truncated_normal(
-    shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = float32, seed: int | None = None, name: str | None = None
+    shape: Any,
+    mean: Any = 0.0,
+    stddev: Any = 1.0,
+    dtype: Any = float32,
+    seed: int | None = None,
+    name: str | None = None,
 ) -> Any:
     """Numbers with a normal distribution, none further than two standard deviations from the mean."""
-    dtype = as_dtype(dtype)
-    return _draw(
-        "random.truncated_normal", [], seed, shape=_shape(shape), mean=float(mean), stddev=float(stddev), dtype=dtype
-    )
+    return _normal(shape, mean, stddev, dtype, seed, True)
+
+
+def _normal(shape: Any, mean: Any, stddev: Any, dtype: Any, seed: int | None, truncated: bool | None) -> Any:
+    how = {"dtype": as_dtype(dtype), "truncated": truncated}
+    if symbolic(mean, stddev):
+        return _filled("random.normal", shape, seed, **how) * stddev + mean
+    return _filled("random.normal", shape, seed, mean=float(mean), stddev=float(stddev), **how)
 
 
 def bernoulli(shape: Any = (), p: float = 0.5, seed: int | None = None) -> Any:
     """Truth values that are True with probability `p`."""
-    return _draw("random.bernoulli", [], seed, shape=_shape(shape), p=float(p))
+    return _filled("random.bernoulli", shape, seed, p=float(p))
 
 
 def permutation(n: Any, seed: int | None = None) -> Any:
     """The numbers from 0 up to, but without, `n` in random order."""
-    return _draw("random.permutation", [constant(n, int64) if dtype_of(n) is None else n], seed)
+    if symbolic(n):
+        return _draw("random.permutation", [n], seed)
+    return _draw("random.permutation", [], seed, n=int(n))
 
 
 def shuffle(value: Any, seed: int | None = None, name: str | None = None) -> Any:

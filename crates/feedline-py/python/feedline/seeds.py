@@ -1,8 +1,8 @@
 """Seeds: the global one, and the pair that each random operator gets from it and from its own.
 
-The rule is tf.data's. Neither seed: a random order each time. Only the operator's: the pair is a fixed number and
-that seed. Only the global one: it is paired with the next number of a stream that starts anew whenever the global
-seed is set. Both: the pair of the two.
+The rule is tf.data's. Neither seed: a random order each time. Only the operator's: the pair is a fixed number
+and that seed. Only the global one: it is paired with the next number of a stream that starts anew whenever
+the global seed is set. Both: the pair of the two.
 """
 
 from __future__ import annotations

@@ -64,7 +64,8 @@ class SparseTensor:
 
     def __repr__(self) -> str:
         items = ", ".join(
-            f"{tuple(place)}: {value}" for place, value in zip(self.indices.tolist(), self.values.tolist(), strict=True)
+            f"{tuple(place)}: {value}"
+            for place, value in zip(self.indices.tolist(), self.values.tolist(), strict=True)
         )
         return f"<SparseTensor {{{items}}} of shape {self.shape}>"
 
@@ -75,7 +76,7 @@ class SparseTensor:
 def to_dense(sp_input: Any, default_value: Any = None) -> Any:
     """A dense tensor with the items of a sparse one, and a default value everywhere else."""
     if calls.symbolic(sp_input):
-        return calls.call("sparse.to_dense", [sp_input], default_value=default_value)
+        return calls.call("sparse.to_dense", [sp_input], default=default_value)
     if default_value is None:
         default_value = b"" if sp_input.values.dtype == object else 0
     out = np.full(sp_input.shape, default_value, sp_input.values.dtype)

@@ -11,7 +11,15 @@ from typing import Any
 
 from .dtypes import DType, as_dtype, float32, int64
 
-__all__ = ["DatasetSpec", "NoneSpec", "RaggedTensorSpec", "Shape", "SparseTensorSpec", "TensorSpec", "as_shape"]
+__all__ = [
+    "DatasetSpec",
+    "NoneSpec",
+    "RaggedTensorSpec",
+    "Shape",
+    "SparseTensorSpec",
+    "TensorSpec",
+    "as_shape",
+]
 
 Shape = tuple[int | None, ...] | None
 
@@ -26,6 +34,8 @@ def as_shape(value: Any) -> Shape:
         return None
     if hasattr(value, "as_list"):
         return None if value.rank is None else as_shape(value.as_list())
+    if hasattr(value, "tolist"):
+        value = value.tolist()
     if hasattr(value, "__index__"):
         return (_size(value),)
     if not isinstance(value, Iterable) or isinstance(value, (str, bytes)):
@@ -54,7 +64,7 @@ def shape_text(shape: Shape) -> str:
 class _Leaf:
     """What the specs of single leaves share: they compare, hash and pickle by their fields."""
 
-    __slots__ = ()
+    __slots__: tuple[str, ...] = ()
 
     def _fields(self) -> tuple[Any, ...]:
         return tuple(getattr(self, name) for name in self.__slots__)
@@ -76,7 +86,7 @@ class TensorSpec(_Leaf):
     TensorSpec(shape=(None, 3), dtype=fl.float32)
     """
 
-    __slots__ = ("shape", "dtype", "name")
+    __slots__ = ("dtype", "name", "shape")
 
     shape: Shape
     dtype: DType
@@ -108,12 +118,12 @@ class RaggedTensorSpec(_Leaf):
     Args:
         shape: The shape; the ragged axes are None in it.
         dtype: The dtype of the items.
-        ragged_rank: How many of the axes after the first are ragged, counted up to the last ragged one. All of
-            them if it is not given.
+        ragged_rank: How many of the axes after the first are ragged, counted up to the last ragged one. All
+            of them if it is not given.
         row_splits_dtype: The dtype of the numbers that say where rows begin, int32 or int64.
     """
 
-    __slots__ = ("shape", "dtype", "ragged_rank", "row_splits_dtype")
+    __slots__ = ("dtype", "ragged_rank", "row_splits_dtype", "shape")
 
     shape: Shape
     dtype: DType
@@ -121,7 +131,11 @@ class RaggedTensorSpec(_Leaf):
     row_splits_dtype: DType
 
     def __init__(
-        self, shape: Any = None, dtype: Any = float32, ragged_rank: int | None = None, row_splits_dtype: Any = int64
+        self,
+        shape: Any = None,
+        dtype: Any = float32,
+        ragged_rank: int | None = None,
+        row_splits_dtype: Any = int64,
     ) -> None:
         self.shape = as_shape(shape)
         self.dtype = as_dtype(dtype)
@@ -145,7 +159,7 @@ class RaggedTensorSpec(_Leaf):
 class SparseTensorSpec(_Leaf):
     """A sparse tensor: the positions and values of the items that are not zero."""
 
-    __slots__ = ("shape", "dtype")
+    __slots__ = ("dtype", "shape")
 
     shape: Shape
     dtype: DType

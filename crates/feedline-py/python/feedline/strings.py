@@ -14,6 +14,7 @@ __all__ = [
     "join",
     "length",
     "lower",
+    "ngrams",
     "reduce_join",
     "regex_full_match",
     "regex_replace",
@@ -23,6 +24,9 @@ __all__ = [
     "to_hash_bucket",
     "to_hash_bucket_fast",
     "to_number",
+    "unicode_decode",
+    "unicode_encode",
+    "unicode_split",
     "upper",
 ]
 
@@ -121,10 +125,16 @@ def as_string(
     )
 
 
-def regex_replace(input: Any, pattern: str, rewrite: str, replace_global: bool = True, name: str | None = None) -> Any:
+def regex_replace(
+    input: Any, pattern: str, rewrite: str, replace_global: bool = True, name: str | None = None
+) -> Any:
     r"""The matches of a pattern replaced; `\1` in `rewrite` is the first group."""
     return call(
-        "strings.regex_replace", [_text(input)], pattern=pattern, rewrite=rewrite, replace_global=replace_global
+        "strings.regex_replace",
+        [_text(input)],
+        pattern=pattern,
+        rewrite=rewrite,
+        replace_global=replace_global,
     )
 
 
@@ -133,10 +143,16 @@ def regex_full_match(input: Any, pattern: str, name: str | None = None) -> Any:
     return call("strings.regex_full_match", [_text(input)], pattern=pattern)
 
 
-def reduce_join(inputs: Any, axis: Any = None, keepdims: bool = False, separator: str = "", name: str | None = None) -> Any:
+def reduce_join(
+    inputs: Any, axis: Any = None, keepdims: bool = False, separator: str = "", name: str | None = None
+) -> Any:
     """The strings along axes joined to one."""
     return call(
-        "strings.reduce_join", [_text(inputs)], axis=axis, keepdims=keepdims or None, separator=separator or None
+        "strings.reduce_join",
+        [_text(inputs)],
+        axis=axis,
+        keepdims=keepdims or None,
+        separator=separator or None,
     )
 
 
@@ -146,3 +162,31 @@ def to_hash_bucket_fast(input: Any, num_buckets: int, name: str | None = None) -
 
 
 to_hash_bucket = to_hash_bucket_fast
+
+
+def unicode_split(input: Any, input_encoding: str = "UTF-8", name: str | None = None) -> Any:
+    """The UTF-8 characters of a string."""
+    _utf8(input_encoding)
+    return call("strings.unicode_split", [_text(input)])
+
+
+def unicode_decode(input: Any, input_encoding: str = "UTF-8", name: str | None = None) -> Any:
+    """The code points of a string."""
+    _utf8(input_encoding)
+    return call("strings.unicode_decode", [_text(input)])
+
+
+def unicode_encode(input: Any, output_encoding: str = "UTF-8", name: str | None = None) -> Any:
+    """The string of a vector of code points."""
+    _utf8(output_encoding)
+    return call("strings.unicode_encode", [_text(input)])
+
+
+def _utf8(encoding: str) -> None:
+    if encoding.upper().replace("_", "-") not in ("UTF-8", "UTF8"):
+        raise ValueError(f"the encoding must be UTF-8, not {encoding!r}")
+
+
+def ngrams(data: Any, ngram_width: int, separator: str = " ", name: str | None = None) -> Any:
+    """Every run of `ngram_width` neighbouring strings, joined."""
+    return call("strings.ngrams", [_text(data)], width=ngram_width, separator=separator)

@@ -43,7 +43,7 @@ def _is_operand(value: Any) -> bool:
 
 
 class Symbol(Traced):
-    """A value that will be known when the pipeline runs. Only its dtype and (partly) its shape are known now."""
+    """A value that will be known when the pipeline runs; now only its dtype and (partly) shape are."""
 
     __slots__ = ()
 
@@ -69,7 +69,9 @@ class Symbol(Traced):
         """The number of axes."""
         shape = self.shape
         if shape is None:
-            self._refuse("ndim of a tensor of unknown rank", "fix the shape before: fl.ensure_shape(x, shape)")
+            self._refuse(
+                "ndim of a tensor of unknown rank", "fix the shape before: fl.ensure_shape(x, shape)"
+            )
         return len(shape)
 
     @property
@@ -88,7 +90,7 @@ class Symbol(Traced):
         return self.shape
 
     def set_shape(self, shape: Any) -> None:
-        """States the shape where it is not known; a value that does not fit is an error when the pipeline runs."""
+        """States the shape where it is not known; a value that does not fit is an error later."""
         fixed = ops.ensure_shape(self, shape)
         self._tracer, self._node = fixed._tracer, fixed._node
 
@@ -104,7 +106,10 @@ class Symbol(Traced):
         if shape == ():
             raise TypeError(f"{what}: a scalar has no length")
         if shape is None or shape[0] is None:
-            self._refuse(what, "only a first axis of known size can be taken apart; fl.shape(x)[0] is its symbolic size")
+            self._refuse(
+                what,
+                "only a first axis of known size can be taken apart; fl.shape(x)[0] is its symbolic size",
+            )
         return shape[0]
 
     def __repr__(self) -> str:
@@ -210,8 +215,8 @@ class Symbol(Traced):
         return ops.reduce_sum(self if dtype is None else self.astype(dtype), axis, keepdims)
 
     def mean(self, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
-        """The mean over an axis, several, or all; of whole numbers as float32, unless a dtype is given."""
-        return ops.reduce_mean(self._as_float(dtype), axis, keepdims)
+        """The mean over an axis, several, or all."""
+        return ops.reduce_mean(self if dtype is None else self.astype(dtype), axis, keepdims)
 
     def std(self, axis: Any = None, dtype: Any = None, ddof: int = 0, keepdims: bool = False) -> Any:
         """The standard deviation."""
@@ -221,12 +226,7 @@ class Symbol(Traced):
         """The variance."""
         if ddof:
             self._refuse(f"var with ddof={ddof}", "only ddof=0 is recorded")
-        return ops.reduce_variance(self._as_float(dtype), axis, keepdims)
-
-    def _as_float(self, dtype: Any) -> Any:
-        if dtype is not None:
-            return self.astype(dtype)
-        return self if self.dtype.is_floating else ops.cast(self, "float32")
+        return ops.reduce_variance(self if dtype is None else self.astype(dtype), axis, keepdims)
 
     def max(self, axis: Any = None, keepdims: bool = False) -> Any:
         """The largest item."""
@@ -285,14 +285,26 @@ class Symbol(Traced):
     def to_tensor(self, default_value: Any = None, shape: Any = None) -> Any:
         """A dense tensor from a ragged or a sparse one, filled up with a default value."""
         if isinstance(self.spec, SparseTensorSpec):
-            return calls.call("sparse.to_dense", [self], default_value=default_value)
-        if isinstance(self.spec, RaggedTensorSpec):
-            return calls.call("ragged.to_tensor", [self], default_value=default_value, shape=shape)
-        return self
+            return calls.call("sparse.to_dense", [self], default=default_value)
+        if not isinstance(self.spec, RaggedTensorSpec):
+            return self
+        if shape is not None:
+            raise ValueError("to_tensor inside a function takes no shape; use fl.pad on the result")
+        return calls.call("ragged.to_tensor", [self], default=default_value)
 
     def row_lengths(self) -> Any:
         """The lengths of the rows of a ragged tensor."""
         return calls.call("ragged.row_lengths", [self])
+
+    @property
+    def row_splits(self) -> Any:
+        """Where the rows of a ragged tensor begin and the last one ends."""
+        return calls.call("ragged.row_splits", [self])
+
+    @property
+    def flat_values(self) -> Any:
+        """All items of a ragged tensor, row after row."""
+        return calls.call("ragged.flat_values", [self])
 
     # NumPy's functions.
 
@@ -312,7 +324,9 @@ class Symbol(Traced):
         raise NeedsValue(what, advice)
 
     def __bool__(self) -> bool:
-        self._refuse("`if`, `while`, `and`, `or` or bool()", "use fl.where or fl.cond (and & | ~ for and, or, not)")
+        self._refuse(
+            "`if`, `while`, `and`, `or` or bool()", "use fl.where or fl.cond (and & | ~ for and, or, not)"
+        )
 
     def __int__(self) -> int:
         self._refuse("int()", "use fl.cast(x, fl.int32)")
@@ -324,10 +338,14 @@ class Symbol(Traced):
         self._refuse("complex()")
 
     def __index__(self) -> int:
-        self._refuse("a place where Python needs a whole number", "use fl.range, fl.gather or a symbolic index x[i]")
+        self._refuse(
+            "a place where Python needs a whole number", "use fl.range, fl.gather or a symbolic index x[i]"
+        )
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
-        self._refuse("np.asarray() or a function that makes an array of it", "use the fl. function of the same name")
+        self._refuse(
+            "np.asarray() or a function that makes an array of it", "use the fl. function of the same name"
+        )
 
     def __bytes__(self) -> bytes:
         self._refuse("bytes()")

@@ -13,7 +13,7 @@ __all__ = ["Bytes", "Tensor", "as_tensors"]
 
 
 class Tensor(np.ndarray[Any, Any]):
-    """An array with TensorFlow's `numpy()` and `set_shape()`. It shares memory with the array it was made from."""
+    """An array with TensorFlow's `numpy()` and `set_shape()`. It shares the memory of its array."""
 
     def numpy(self) -> Any:
         """The plain array; for a scalar, NumPy's scalar."""

@@ -1,4 +1,5 @@
-"""The functions that are being traced: a stack, because a dataset made inside a function has functions of its own.
+"""The functions that are being traced: a stack, because a dataset made inside a function has functions of its
+own.
 
 1. `Tracer` records one function. Its nodes are numbers that the compiled part gives out.
 2. While a function runs on symbolic values, its tracer is on top of this thread's stack.
@@ -64,7 +65,8 @@ class NeedsValue(TypeError):
         text = f"{what} asks for the value of a tensor, at {file}:{line}"
         super().__init__(f"{text}; {advice}" if advice else text)
         tracer = current()
-        if tracer is not None:
+        # Looking for an attribute is often only a question; whoever minds lets the exception pass.
+        if tracer is not None and not isinstance(self, AttributeError):
             tracer.asked = tracer.asked or self
 
 
@@ -146,8 +148,8 @@ class Tracer:
         if key not in self._captured:
             if self.parent is None:
                 raise ValueError(
-                    "a symbolic value was used outside of the function that it belongs to; return it from the "
-                    "function in place of storing it"
+                    "a symbolic value was used outside of the function that it belongs to; return it from "
+                    "the function in place of storing it"
                 )
             outer = self.parent.imported(home, node)
             value = self.parent.native.constant_value(outer)

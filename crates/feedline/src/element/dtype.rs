@@ -28,9 +28,8 @@ pub enum DType {
 use DType::*;
 
 impl DType {
-    pub const ALL: [DType; 14] = [
-        Bool, Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64, Float16, Bfloat16, Float32, Float64, String,
-    ];
+    pub const ALL: [DType; 14] =
+        [Bool, Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64, Float16, Bfloat16, Float32, Float64, String];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -131,19 +130,58 @@ items!(B8 => Bool, i8 => Int8, i16 => Int16, i32 => Int32, i64 => Int64, u8 => U
 macro_rules! with_item {
     ($dtype:expr, $T:ident => $body:expr; String => $string:expr) => {
         match $dtype {
-            $crate::element::DType::Bool => { type $T = $crate::element::B8; $body }
-            $crate::element::DType::Int8 => { type $T = i8; $body }
-            $crate::element::DType::Int16 => { type $T = i16; $body }
-            $crate::element::DType::Int32 => { type $T = i32; $body }
-            $crate::element::DType::Int64 => { type $T = i64; $body }
-            $crate::element::DType::Uint8 => { type $T = u8; $body }
-            $crate::element::DType::Uint16 => { type $T = u16; $body }
-            $crate::element::DType::Uint32 => { type $T = u32; $body }
-            $crate::element::DType::Uint64 => { type $T = u64; $body }
-            $crate::element::DType::Float16 => { type $T = half::f16; $body }
-            $crate::element::DType::Bfloat16 => { type $T = half::bf16; $body }
-            $crate::element::DType::Float32 => { type $T = f32; $body }
-            $crate::element::DType::Float64 => { type $T = f64; $body }
+            $crate::element::DType::Bool => {
+                type $T = $crate::element::B8;
+                $body
+            }
+            $crate::element::DType::Int8 => {
+                type $T = i8;
+                $body
+            }
+            $crate::element::DType::Int16 => {
+                type $T = i16;
+                $body
+            }
+            $crate::element::DType::Int32 => {
+                type $T = i32;
+                $body
+            }
+            $crate::element::DType::Int64 => {
+                type $T = i64;
+                $body
+            }
+            $crate::element::DType::Uint8 => {
+                type $T = u8;
+                $body
+            }
+            $crate::element::DType::Uint16 => {
+                type $T = u16;
+                $body
+            }
+            $crate::element::DType::Uint32 => {
+                type $T = u32;
+                $body
+            }
+            $crate::element::DType::Uint64 => {
+                type $T = u64;
+                $body
+            }
+            $crate::element::DType::Float16 => {
+                type $T = half::f16;
+                $body
+            }
+            $crate::element::DType::Bfloat16 => {
+                type $T = half::bf16;
+                $body
+            }
+            $crate::element::DType::Float32 => {
+                type $T = f32;
+                $body
+            }
+            $crate::element::DType::Float64 => {
+                type $T = f64;
+                $body
+            }
             $crate::element::DType::String => $string,
         }
     };

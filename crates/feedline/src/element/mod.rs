@@ -3,6 +3,8 @@
 mod buf;
 mod chunk;
 mod dtype;
+mod gather;
+mod packed;
 mod spec;
 mod tensor;
 mod value;
@@ -11,6 +13,8 @@ mod written;
 pub use buf::{ALIGN, Buf, kept_bytes, release_kept};
 pub use chunk::{Chunk, Column, Element, Pos, ragged_row, stack_values, unstack};
 pub use dtype::{B8, DType, Item};
+pub use gather::{RowRef, gather};
+pub use packed::Packed;
 pub use spec::{Dims, Leaf, Spec, Tree};
 pub use tensor::{IntoShape, Shape, Strings, StringsBuilder, Tensor, count};
 pub use value::{Nested, NestedDataset, READ_NESTED, Ragged, Sparse, Value};

@@ -280,10 +280,9 @@ impl Spec {
         let differ = || Error::usage(format!("the element specs do not match: {self} and {other}"));
         Ok(match (self, other) {
             (Tree::Leaf(a), Tree::Leaf(b)) => Tree::Leaf(a.join(b).ok_or_else(differ)?),
-            (Tree::Tuple { tag, items: a }, Tree::Tuple { items: b, .. }) if a.len() == b.len() => Tree::Tuple {
-                tag: tag.clone(),
-                items: a.iter().zip(b).map(|(a, b)| a.join(b)).collect::<Result<_>>()?,
-            },
+            (Tree::Tuple { tag, items: a }, Tree::Tuple { items: b, .. }) if a.len() == b.len() => {
+                Tree::Tuple { tag: tag.clone(), items: a.iter().zip(b).map(|(a, b)| a.join(b)).collect::<Result<_>>()? }
+            }
             (Tree::Map { tag, items: a }, Tree::Map { items: b, .. }) if a.len() == b.len() => Tree::Map {
                 tag: tag.clone(),
                 items: a

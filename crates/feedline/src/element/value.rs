@@ -84,6 +84,18 @@ impl Value {
             Value::Absent => 64,
         }
     }
+    /// Says that it is kept and must not change under whoever it is handed to.
+    pub fn freeze(&self) {
+        match self {
+            Value::Tensor(t) => t.freeze(),
+            Value::Ragged(r) => r.values.freeze(),
+            Value::Sparse(s) => {
+                s.indices.freeze();
+                s.values.freeze();
+            }
+            Value::Absent | Value::Dataset(_) => {}
+        }
+    }
     pub fn as_tensor(&self) -> Option<&Tensor> {
         match self {
             Value::Tensor(t) => Some(t),

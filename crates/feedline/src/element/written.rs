@@ -96,12 +96,12 @@ impl<'de> Deserialize<'de> for Tensor {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Tensor, D::Error> {
         let bad = || D::Error::custom("not a written tensor");
         match Written::deserialize(d)? {
-            Written::Attached(i) => {
-                attached(i).and_then(|o| o.downcast_ref::<Tensor>().cloned()).ok_or_else(bad)
-            }
+            Written::Attached(i) => attached(i).and_then(|o| o.downcast_ref::<Tensor>().cloned()).ok_or_else(bad),
             Written::Items { dtype, shape, hex } => {
                 let bytes = from_hex(&hex).ok_or_else(bad)?;
-                if dtype == DType::String || super::count(&shape).map_err(D::Error::custom)? * dtype.size() != bytes.len() {
+                if dtype == DType::String
+                    || super::count(&shape).map_err(D::Error::custom)? * dtype.size() != bytes.len()
+                {
                     return Err(bad());
                 }
                 let mut t = Tensor::new(dtype, shape.as_slice());
@@ -136,16 +136,12 @@ impl Serialize for Value {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
         match self.clone() {
             Value::Tensor(t) => WrittenValue::Tensor(t),
-            Value::Ragged(r) => WrittenValue::Ragged {
-                values: r.values.clone(),
-                splits: r.splits.clone(),
-                dtype: r.splits_dtype,
-            },
-            Value::Sparse(v) => WrittenValue::Sparse {
-                indices: v.indices.clone(),
-                values: v.values.clone(),
-                shape: v.shape.clone(),
-            },
+            Value::Ragged(r) => {
+                WrittenValue::Ragged { values: r.values.clone(), splits: r.splits.clone(), dtype: r.splits_dtype }
+            }
+            Value::Sparse(v) => {
+                WrittenValue::Sparse { indices: v.indices.clone(), values: v.values.clone(), shape: v.shape.clone() }
+            }
             Value::Absent => WrittenValue::Absent,
             Value::Dataset(n) => WrittenValue::Dataset(n.0.write().map_err(S::Error::custom)?),
         }

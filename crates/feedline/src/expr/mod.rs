@@ -5,4 +5,4 @@ pub mod funcs;
 mod graph;
 
 pub use func::{Arg, Attrs, ByRow, Func, Kernel, Made, RowAt, RowsAt, arity, dense, run};
-pub use graph::{Builder, Graph, HostAttachment, HostFn, Kind, Node, NodeId};
+pub use graph::{Builder, Graph, HostAttachment, HostFn, Kind, Node, NodeId, as_argument};

@@ -47,12 +47,9 @@ pub fn batched(spec: &Spec, size: Option<usize>) -> Result<Spec> {
     spec.try_map(&mut |leaf| {
         Ok(match leaf {
             Leaf::Tensor { dtype, shape } => Leaf::Tensor { dtype: *dtype, shape: shape.under(size) },
-            Leaf::Ragged { dtype, shape, ragged_rank, splits } => Leaf::Ragged {
-                dtype: *dtype,
-                shape: shape.under(size),
-                ragged_rank: ragged_rank + 1,
-                splits: *splits,
-            },
+            Leaf::Ragged { dtype, shape, ragged_rank, splits } => {
+                Leaf::Ragged { dtype: *dtype, shape: shape.under(size), ragged_rank: ragged_rank + 1, splits: *splits }
+            }
             Leaf::Sparse { dtype, shape } => Leaf::Sparse { dtype: *dtype, shape: shape.under(size) },
             Leaf::Absent => Leaf::Absent,
             Leaf::Dataset(_) => {
@@ -93,7 +90,13 @@ impl Op for Batch {
         let size = self.size(cx)?;
         let input = cx.stage_in(&node.inputs[0], size)?;
         let gather = Gather { rows: size, parts: vec![], held: 0 };
-        Ok(Built::Stage(Box::new(BatchStage { input, gather, drop_remainder: self.drop_remainder, made: 0, ended: false })))
+        Ok(Built::Stage(Box::new(BatchStage {
+            input,
+            gather,
+            drop_remainder: self.drop_remainder,
+            made: 0,
+            ended: false,
+        })))
     }
     fn index(&self, cx: &BuildCx, node: &Plan) -> Result<Option<Arc<dyn Index>>> {
         let Some(input) = cx.index(&node.inputs[0])? else { return Ok(None) };
@@ -233,7 +236,8 @@ impl BatchStage {
         let mut chunk = chunk;
         let one = chunk.split_front(size);
         if chunk.rows() > 0 {
-            self.input = Box::new(Pushed { chunk: Some(chunk), rest: std::mem::replace(&mut self.input, Box::new(Nothing)) });
+            self.input =
+                Box::new(Pushed { chunk: Some(chunk), rest: std::mem::replace(&mut self.input, Box::new(Nothing)) });
         }
         match stack(&one) {
             Ok(element) => {
@@ -266,7 +270,7 @@ impl Stage for Pushed {
     }
 }
 
-struct Nothing;
+pub(super) struct Nothing;
 
 impl Stage for Nothing {
     fn next(&mut self, _: &mut Cx<'_>, _: usize) -> Pull {

@@ -1,7 +1,7 @@
 //! `map(function)`: one element out for each element in.
 
 use crate::dataset::Dataset;
-use crate::element::{Chunk, Element, Pos, Spec};
+use crate::element::{Chunk, Element, Spec};
 use crate::error::Result;
 use crate::expr::{Builder, Graph, HostFn, NodeId, RowsAt};
 use crate::op::{Bound, Function, Op, OpInfo, Param, Props, read};
@@ -51,7 +51,11 @@ impl Dataset {
         self.map_graph(builder.finish(&crate::element::Tree::Leaf(out)))
     }
     /// Any Rust function of elements; `output` says what it gives.
-    pub fn map_fn(&self, output: Spec, f: impl Fn(Element) -> Result<Element> + Send + Sync + 'static) -> Result<Dataset> {
+    pub fn map_fn(
+        &self,
+        output: Spec,
+        f: impl Fn(Element) -> Result<Element> + Send + Sync + 'static,
+    ) -> Result<Dataset> {
         self.map_graph(Graph::host(self.spec(), Arc::new(RustFn(Box::new(f))), output))
     }
     pub fn map_graph(&self, graph: Graph) -> Result<Dataset> {
@@ -171,13 +175,8 @@ pub fn join_rows(items: &mut Vec<Item>) {
     let mut joined: Vec<Item> = Vec::new();
     let mut run: Vec<Chunk> = Vec::new();
     let flush = |run: &mut Vec<Chunk>, joined: &mut Vec<Item>| {
-        if let Some(first) = run.first() {
-            let pos: Vec<u64> = run.iter().flat_map(|c| (0..c.rows()).map(|r| c.pos.at(r))).collect();
-            let pos = match &first.pos {
-                Pos::Run(start) if pos.iter().enumerate().all(|(i, p)| *p == start + i as u64) => Pos::Run(*start),
-                _ => Pos::List(pos.into()),
-            };
-            joined.push(Item::Rows(Chunk::concat(pos, run)));
+        if !run.is_empty() {
+            joined.push(Item::Rows(crate::ops::joined(run)));
             run.clear();
         }
     };

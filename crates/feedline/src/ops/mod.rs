@@ -1,30 +1,52 @@
 //! The operators, one file each. Adding one: a file, and two lines here. `tests` compares the folder with the table.
 
+mod assert_cardinality;
 mod batch;
 mod batches;
+mod cache;
 #[cfg(test)]
 mod check;
 mod choose_from_datasets;
+mod concatenate;
+mod counter;
+mod enumerate;
+mod filter;
 mod flat_map;
+pub mod from_generator;
+mod from_list;
+mod from_tensor_slices;
+mod from_tensors;
 mod group_by_reducer;
 mod group_by_window;
+mod held;
+mod ignore_errors;
 mod interleave;
-mod map;
+pub mod map;
 mod nested;
 mod padded_batch;
+mod prefetch;
 mod ragged_batch;
+mod random;
 mod range;
 mod rebatch;
+mod repeat;
 mod rows;
 mod sample_from_datasets;
 mod scan;
+mod shard;
+mod shuffle;
+mod skip;
 mod sparse_batch;
+mod take;
+mod take_while;
 mod unbatch;
+mod unique;
 mod weave;
 mod window;
 mod with_options;
+mod zip;
 
-use crate::element::{DType, Spec, Tensor};
+use crate::element::{Chunk, DType, Pos, Spec, Tensor};
 use crate::error::{Error, Result};
 use crate::expr::{Graph, Kind};
 use crate::op::{Function, OpInfo, Props};
@@ -33,29 +55,77 @@ use crate::runtime::BuildCx;
 
 /// Every operator.
 pub static OPS: &[&OpInfo] = &[
+    &assert_cardinality::INFO,
     &batch::INFO,
+    &cache::INFO,
     &choose_from_datasets::INFO,
+    &concatenate::INFO,
+    &counter::INFO,
+    &enumerate::INFO,
+    &filter::INFO,
     &flat_map::INFO,
+    &from_generator::INFO,
+    &from_list::INFO,
+    &from_tensor_slices::INFO,
+    &from_tensors::INFO,
     &group_by_reducer::INFO,
     &group_by_window::INFO,
+    &ignore_errors::INFO,
     &interleave::INFO,
     &map::INFO,
     &nested::INFO,
     &padded_batch::INFO,
+    &prefetch::INFO,
     &ragged_batch::INFO,
+    &random::INFO,
     &range::INFO,
     &rebatch::INFO,
+    &repeat::INFO,
     &rows::INFO,
     &sample_from_datasets::INFO,
     &scan::INFO,
+    &shard::INFO,
+    &shuffle::INFO,
+    &skip::INFO,
     &sparse_batch::INFO,
+    &take::INFO,
+    &take_while::INFO,
     &unbatch::INFO,
+    &unique::INFO,
     &window::INFO,
     &with_options::INFO,
+    &zip::INFO,
 ];
 
 pub fn find(name: &str) -> Result<&'static OpInfo> {
     OPS.iter().copied().find(|i| i.name == name).ok_or_else(|| Error::usage(format!("there is no operator {name:?}")))
+}
+
+/// These rows of a chunk (in rising order), without a copy if they are neighbours.
+fn kept(chunk: Chunk, rows: &[usize]) -> Chunk {
+    match (rows.first(), rows.last()) {
+        (Some(0), _) if rows.len() == chunk.rows() => chunk,
+        (Some(&first), Some(&last)) if last - first + 1 == rows.len() => chunk.slice(first..last + 1),
+        _ => chunk.take(rows),
+    }
+}
+
+/// The rows of all parts with the positions that they have.
+fn joined(parts: &[Chunk]) -> Chunk {
+    if let [one] = parts {
+        return one.clone();
+    }
+    let mut next = parts[0].pos.at(0);
+    let run = parts.iter().all(|c| {
+        let follows = c.pos == Pos::Run(next);
+        next += c.rows() as u64;
+        follows
+    });
+    let pos = match run {
+        true => parts[0].pos.clone(),
+        false => Pos::List(parts.iter().flat_map(|c| (0..c.rows()).map(|r| c.pos.at(r))).collect()),
+    };
+    Chunk::concat(pos, parts)
 }
 
 /// `rows` numbers of that dtype, computed as int64 and wrapped or converted.
@@ -144,5 +214,47 @@ fn for_each_dataset(graph: &Graph, f: &mut impl FnMut(&Plan)) {
             }
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod testing {
+    //! What the operators' own tests share.
+
+    use super::find;
+    use crate::dataset::Dataset;
+    use crate::element::Spec;
+    use crate::error::{Error, Result};
+    use crate::options::Options;
+    use crate::plan::Plan;
+
+    /// A source from its written parameters.
+    pub fn source(name: &str, params: serde_json::Value) -> Result<Dataset> {
+        Ok(Dataset::from_plan(Plan::new((find(name)?.read)(params)?, vec![])?))
+    }
+    /// The int64 scalars of a dataset that does not fail.
+    pub fn ints(ds: &Dataset) -> Vec<i64> {
+        ds.iter().unwrap().map(|e| e.unwrap()[0].tensor().item()).collect()
+    }
+    /// `0..n` in which some numbers fail.
+    pub fn failing(n: i64, bad: &[i64]) -> Dataset {
+        let bad = bad.to_vec();
+        let check = move |e: crate::element::Element| match bad.contains(&e[0].tensor().item()) {
+            true => Err(Error::data("bad")),
+            false => Ok(e),
+        };
+        Dataset::range(n).unwrap().map_fn(Spec::scalar(crate::element::DType::Int64), check).unwrap()
+    }
+    /// All elements as text: components with commas, errors as `!`.
+    pub fn events(ds: &Dataset) -> String {
+        let show = |e: Result<crate::element::Element>| match e {
+            Ok(e) => e.iter().map(|v| v.tensor().item::<i64>().to_string()).collect::<Vec<_>>().join(","),
+            Err(_) => "!".into(),
+        };
+        ds.iter().unwrap().map(show).collect::<Vec<String>>().join(" ")
+    }
+    /// The same dataset, run in chunks of that many rows.
+    pub fn in_chunks(ds: &Dataset, rows: usize) -> Dataset {
+        ds.with_options(Options { chunk_rows: Some(rows), ..Options::default() }).unwrap()
     }
 }

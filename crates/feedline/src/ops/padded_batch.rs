@@ -3,9 +3,9 @@
 use super::batch::batches;
 use super::batches::Batches;
 use crate::dataset::Dataset;
-use crate::element::{Chunk, Column, DType, Dims, Element, Leaf, Shape, Spec, Tensor, Value, count};
+use crate::element::{Chunk, Column, DType, Dims, Element, Leaf, Packed, Shape, Spec, Tensor, Value, count};
 use crate::error::{Error, Result};
-use crate::op::{Int, Op, OpInfo, Param, Values, at_least, read};
+use crate::op::{Int, Op, OpInfo, Param, at_least, read};
 use crate::plan::{Card, Plan};
 use crate::runtime::{BuildCx, Built, Index};
 use serde::{Deserialize, Serialize};
@@ -31,7 +31,7 @@ pub struct PaddedBatch {
     #[serde(default)]
     padded_shapes: Option<Vec<Option<Vec<Option<i64>>>>>,
     #[serde(default)]
-    padding_values: Option<Vec<Option<Values>>>,
+    padding_values: Option<Vec<Option<Packed>>>,
     #[serde(default)]
     drop_remainder: bool,
 }
@@ -122,7 +122,7 @@ fn padded_dims(own: &Dims, given: Option<&[Option<i64>]>, path: &str) -> Result<
     Ok(dims)
 }
 
-fn padding(dtype: DType, given: Option<&Values>, path: &str) -> Result<Tensor> {
+fn padding(dtype: DType, given: Option<&Packed>, path: &str) -> Result<Tensor> {
     let Some(given) = given else { return Ok(Tensor::zeros(dtype, [])) };
     match given.values.as_slice() {
         [Value::Tensor(t)] if t.rank() == 0 && t.dtype() == dtype => Ok(t.clone()),
@@ -276,7 +276,6 @@ impl Op for PaddedBatch {
 mod tests {
     use super::super::check::*;
     use super::*;
-    use crate::op::Packed;
     use serde_json::json;
 
     fn filled() -> Dataset {
@@ -284,7 +283,7 @@ mod tests {
     }
     fn value(t: Tensor) -> serde_json::Value {
         let spec = Spec::leaf(Leaf::of_tensor(&t));
-        serde_json::to_value(Values(Arc::new(Packed { spec, values: vec![t.into()] }))).unwrap()
+        serde_json::to_value(Packed { spec, values: vec![t.into()] }).unwrap()
     }
     fn padded(ds: &Dataset, params: serde_json::Value) -> Result<Dataset> {
         op("padded_batch", params, &[ds])

@@ -87,7 +87,9 @@ impl Op for Range {
     }
     fn cardinality(&self, _: &[Plan]) -> Card {
         match (self.start.known(), self.stop.known(), self.step.known()) {
-            (Some(a), Some(b), Some(c)) => Numbers::new(a, b, c, self.output_type).map_or(Card::Unknown, |n| Card::Known(n.len)),
+            (Some(a), Some(b), Some(c)) => {
+                Numbers::new(a, b, c, self.output_type).map_or(Card::Unknown, |n| Card::Known(n.len))
+            }
             _ => Card::Unknown,
         }
     }

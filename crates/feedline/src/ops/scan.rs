@@ -1,16 +1,15 @@
 //! `scan(initial, function)`: a function that carries a state from element to element.
 
 use crate::dataset::Dataset;
-use crate::element::{Chunk, Element, Leaf, Spec, Tensor, Tree};
+use crate::element::{Chunk, Element, Leaf, Packed, Spec, Tensor, Tree};
 use crate::error::{Error, Result};
 use crate::expr::{Builder, NodeId};
-use crate::op::{Bound, Function, Op, OpInfo, Packed, Param, Props, Values, read};
+use crate::op::{Bound, Function, Op, OpInfo, Param, Props, read};
 use crate::plan::{Card, Plan};
 use crate::rows;
 use crate::runtime::{BuildCx, Built, Cx, Item, Pull, Stage, pop_rows};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 pub static INFO: OpInfo = OpInfo {
     name: "scan",
@@ -25,7 +24,7 @@ pub static INFO: OpInfo = OpInfo {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scan {
-    initial: Values,
+    initial: Packed,
     function: Function,
 }
 
@@ -52,7 +51,7 @@ impl Dataset {
         let leaves: Vec<NodeId> = (1..=self.spec().leaf_count()).collect();
         let (state, result) = f(&mut b, 0, &leaves)?;
         let function = Function::new(b.finish(&Tree::tuple(vec![Tree::Leaf(state), Tree::Leaf(result)])));
-        self.apply(Scan { initial: Values(Arc::new(Packed { spec, values: vec![initial.into()] })), function })
+        self.apply(Scan { initial: Packed { spec, values: vec![initial.into()] }, function })
     }
 }
 
@@ -158,6 +157,7 @@ mod tests {
     use super::*;
     use crate::element::{DType, Value};
     use crate::expr::Graph;
+    use std::sync::Arc;
 
     fn scan(
         ds: &Dataset,
@@ -169,7 +169,7 @@ mod tests {
         let args = Spec::tuple(vec![spec.clone(), ds.spec().clone()]);
         let call = move |e: Element| f(e[0].tensor().item(), e[1].tensor().item());
         let function = Function::new(Graph::host(&args, Arc::new(RustFn(Box::new(call))), output));
-        ds.apply(Scan { initial: Values(Arc::new(Packed { spec, values: vec![initial.into()] })), function })
+        ds.apply(Scan { initial: Packed { spec, values: vec![initial.into()] }, function })
     }
     fn int() -> Spec {
         Spec::scalar(DType::Int64)

@@ -53,7 +53,9 @@ impl Op for WithOptions {
     }
     fn show(&self) -> String {
         match serde_json::to_value(&self.options) {
-            Ok(serde_json::Value::Object(map)) => map.iter().map(|(k, v)| format!("{k}={v}")).collect::<Vec<_>>().join(", "),
+            Ok(serde_json::Value::Object(map)) => {
+                map.iter().map(|(k, v)| format!("{k}={v}")).collect::<Vec<_>>().join(", ")
+            }
             _ => String::new(),
         }
     }

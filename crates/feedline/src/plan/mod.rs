@@ -12,10 +12,12 @@ use crate::element::{Nested, NestedDataset, Spec, Value};
 use crate::error::{Error, Result};
 use crate::op::Op;
 use crate::options::Options;
+use crate::rewrite::{Rewritten, rewrite};
+use crate::runtime::Meters;
 use std::any::Any;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// A dataset's description. Cloning shares it.
 #[derive(Clone)]
@@ -32,6 +34,10 @@ pub struct Node {
     pub id: u64,
     /// How many passes were started over this dataset: each is an epoch of its own.
     passes: AtomicU64,
+    /// What the last pass counted, for `explain`.
+    last: Mutex<Option<Arc<Meters>>>,
+    /// The plan as it runs, made at the first pass. `None` inside: as it is (a plan must not hold itself).
+    rewritten: OnceLock<(Option<Plan>, Vec<(&'static str, String)>)>,
 }
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
@@ -48,7 +54,8 @@ impl Plan {
             options.merge(own);
         }
         let id = NEXT_ID.fetch_add(1, Relaxed);
-        Ok(Plan(Arc::new(Node { op, inputs, spec, card, options, id, passes: AtomicU64::new(0) })))
+        let (passes, last, rewritten) = Default::default();
+        Ok(Plan(Arc::new(Node { op, inputs, spec, card, options, id, passes, last, rewritten })))
     }
     /// The same operator on other inputs of the same specs: what rewrites make.
     pub fn with_inputs(&self, inputs: Vec<Plan>) -> Result<Plan> {
@@ -57,6 +64,23 @@ impl Plan {
     /// The number of the pass that starts now.
     pub fn next_pass(&self) -> u64 {
         self.passes.fetch_add(1, Relaxed)
+    }
+    /// The plan as it runs and the rules that made it so.
+    pub fn rewritten(&self) -> Result<Rewritten> {
+        if self.rewritten.get().is_none() {
+            let Rewritten { plan, log } = rewrite(self)?;
+            let _ = self.rewritten.set(((!plan.same(self)).then_some(plan), log));
+        }
+        let (plan, log) = self.rewritten.get().expect("set above");
+        Ok(Rewritten { plan: plan.clone().unwrap_or_else(|| self.clone()), log: log.clone() })
+    }
+    /// Remembers the meters of the pass that starts now.
+    pub fn set_meters(&self, meters: Arc<Meters>) {
+        *self.last.lock().unwrap_or_else(|e| e.into_inner()) = Some(meters);
+    }
+    /// The meters of the last pass.
+    pub fn meters(&self) -> Option<Arc<Meters>> {
+        self.last.lock().unwrap_or_else(|e| e.into_inner()).clone()
     }
     pub fn same(&self, other: &Plan) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
@@ -76,6 +100,19 @@ impl Plan {
     /// Whether all of it gives the same elements in each pass.
     pub fn is_pure(&self) -> bool {
         self.op.props().pure && self.inputs.iter().all(|i| i.is_pure())
+    }
+    /// Whether it refers to values of a function that is being traced.
+    pub fn is_symbolic(&self) -> bool {
+        fn refers(json: &serde_json::Value) -> bool {
+            match json {
+                serde_json::Value::Array(list) => list.iter().any(refers),
+                serde_json::Value::Object(map) => {
+                    map.iter().any(|(k, v)| matches!(k.as_str(), "symbol" | "symbols" | "capture") || refers(v))
+                }
+                _ => false,
+            }
+        }
+        write_plan(self).is_ok_and(|(json, _)| refers(&json))
     }
     /// A hash of the written form: equal plans have equal fingerprints, in every process.
     pub fn fingerprint(&self) -> Result<String> {
@@ -138,7 +175,9 @@ impl Bound {
     }
     pub fn of(value: &Value) -> Result<&Bound> {
         match value {
-            Value::Dataset(n) => n.0.as_any().downcast_ref().ok_or_else(|| Error::internal("an unknown kind of dataset")),
+            Value::Dataset(n) => {
+                n.0.as_any().downcast_ref().ok_or_else(|| Error::internal("an unknown kind of dataset"))
+            }
             other => Err(Error::func(format!("the function must return a dataset, not {other:?}"))),
         }
     }

@@ -1,5 +1,8 @@
 //! Plan to equal, better plan: pure functions in a fixed order. None may change which elements come out, or their order.
 
+mod drop_noops;
+mod fuse_maps;
+
 use crate::error::Result;
 use crate::plan::Plan;
 
@@ -12,9 +15,10 @@ pub struct Rule {
 }
 
 /// The rules, in the order in which each node meets them.
-pub static RULES: &[Rule] = &[];
+pub static RULES: &[&Rule] = &[&drop_noops::RULE, &fuse_maps::RULE];
 
 /// A rewritten plan and what was done to it.
+#[derive(Clone, Debug)]
 pub struct Rewritten {
     pub plan: Plan,
     /// Rule and the operator it changed.

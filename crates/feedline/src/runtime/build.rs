@@ -19,17 +19,14 @@ pub struct Run {
     pub pool: Arc<Pool>,
     pub cancelled: Arc<AtomicBool>,
     pub options: Options,
-    pub meters: Meters,
+    pub meters: Arc<Meters>,
     /// Python functions are called somewhere in a serial stage.
     pub has_host: bool,
 }
 
-/// Bytes that one segment's queue may hold unless a memory limit says less.
-const SEGMENT_BYTES: usize = 64 << 20;
-
 impl Run {
     pub fn bounds(&self) -> Bounds {
-        let bytes = self.options.memory_limit.map_or(SEGMENT_BYTES, |limit| (limit / 4).clamp(1, SEGMENT_BYTES));
+        let bytes = crate::tune::segment_bytes(self.options.memory_limit);
         let parallel = self.options.cpu_budget.unwrap_or(usize::MAX).max(1);
         Bounds {
             parallel,
@@ -78,9 +75,7 @@ impl BuildCx {
         let name = plan.name();
         let built = plan.op.build(self, plan).map_err(|e| e.in_op(name))?;
         Ok(match built {
-            Built::Stage(stage) => {
-                Built::Stage(Box::new(Metered { stage, name, meter: self.run.meters.of(plan.id) }))
-            }
+            Built::Stage(stage) => Built::Stage(Box::new(Metered { stage, name, meter: self.run.meters.of(plan.id) })),
             open => open,
         })
     }
@@ -129,16 +124,22 @@ impl BuildCx {
         BuildCx { epoch: mix(self.epoch, pass), ..self.clone() }
     }
     pub fn symbol(&self, k: usize) -> Result<&Value> {
-        self.env.get(k).ok_or_else(|| {
-            Error::usage("this dataset depends on a value inside a function and can only be used there")
-        })
+        self.env
+            .get(k)
+            .ok_or_else(|| Error::usage("this dataset depends on a value inside a function and can only be used there"))
     }
     pub fn captures(&self) -> Arc<[Arg]> {
         self.env.iter().map(|v| Arg::Same(v.clone())).collect()
     }
 
     /// A function on the chunks of a node's input, run by any number of workers, or by `parallel` of them.
-    pub fn then(&self, node: &Plan, function: Arc<dyn ChunkFn>, parallel: Option<usize>, ordered: bool) -> Result<Built> {
+    pub fn then(
+        &self,
+        node: &Plan,
+        function: Arc<dyn ChunkFn>,
+        parallel: Option<usize>,
+        ordered: bool,
+    ) -> Result<Built> {
         let (input, meter) = (&node.inputs[0], self.run.meters.of(node.id));
         if self.nested || (function.is_host() && parallel.is_none()) {
             let input = self.stage(input)?;

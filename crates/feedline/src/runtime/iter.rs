@@ -7,11 +7,12 @@ use super::stage::{Cx, Pull, Stage, Wake};
 use super::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use super::sync::{Condvar, Mutex, lock};
 use super::{Index, Meters};
-use crate::element::{Chunk, Element};
+use crate::element::{Buf, Chunk, Column, DType, Element};
 use crate::error::{Error, Result};
+use crate::options::Options;
 use crate::plan::{Bound, Plan};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Elements one after the other. Dropping it stops its work promptly.
 pub struct Iter {
@@ -51,7 +52,7 @@ fn new_run(plan: &Plan, pool: Arc<Pool>) -> Arc<Run> {
         pool,
         cancelled: Arc::new(AtomicBool::new(false)),
         options: plan.options.clone(),
-        meters: Meters::default(),
+        meters: Arc::new(Meters::default()),
         has_host,
     })
 }
@@ -99,19 +100,32 @@ impl Iter {
             }
             *lock(&self.waiter.ready) = false;
             let mut cx = Cx { waker: &self.waker, cancelled: &self.run.cancelled, inner_ns: 0 };
-            let want = self.run.options.chunk_rows.unwrap_or(usize::MAX >> 8);
+            let want = match self.run.options {
+                // Nothing runs ahead of the consumer, not even within a chunk.
+                Options { prefetch: Some(false), .. } => 1,
+                Options { chunk_rows: Some(rows), .. } => rows,
+                _ => usize::MAX >> 8,
+            };
             match self.root.next(&mut cx, want) {
                 Pull::Rows(chunk) => {
+                    self.run.meters.delivered.fetch_add(chunk.rows() as u64, Relaxed);
+                    freeze_twins(&chunk);
                     (self.chunk, self.row) = (chunk, 0);
                     return Ok(true);
                 }
                 Pull::Fail(error) => return Err(error),
                 Pull::End => {
+                    self.run.meters.end();
                     // The work is over, but the end is remembered: asking again gives the end again.
                     self.ended = true;
                     return Ok(false);
                 }
-                Pull::Pending => self.wait(interrupted)?,
+                Pull::Pending => {
+                    let start = Instant::now();
+                    let waited = self.wait(interrupted);
+                    self.run.meters.waited_ns.fetch_add(start.elapsed().as_nanos() as u64, Relaxed);
+                    waited?
+                }
             }
         }
     }
@@ -153,7 +167,7 @@ impl Iter {
     pub fn delivered(&self) -> u64 {
         self.delivered
     }
-    pub fn meters(&self) -> &Meters {
+    pub fn meters(&self) -> &Arc<Meters> {
         &self.run.meters
     }
     /// Stops the work; further elements are not given.
@@ -178,6 +192,23 @@ impl Iterator for Iter {
     }
 }
 
+/// Two components on the same memory (a function that returned its argument twice) must not be written through.
+fn freeze_twins(chunk: &Chunk) {
+    let bufs: smallvec::SmallVec<[&Buf; 4]> = chunk
+        .columns()
+        .iter()
+        .filter_map(|c| match c {
+            Column::Dense(t) if t.dtype() != DType::String => Some(t.buf().0),
+            _ => None,
+        })
+        .collect();
+    for (i, a) in bufs.iter().enumerate() {
+        if bufs[i + 1..].iter().any(|b| b.same(a)) {
+            a.freeze();
+        }
+    }
+}
+
 /// Access by number to a whole plan, or an error that says which operator does not have it.
 pub fn index(bound: &Bound, epoch: u64, pool: Arc<Pool>) -> Result<Arc<dyn Index>> {
     let run = new_run(&bound.plan, pool);
@@ -191,11 +222,30 @@ pub fn index(bound: &Bound, epoch: u64, pool: Arc<Pool>) -> Result<Arc<dyn Index
 pub fn streaming_op(plan: &Plan) -> String {
     let mut found = None;
     plan.walk(&mut |p| {
-        if found.is_none() && p.op.index(&build_cx(&new_run(p, Pool::new(1)), &unbound(p), 0), p).ok().flatten().is_none() {
+        if found.is_none()
+            && p.op.index(&build_cx(&new_run(p, Pool::new(1)), &unbound(p), 0), p).ok().flatten().is_none()
+        {
             found = Some(p.name());
         }
     });
     format!("a dataset with {}", found.unwrap_or("this operator"))
+}
+
+/// The operator because of which a plan has no access by number; `None` if it has, or if that depends on values that are
+/// not known yet.
+pub fn streams(plan: &Plan) -> Option<&'static str> {
+    let pool = Pool::new(1);
+    let streaming = |p: &Plan| matches!(build_cx(&new_run(p, pool.clone()), &unbound(p), 0).index(p), Ok(None));
+    if !streaming(plan) {
+        return None;
+    }
+    let mut found = None;
+    plan.walk(&mut |p| {
+        if found.is_none() && streaming(p) {
+            found = Some(p.name());
+        }
+    });
+    found
 }
 
 fn unbound(plan: &Plan) -> Bound {

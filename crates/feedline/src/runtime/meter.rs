@@ -44,9 +44,25 @@ impl Meter {
     }
 }
 
-/// The meters of one pipeline, by plan node.
-#[derive(Debug, Default)]
-pub struct Meters(Mutex<HashMap<u64, Arc<Meter>>>);
+/// The meters of one pass, by plan node, and what its consumer saw.
+#[derive(Debug)]
+pub struct Meters {
+    nodes: Mutex<HashMap<u64, Arc<Meter>>>,
+    started: Instant,
+    /// Nanoseconds from the start to the end; 0 while it runs.
+    ended_ns: AtomicU64,
+    /// Elements handed to the consumer.
+    pub delivered: AtomicU64,
+    /// Time that the consumer waited (or helped) for elements.
+    pub waited_ns: AtomicU64,
+}
+
+impl Default for Meters {
+    fn default() -> Meters {
+        let (nodes, ended_ns, delivered, waited_ns) = Default::default();
+        Meters { nodes, started: Instant::now(), ended_ns, delivered, waited_ns }
+    }
+}
 
 /// Datasets that functions make while the pipeline runs (a window, what Python returns) are nodes without end: meters
 /// are kept for so many nodes only.
@@ -54,13 +70,23 @@ const MAX_METERS: usize = 4096;
 
 impl Meters {
     pub fn of(&self, node: u64) -> Arc<Meter> {
-        let mut map = self.0.lock().unwrap_or_else(|e| e.into_inner());
+        let mut map = self.nodes.lock().unwrap_or_else(|e| e.into_inner());
         if map.len() >= MAX_METERS && !map.contains_key(&node) {
             return Arc::default();
         }
         map.entry(node).or_default().clone()
     }
     pub fn get(&self, node: u64) -> Option<Arc<Meter>> {
-        self.0.lock().unwrap_or_else(|e| e.into_inner()).get(&node).cloned()
+        self.nodes.lock().unwrap_or_else(|e| e.into_inner()).get(&node).cloned()
+    }
+    pub fn end(&self) {
+        self.ended_ns.store(self.started.elapsed().as_nanos() as u64, Relaxed);
+    }
+    /// How long the pass took, or has taken so far.
+    pub fn elapsed_ns(&self) -> u64 {
+        match self.ended_ns.load(Relaxed) {
+            0 => self.started.elapsed().as_nanos() as u64,
+            ns => ns,
+        }
     }
 }

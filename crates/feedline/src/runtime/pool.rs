@@ -107,7 +107,11 @@ impl Pool {
     }
 
     /// The step nearest to a consumer, counted as running.
-    fn take<'a>(&self, mut state: MutexGuard<'a, State>, helping: bool) -> (Option<Arc<dyn Work>>, MutexGuard<'a, State>) {
+    fn take<'a>(
+        &self,
+        mut state: MutexGuard<'a, State>,
+        helping: bool,
+    ) -> (Option<Arc<dyn Work>>, MutexGuard<'a, State>) {
         if state.queued == 0 || state.running >= state.budget {
             return (None, state);
         }

@@ -40,12 +40,6 @@ pub struct Bounds {
     pub grain: usize,
 }
 
-/// A step should take about this long: long against its overhead, short against a batch.
-const TARGET_NS: u64 = 200_000;
-/// Results of one step should fit into the second-level cache.
-const CHUNK_BYTES: usize = 256 << 10;
-const MAX_ROWS: usize = 1 << 16;
-
 /// The consumer's side of a segment.
 pub struct Segment {
     shared: Arc<Shared>,
@@ -355,20 +349,15 @@ impl Shared {
         if self.bounds.chunk_rows.is_none() && want > grain && grain > 1 { want - want % grain } else { want }
     }
 
-    /// Doubles or halves the rows of a chunk to keep a step near its target.
+    /// Takes note of what a step cost.
     fn adapt(&self, rows: usize, bytes: usize, ns: u64) {
         let cost = self.cost_ns.load(Relaxed);
         self.cost_ns.store(if cost == 0 { ns } else { (cost * 3 + ns) / 4 }, Relaxed);
         if self.bounds.chunk_rows.is_some() || rows == 0 {
             return;
         }
-        let want = self.want.load(Relaxed);
-        let full = rows * 2 > want;
-        if full && ns < TARGET_NS / 2 && bytes * 2 <= CHUNK_BYTES && want < MAX_ROWS {
-            self.want.store(want * 2, Relaxed);
-        } else if want > 1 && (ns > TARGET_NS * 2 || bytes > CHUNK_BYTES * 2) {
-            self.want.store(want / 2, Relaxed);
-        }
+        let want = crate::tune::next_rows(self.want.load(Relaxed), rows, bytes, ns);
+        self.want.store(want, Relaxed);
         self.meter.chunk_rows.store(want as u64, Relaxed);
     }
 }

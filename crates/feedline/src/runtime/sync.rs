@@ -1,14 +1,14 @@
 //! The locks and threads of this room: std's, or shuttle's when schedules are explored (`--features shuttle`).
 
 #[cfg(not(feature = "shuttle"))]
-pub use std::sync::{Condvar, Mutex, MutexGuard};
-#[cfg(not(feature = "shuttle"))]
 pub use std::sync::atomic;
+#[cfg(not(feature = "shuttle"))]
+pub use std::sync::{Condvar, Mutex, MutexGuard};
 
 #[cfg(feature = "shuttle")]
-pub use shuttle::sync::{Condvar, Mutex, MutexGuard};
-#[cfg(feature = "shuttle")]
 pub use shuttle::sync::atomic;
+#[cfg(feature = "shuttle")]
+pub use shuttle::sync::{Condvar, Mutex, MutexGuard};
 
 /// Locks, also after a panic elsewhere: whoever panicked has been turned into an error by then.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

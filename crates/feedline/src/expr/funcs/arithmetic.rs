@@ -2,31 +2,31 @@
 
 use super::super::{Func, Made, arity, dense};
 use super::broadcast::{Elementwise, Tensors, broadcast_dims, build_strings, map_same, zip, zip_same, zip_strings};
-use super::cast::cast;
+use super::cast::{cast, relabel};
 use super::integer::Int;
-use super::number::{Real, floats, numbers, promote};
+use super::number::{inner_dtype, numbers, promote, signless};
 use crate::element::{B8, DType, Leaf, Tensor};
 use crate::error::{Error, Result};
 
-/// A function of two numbers of one dtype; `int` and `float` say what it does to two items.
+/// A function of two numbers of one dtype: what it does to two integers, and to two floats. `signless` if integers of
+/// either sign have the same result, bit by bit.
 macro_rules! binary {
-    ($name:literal, $doc:literal, $a:ident $b:ident, int $int:expr, float $float:expr) => {
+    ($name:literal, $doc:literal, $a:ident $b:ident, $kind:ident $int:expr, float $float:expr) => {
         Func {
             name: $name,
             doc: $doc,
             pure: true,
             make: |args, _| {
-                arithmetic(args, |dtype, x, y| {
+                computed_in(args, common(args)?, binary!(@ $kind), |dtype, x, y| {
                     numbers!(dtype, T =>
-                        int zip_same(x, y, |$a: T, $b: T| -> T { $int });
-                        float zip_same(x, y, |$a: T, $b: T| -> T {
-                            let ($a, $b) = ($a.inward(), $b.inward());
-                            T::outward($float)
-                        }))
+                        $kind zip_same(x, y, |$a: T, $b: T| -> T { $int });
+                        float zip_same(x, y, |$a: T, $b: T| -> T { $float }))
                 })
             },
         }
     };
+    (@ int) => { false };
+    (@ signless) => { true };
 }
 /// A function of one number.
 macro_rules! unary {
@@ -39,24 +39,25 @@ macro_rules! unary {
                 unary(args, |x| {
                     numbers!(x.dtype(), T =>
                         int map_same(x, |$a: T| -> T { $int });
-                        float map_same(x, |$a: T| -> T { let $a = $a.inward(); T::outward($float) }))
+                        float map_same(x, |$a: T| -> T { $float }))
                 })
             },
         }
     };
 }
-/// A comparison of numbers, truth values or strings.
+/// A comparison of numbers or strings. `swapped` exchanges the arguments: a > b is b < a.
 macro_rules! compare {
-    ($name:literal, $doc:literal, $op:tt) => {
+    ($name:literal, $doc:literal, $swapped:literal, $a:ident $b:ident, $kind:ident $test:expr) => {
         Func {
             name: $name,
             doc: $doc,
             pure: true,
             make: |args, _| {
-                comparison(args, |dtype, x, y| match dtype {
-                    DType::String => zip_strings(x, y, |a, b| B8::from(a $op b)),
-                    DType::Bool => zip(x, y, |a: B8, b: B8| B8::from(a.get() $op b.get())),
-                    dtype => numbers!(dtype, T => zip(x, y, |a: T, b: T| B8::from(a $op b))),
+                comparison(args, $swapped, binary!(@ $kind), |dtype, x, y| match dtype {
+                    DType::String => zip_strings(x, y, |$a, $b| B8::from($test)),
+                    dtype => numbers!(dtype, T =>
+                        $kind zip(x, y, |$a: T, $b: T| B8::from($test));
+                        float zip(x, y, |$a: T, $b: T| B8::from($test))),
                 })
             },
         }
@@ -84,8 +85,7 @@ macro_rules! logic {
     (@ints $int:expr) => { true };
     (@int $dtype:ident, $x:ident, $y:ident, $a:ident, $b:ident) => { Err(Error::internal("truth values expected")) };
     (@int $dtype:ident, $x:ident, $y:ident, $a:ident, $b:ident, $int:expr) => {
-        numbers!($dtype, T =>
-            int zip_same($x, $y, |$a: T, $b: T| -> T { $int }))
+        numbers!($dtype, T => signless zip_same($x, $y, |$a: T, $b: T| -> T { $int }))
     };
 }
 
@@ -100,9 +100,8 @@ macro_rules! shift {
                 if !dtype.is_int() {
                     return Err(Error::usage(format!("expects integers, not {dtype}")));
                 }
-                computed_in(args, dtype, |dtype, x, y| {
-                    numbers!(dtype, T =>
-                        int zip_same(x, y, |$a: T, $b: T| $int))
+                computed_in(args, dtype, false, |dtype, x, y| {
+                    numbers!(dtype, T => int zip_same(x, y, |$a: T, $b: T| $int))
                 })
             },
         }
@@ -117,31 +116,37 @@ pub static FUNCS: &[Func] = &[
         make: |args, _| match args {
             [Leaf::Tensor { dtype: DType::String, shape: a }, Leaf::Tensor { dtype: DType::String, shape: b }] => {
                 let spec = Leaf::tensor(DType::String, broadcast_dims(a, b)?);
-                Made::new(spec, Elementwise(|t: Tensors| {
-                    build_strings(&t[0], &t[1], |a, b, out| {
-                        out.extend_from_slice(a);
-                        out.extend_from_slice(b);
-                    })
-                }))
+                Made::new(
+                    spec,
+                    Elementwise(|t: Tensors| {
+                        build_strings(&t[0], &t[1], |a, b, out| {
+                            out.extend_from_slice(a);
+                            out.extend_from_slice(b);
+                        })
+                    }),
+                )
             }
-            _ => arithmetic(args, |dtype, x, y| {
+            _ => computed_in(args, common(args)?, true, |dtype, x, y| {
                 numbers!(dtype, T =>
-                    int zip_same(x, y, |a: T, b: T| a.wrapping_add(b));
-                    float zip_same(x, y, |a: T, b: T| T::outward(a.inward() + b.inward())))
+                    signless zip_same(x, y, |a: T, b: T| a.wrapping_add(b));
+                    float zip_same(x, y, |a: T, b: T| a + b))
             }),
         },
     },
-    binary!("subtract", "The difference of two tensors.", a b, int a.wrapping_sub(b), float a - b),
-    binary!("multiply", "The product of two tensors.", a b, int a.wrapping_mul(b), float a * b),
+    binary!("subtract", "The difference of two tensors.", a b, signless a.wrapping_sub(b), float a - b),
+    binary!("multiply", "The product of two tensors.", a b, signless a.wrapping_mul(b), float a * b),
     Func {
         name: "truediv",
         doc: "The quotient as a float: integers of 8 and 16 bits give float32, larger ones float64.",
         pure: true,
         make: |args, _| {
             let dtype = super::number::float_of(common(args)?)?;
-            computed_in(args, dtype, |dtype, x, y| {
-                floats!(dtype, T => zip_same(x, y, |a: T, b: T| T::outward(a.inward() / b.inward())))
-            })
+            computed_in(
+                args,
+                dtype,
+                false,
+                |dtype, x, y| numbers!(dtype, T => float zip_same(x, y, |a: T, b: T| a / b)),
+            )
         },
     },
     Func {
@@ -158,7 +163,7 @@ pub static FUNCS: &[Func] = &[
                             None => zip_same(x, y, |a: T, b: T| a.floor_div(b)),
                         }
                     };
-                    float zip_same(x, y, |a: T, b: T| T::outward((a.inward() / b.inward()).floor())))
+                    float zip_same(x, y, |a: T, b: T| (a / b).floor()))
             })
         },
     },
@@ -169,18 +174,17 @@ pub static FUNCS: &[Func] = &[
         make: |args, _| {
             arithmetic(args, |dtype, x, y| {
                 numbers!(dtype, T =>
-                    int {
-                        no_zeros::<T>(&x, &y)?;
-                        match power_of_two::<T>(&y) {
-                            Some(_) => zip_same(x, y, |a: T, b: T| a & (b.wrapping_sub(1))),
-                            None => zip_same(x, y, |a: T, b: T| a.floor_mod(b)),
-                        }
-                    };
-                    float zip_same(x, y, |a: T, b: T| {
-                        let b = b.inward();
-                        let rest = a.inward() % b;
-                        T::outward(if rest != 0.0 && (rest < 0.0) != (b < 0.0) { rest + b } else { rest })
-                    }))
+                int {
+                    no_zeros::<T>(&x, &y)?;
+                    match power_of_two::<T>(&y) {
+                        Some(_) => zip_same(x, y, |a: T, b: T| a & (b.wrapping_sub(1))),
+                        None => zip_same(x, y, |a: T, b: T| a.floor_mod(b)),
+                    }
+                };
+                float zip_same(x, y, |a: T, b: T| {
+                    let rest = a % b;
+                    if rest != 0.0 && (rest < 0.0) != (b < 0.0) { rest + b } else { rest }
+                }))
             })
         },
     },
@@ -191,34 +195,34 @@ pub static FUNCS: &[Func] = &[
         make: |args, _| {
             arithmetic(args, |dtype, x, y| {
                 numbers!(dtype, T =>
-                    int {
-                        if !x.is_empty() && y.items::<T>().iter().any(|b| b.is_negative_int()) {
-                            return Err(Error::data("an integer to a negative power; cast to float first"));
-                        }
-                        zip_same(x, y, |a: T, b: T| a.power(b))
-                    };
-                    float match y.rank() == 0 && y.item::<T>() == T::outward(2.0) {
-                        true => zip_same(x, y, |a: T, _| T::outward(a.inward() * a.inward())),
-                        false => zip_same(x, y, |a: T, b: T| T::outward(a.inward().powf(b.inward()))),
-                    })
+                int {
+                    if !x.is_empty() && y.items::<T>().iter().any(|b| b.is_negative_int()) {
+                        return Err(Error::data("an integer to a negative power; cast to float first"));
+                    }
+                    zip_same(x, y, |a: T, b: T| a.power(b))
+                };
+                float match y.rank() == 0 && y.item::<T>() == 2.0 {
+                    true => zip_same(x, y, |a: T, _| a * a),
+                    false => zip_same(x, y, |a: T, b: T| a.powf(b)),
+                })
             })
         },
     },
     binary!("maximum", "The larger of two items; NaN if one is NaN.", a b, int a.max(b), float if a > b || a.is_nan() { a } else { b }),
     binary!("minimum", "The smaller of two items; NaN if one is NaN.", a b, int a.min(b), float if a < b || a.is_nan() { a } else { b }),
     binary!("squared_difference", "The square of the difference of two tensors.", a b,
-        int { let d = a.wrapping_sub(b); d.wrapping_mul(d) }, float { let d = a - b; d * d }),
+        signless { let d = a.wrapping_sub(b); d.wrapping_mul(d) }, float { let d = a - b; d * d }),
     unary!("negative", "The number with the other sign.", a, int a.wrapping_neg(), float -a),
     unary!("abs", "The absolute value.", a, int a.magnitude(), float a.abs()),
     unary!("sign", "-1, 0 or 1, as the number is negative, zero or positive; NaN stays.", a,
         int a.sign(), float if a > 0.0 { 1.0 } else if a < 0.0 { -1.0 } else { a }),
     unary!("square", "The number times itself.", a, int a.wrapping_mul(a), float a * a),
-    compare!("equal", "Whether items are equal.", ==),
-    compare!("not_equal", "Whether items differ.", !=),
-    compare!("less", "Whether items of the first tensor are smaller; strings are compared byte by byte.", <),
-    compare!("less_equal", "Whether items of the first tensor are smaller or equal.", <=),
-    compare!("greater", "Whether items of the first tensor are larger.", >),
-    compare!("greater_equal", "Whether items of the first tensor are larger or equal.", >=),
+    compare!("equal", "Whether items are equal.", false, a b, signless a == b),
+    compare!("not_equal", "Whether items differ.", false, a b, signless a != b),
+    compare!("less", "Whether items of the first tensor are smaller; strings are compared byte by byte.", false, a b, int a < b),
+    compare!("less_equal", "Whether items of the first tensor are smaller or equal.", false, a b, int a <= b),
+    compare!("greater", "Whether items of the first tensor are larger.", true, a b, int a < b),
+    compare!("greater_equal", "Whether items of the first tensor are larger or equal.", true, a b, int a <= b),
     logic!("logical_and", "Whether both are true.", a b, bool a & b),
     logic!("logical_or", "Whether at least one is true.", a b, bool a | b),
     logic!("logical_xor", "Whether exactly one is true.", a b, bool a ^ b),
@@ -256,7 +260,6 @@ pub static FUNCS: &[Func] = &[
     shift!("right_shift", "Bits moved down, the sign filling up.", a b, a.shift_right(b)),
 ];
 
-
 type Binary = fn(DType, Tensor, Tensor) -> Result<Tensor>;
 
 /// The dtype in which two number arguments are computed.
@@ -271,25 +274,46 @@ fn common(args: &[Leaf]) -> Result<DType> {
 }
 
 fn arithmetic(args: &[Leaf], f: Binary) -> Result<Made> {
-    computed_in(args, common(args)?, f)
+    computed_in(args, common(args)?, false, f)
 }
 
-fn computed_in(args: &[Leaf], dtype: DType, f: Binary) -> Result<Made> {
+/// The kernel that brings both arguments to one dtype, computes, and gives that dtype.
+fn computed_in(args: &[Leaf], dtype: DType, no_sign: bool, f: Binary) -> Result<Made> {
     let spec = Leaf::tensor(dtype, broadcast_dims(dense(args, 0)?.1, dense(args, 1)?.1)?);
-    Made::new(spec, Elementwise(move |mut t: Tensors| {
-        let (x, y) = (t.remove(0), t.remove(0));
-        f(dtype, cast(x, dtype)?, cast(y, dtype)?)
-    }))
+    let inner = inner_dtype(dtype);
+    let label = if no_sign { signless(inner) } else { inner };
+    Made::new(
+        spec,
+        Elementwise(move |mut t: Tensors| {
+            let (x, y) = (cast(t.remove(0), inner)?, cast(t.remove(0), inner)?);
+            let out = f(label, relabel(x, label)?, relabel(y, label)?)?;
+            cast(relabel(out, inner)?, dtype)
+        }),
+    )
 }
 
-fn comparison(args: &[Leaf], f: fn(DType, &Tensor, &Tensor) -> Result<Tensor>) -> Result<Made> {
+fn comparison(
+    args: &[Leaf],
+    swapped: bool,
+    no_sign: bool,
+    f: fn(DType, &Tensor, &Tensor) -> Result<Tensor>,
+) -> Result<Made> {
     arity::<2>(args)?;
     let ((a, da), (b, db)) = (dense(args, 0)?, dense(args, 1)?);
-    let dtype = promote(a, b)?;
-    Made::new(Leaf::tensor(DType::Bool, broadcast_dims(da, db)?), Elementwise(move |mut t: Tensors| {
-        let (x, y) = (t.remove(0), t.remove(0));
-        f(dtype, &cast(x, dtype)?, &cast(y, dtype)?)
-    }))
+    // Truth values compare as the numbers 0 and 1.
+    let inner = match promote(a, b)? {
+        DType::Bool => DType::Uint8,
+        d => inner_dtype(d),
+    };
+    let label = if no_sign { signless(inner) } else { inner };
+    Made::new(
+        Leaf::tensor(DType::Bool, broadcast_dims(da, db)?),
+        Elementwise(move |mut t: Tensors| {
+            let (x, y) = (cast(t.remove(0), inner)?, cast(t.remove(0), inner)?);
+            let (x, y) = (relabel(x, label)?, relabel(y, label)?);
+            if swapped { f(label, &y, &x) } else { f(label, &x, &y) }
+        }),
+    )
 }
 
 fn logic(args: &[Leaf], ints: bool, f: Binary) -> Result<Made> {
@@ -299,9 +323,13 @@ fn logic(args: &[Leaf], ints: bool, f: Binary) -> Result<Made> {
         only_bool(dense(args, 0)?.0)?;
         only_bool(dense(args, 1)?.0)?;
     } else if !dtype.is_int() && dtype != DType::Bool {
-        return Err(Error::usage(format!("expects integers or bool, not {} and {}", dense(args, 0)?.0, dense(args, 1)?.0)));
+        return Err(Error::usage(format!(
+            "expects integers or bool, not {} and {}",
+            dense(args, 0)?.0,
+            dense(args, 1)?.0
+        )));
     }
-    computed_in(args, dtype, f)
+    computed_in(args, dtype, true, f)
 }
 
 pub(super) fn only_bool(dtype: DType) -> Result<()> {
@@ -317,7 +345,7 @@ fn unary(args: &[Leaf], f: fn(Tensor) -> Result<Tensor>) -> Result<Made> {
     if !dtype.is_numeric() {
         return Err(Error::usage(format!("expects numbers, not {dtype}")));
     }
-    unary_of(args, dtype, f)
+    unary_of(args, dtype, move |x| cast(f(cast(x, inner_dtype(dtype))?)?, dtype))
 }
 
 /// A function of one tensor, item by item, whose result has that dtype.
@@ -387,7 +415,9 @@ mod tests {
         let r = two("multiply", Tensor::scalar(f16::from_f32(1.5)), Tensor::scalar(bf16::from_f32(2.0)));
         assert_eq!(r.item::<f32>(), 3.0);
         assert!(refused("add", &[bools(&[true]), bools(&[true])], json!({})).message().contains("cast"));
-        assert!(refused("subtract", &[Tensor::string(b"a"), Tensor::scalar(1i32)], json!({})).message().contains("string"));
+        assert!(
+            refused("subtract", &[Tensor::string(b"a"), Tensor::scalar(1i32)], json!({})).message().contains("string")
+        );
     }
 
     #[test]

@@ -132,7 +132,7 @@ fn axes(a: &[usize], b: &[usize], out: &[usize]) -> SmallVec<[Axis; 4]> {
 }
 
 /// Calls `f` with the items at which each operand's next run begins, for every run of the last axis.
-fn runs(axes: &[Axis], mut f: impl FnMut(usize, usize)) {
+fn runs(axes: &[Axis], f: &mut dyn FnMut(usize, usize)) {
     let Some((last, outer)) = axes.split_last() else { return f(0, 0) };
     let mut strides: SmallVec<[[usize; 2]; 4]> = smallvec![[0; 2]; outer.len()];
     let mut inside = last.walks.map(|w| if w { last.size } else { 1 });
@@ -172,8 +172,78 @@ fn runs(axes: &[Axis], mut f: impl FnMut(usize, usize)) {
 const SHORT: usize = 64;
 const LONG: usize = 1024;
 
+/// A run of pairs of items and where their results go. Only the loops over runs exist once for each function and dtype;
+/// everything around them is shared.
+pub enum Run<'a, T, U> {
+    Pairs(&'a [T], &'a [T], &'a mut [U]),
+    Right(&'a [T], T, &'a mut [U]),
+    Left(T, &'a [T], &'a mut [U]),
+}
+/// A run whose results are written over one of the operands.
+pub enum Over<'a, T> {
+    Pairs(&'a mut [T], &'a [T]),
+    Right(&'a mut [T], T),
+    Left(T, &'a mut [T]),
+}
+
+#[inline(always)]
+fn run_with<T: Item, U: Item>(run: Run<'_, T, U>, f: impl Fn(T, T) -> U) {
+    match run {
+        Run::Pairs(a, b, to) => {
+            let n = to.len();
+            let (a, b) = (&a[..n], &b[..n]);
+            for i in 0..n {
+                to[i] = f(a[i], b[i]);
+            }
+        }
+        Run::Right(a, b, to) => {
+            let a = &a[..to.len()];
+            for i in 0..to.len() {
+                to[i] = f(a[i], b);
+            }
+        }
+        Run::Left(a, b, to) => {
+            let b = &b[..to.len()];
+            for i in 0..to.len() {
+                to[i] = f(a, b[i]);
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn over_with<T: Item>(over: Over<'_, T>, f: impl Fn(T, T) -> T) {
+    match over {
+        Over::Pairs(to, b) => {
+            let b = &b[..to.len()];
+            for i in 0..to.len() {
+                to[i] = f(to[i], b[i]);
+            }
+        }
+        Over::Right(to, b) => {
+            for x in to {
+                *x = f(*x, b);
+            }
+        }
+        Over::Left(a, to) => {
+            for x in to {
+                *x = f(a, *x);
+            }
+        }
+    }
+}
+
 /// `f` of every pair of items.
-pub fn zip<T: Item, U: Item>(a: &Tensor, b: &Tensor, f: impl Fn(T, T) -> U + Copy) -> Result<Tensor> {
+pub fn zip<T: Item, U: Item>(a: &Tensor, b: &Tensor, f: impl Fn(T, T) -> U) -> Result<Tensor> {
+    zip_runs(a, b, &|run| run_with(run, &f))
+}
+
+/// `f` of every pair of items, written over an operand where that memory has the right size and nobody else holds it.
+pub fn zip_same<T: Item>(a: Tensor, b: Tensor, f: impl Fn(T, T) -> T) -> Result<Tensor> {
+    zip_over(a, b, &|run| run_with(run, &f), &|over| over_with(over, &f))
+}
+
+fn zip_runs<T: Item, U: Item>(a: &Tensor, b: &Tensor, f: &dyn Fn(Run<'_, T, U>)) -> Result<Tensor> {
     let shape = broadcast_or_fail(a.shape(), b.shape())?;
     let mut out = room(U::DTYPE, &shape)?;
     if !out.is_empty() {
@@ -183,71 +253,62 @@ pub fn zip<T: Item, U: Item>(a: &Tensor, b: &Tensor, f: impl Fn(T, T) -> U + Cop
     Ok(out)
 }
 
-fn zip_slices<T: Item, U: Item>(axes: &[Axis], a: &[T], b: &[T], out: &mut [U], f: impl Fn(T, T) -> U + Copy) {
+fn zip_slices<T: Item, U: Item>(axes: &[Axis], a: &[T], b: &[T], out: &mut [U], f: &dyn Fn(Run<'_, T, U>)) {
     if let Some((axes, k, wide)) = widened(axes, [a, b]) {
         let (a, b) = if k == 0 { (&wide[..], b) } else { (a, &wide[..]) };
         return zip_slices(&axes, a, b, out, f);
     }
-    let last = axes.last().copied().unwrap_or(Axis { size: 1, walks: [true; 2] });
+    let last = last_of(axes);
     let n = last.size;
     let mut to = out.chunks_exact_mut(n);
-    runs(axes, |i, j| {
+    runs(axes, &mut |i, j| {
         let Some(to) = to.next() else { return };
-        match last.walks {
-            [true, true] => {
-                let (a, b) = (&a[i..i + n], &b[j..j + n]);
-                to.iter_mut().zip(a.iter().zip(b)).for_each(|(o, (x, y))| *o = f(*x, *y));
-            }
-            [true, false] => {
-                let y = b[j];
-                to.iter_mut().zip(&a[i..i + n]).for_each(|(o, x)| *o = f(*x, y));
-            }
-            _ => {
-                let x = a[i];
-                to.iter_mut().zip(&b[j..j + n]).for_each(|(o, y)| *o = f(x, *y));
-            }
-        }
+        f(match last.walks {
+            [true, true] => Run::Pairs(&a[i..i + n], &b[j..j + n], to),
+            [true, false] => Run::Right(&a[i..i + n], b[j], to),
+            _ => Run::Left(a[i], &b[j..j + n], to),
+        })
     });
 }
 
-/// `f` of every pair of items, written over `a` or `b` where that memory has the right size and nobody else holds it.
-pub fn zip_same<T: Item>(mut a: Tensor, mut b: Tensor, f: impl Fn(T, T) -> T + Copy) -> Result<Tensor> {
+fn zip_over<T: Item>(
+    mut a: Tensor,
+    mut b: Tensor,
+    f: &dyn Fn(Run<'_, T, T>),
+    over: &dyn Fn(Over<'_, T>),
+) -> Result<Tensor> {
     let shape = broadcast_or_fail(a.shape(), b.shape())?;
     let fits = |t: &Tensor| t.is_unique() && t.shape() == &shape[..];
     if fits(&a) {
-        zip_over(&mut a, &b, &shape, f);
+        if !a.is_empty() {
+            over_slices(&axes(&shape, b.shape(), &shape), a.items_mut(), b.items(), over);
+        }
         return Ok(a);
     }
-    if fits(&b) {
-        zip_over(&mut b, &a, &shape, move |y, x| f(x, y));
+    if fits(&b) && a.len() == 1 && !b.is_empty() {
+        over(Over::Left(a.item(), b.items_mut()));
         return Ok(b);
     }
-    zip(&a, &b, f)
+    zip_runs(&a, &b, f)
 }
 
-fn zip_over<T: Item>(to: &mut Tensor, from: &Tensor, shape: &[usize], f: impl Fn(T, T) -> T + Copy) {
-    if to.is_empty() {
-        return;
-    }
-    let axes = axes(shape, from.shape(), shape);
-    over_slices(&axes, to.items_mut(), from.items(), f);
-}
-
-fn over_slices<T: Item>(axes: &[Axis], to: &mut [T], from: &[T], f: impl Fn(T, T) -> T + Copy) {
+fn over_slices<T: Item>(axes: &[Axis], to: &mut [T], from: &[T], f: &dyn Fn(Over<'_, T>)) {
     if let Some((axes, 1, wide)) = widened(axes, [&*to, from]) {
         return over_slices(&axes, to, &wide, f);
     }
-    let last = axes.last().copied().unwrap_or(Axis { size: 1, walks: [true; 2] });
+    let last = last_of(axes);
     let mut to = to.chunks_exact_mut(last.size);
-    runs(axes, |_, j| {
+    runs(axes, &mut |_, j| {
         let Some(to) = to.next() else { return };
-        if last.walks[1] {
-            to.iter_mut().zip(&from[j..j + last.size]).for_each(|(o, y)| *o = f(*o, *y));
-        } else {
-            let y = from[j];
-            to.iter_mut().for_each(|o| *o = f(*o, y));
-        }
+        f(match last.walks[1] {
+            true => Over::Pairs(to, &from[j..j + last.size]),
+            false => Over::Right(to, from[j]),
+        })
     });
+}
+
+fn last_of(axes: &[Axis]) -> Axis {
+    axes.last().copied().unwrap_or(Axis { size: 1, walks: [true; 2] })
 }
 
 /// Axes with a longer last axis and the operand (by number) that was written out for it, if that pays.
@@ -292,7 +353,11 @@ fn widened<T: Item>(axes: &[Axis], items: [&[T]; 2]) -> Option<(SmallVec<[Axis; 
 /// `f` of every item.
 pub fn map<T: Item, U: Item>(t: &Tensor, f: impl Fn(T) -> U) -> Result<Tensor> {
     let mut out = room(U::DTYPE, t.shape())?;
-    out.items_mut::<U>().iter_mut().zip(t.items::<T>()).for_each(|(o, x)| *o = f(*x));
+    let to = out.items_mut::<U>();
+    let from = &t.items::<T>()[..to.len()];
+    for i in 0..to.len() {
+        to[i] = f(from[i]);
+    }
     Ok(out)
 }
 
@@ -301,7 +366,9 @@ pub fn map_same<T: Item>(mut t: Tensor, f: impl Fn(T) -> T) -> Result<Tensor> {
     if !t.is_unique() {
         return map(&t, f);
     }
-    t.items_mut::<T>().iter_mut().for_each(|x| *x = f(*x));
+    for x in t.items_mut::<T>() {
+        *x = f(*x);
+    }
     Ok(t)
 }
 
@@ -311,9 +378,9 @@ pub fn zip_index(a: &[usize], b: &[usize], mut f: impl FnMut(usize, usize)) -> R
     check_room(DType::String, &shape)?;
     if shape.iter().product::<usize>() > 0 {
         let axes = axes(a, b, &shape);
-        let last = axes.last().copied().unwrap_or(Axis { size: 1, walks: [true; 2] });
+        let last = last_of(&axes);
         let step = last.walks.map(usize::from);
-        runs(&axes, |i, j| (0..last.size).for_each(|k| f(i + k * step[0], j + k * step[1])));
+        runs(&axes, &mut |i, j| (0..last.size).for_each(|k| f(i + k * step[0], j + k * step[1])));
     }
     Ok(shape)
 }

@@ -1,9 +1,9 @@
 //! Conversion between dtypes.
 
 use super::super::{Attrs, Func, Made, arity, dense};
-use super::broadcast::{Elementwise, map};
-use super::number::Number;
-use crate::element::{B8, DType, Dims, Item, Leaf, Shape, Tensor};
+use super::broadcast::{Elementwise, map, map_same};
+use super::number::{Number, numbers};
+use crate::element::{B8, DType, Dims, Leaf, Shape, Tensor};
 use crate::error::{Error, Result};
 use crate::with_item;
 use half::{bf16, f16};
@@ -34,9 +34,7 @@ fn make(args: &[Leaf], attrs: &Attrs, f: fn(Tensor, DType) -> Result<Tensor>) ->
     let (from, shape) = dense(args, 0)?;
     let to = attrs.need("dtype", attrs.dtype("dtype")?)?;
     if from != to && (from == DType::String || to == DType::String) {
-        return Err(Error::usage(format!(
-            "cannot cast {from} to {to}; use strings.to_number or strings.as_string"
-        )));
+        return Err(Error::usage(format!("cannot cast {from} to {to}; use strings.to_number or strings.as_string")));
     }
     let spec = Leaf::tensor(to, shape.clone());
     Made::new(spec, Elementwise(move |mut args: super::broadcast::Tensors| f(args.remove(0), to)))
@@ -125,46 +123,38 @@ pub fn cast(t: Tensor, to: DType) -> Result<Tensor> {
         String => no_strings())
 }
 
+/// The same bytes as items of another dtype of the same size. What was the only handle stays the only one.
+pub fn relabel(t: Tensor, dtype: DType) -> Result<Tensor> {
+    if t.dtype() == dtype {
+        return Ok(t);
+    }
+    let shape: Shape = t.shape().into();
+    let (buf, start) = t.buf();
+    let (buf, start) = (buf.clone(), start);
+    drop(t);
+    Tensor::from_buf(dtype, shape, buf, start)
+}
+
 fn no_strings() -> Result<Tensor> {
     Err(Error::internal("a cast of strings was not refused"))
 }
 
-/// An integer's value in the nearest place of another integer's range.
+/// Integers that lie outside the range of another dtype are moved to its ends first.
 fn saturate(t: Tensor, to: DType) -> Result<Tensor> {
     // Casts from floats saturate anyway; only integers wrap.
     if !(t.dtype().is_int() && to.is_int()) {
         return cast(t, to);
     }
-    fn clamp<T: Item + Into<i128>, U: Item + Number + TryFrom<i128>>(t: &Tensor) -> Result<Tensor> {
-        map::<T, U>(t, |x| {
-            let x: i128 = x.into();
-            U::try_from(x).unwrap_or(if x < 0 { U::LOWEST } else { U::HIGHEST })
-        })
-    }
-    macro_rules! to {
-        ($from:ty) => {
-            match to {
-                DType::Int8 => clamp::<$from, i8>(&t),
-                DType::Int16 => clamp::<$from, i16>(&t),
-                DType::Int32 => clamp::<$from, i32>(&t),
-                DType::Int64 => clamp::<$from, i64>(&t),
-                DType::Uint8 => clamp::<$from, u8>(&t),
-                DType::Uint16 => clamp::<$from, u16>(&t),
-                DType::Uint32 => clamp::<$from, u32>(&t),
-                _ => clamp::<$from, u64>(&t),
-            }
-        };
-    }
-    match t.dtype() {
-        DType::Int8 => to!(i8),
-        DType::Int16 => to!(i16),
-        DType::Int32 => to!(i32),
-        DType::Int64 => to!(i64),
-        DType::Uint8 => to!(u8),
-        DType::Uint16 => to!(u16),
-        DType::Uint32 => to!(u32),
-        _ => to!(u64),
-    }
+    let bits = 8 * to.size() as u32;
+    let (low, high) = match to.is_signed() {
+        true => (-1i128 << (bits - 1), (1i128 << (bits - 1)) - 1),
+        false => (0, (1i128 << bits) - 1),
+    };
+    let inside = numbers!(t.dtype(), T => int {
+        let (low, high) = (low.max(T::MIN as i128) as T, high.min(T::MAX as i128) as T);
+        map_same(t, |x: T| x.clamp(low, high))
+    })?;
+    cast(inside, to)
 }
 
 fn make_bitcast(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
@@ -181,10 +171,7 @@ fn make_bitcast(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
         Some(d) if a > b => Dims::of(d.iter().copied().chain([Some(a / b)])),
         Some([rest @ .., last]) if last.is_none_or(|n| n == b / a) => Dims::of(rest.iter().copied()),
         Some(_) => {
-            return Err(Error::usage(format!(
-                "bitcast of {from}{shape} to {to} wants a last axis of size {}",
-                b / a
-            )));
+            return Err(Error::usage(format!("bitcast of {from}{shape} to {to} wants a last axis of size {}", b / a)));
         }
     };
     let kernel = super::lead::Lead(move |args: &[Tensor], lead: usize| {

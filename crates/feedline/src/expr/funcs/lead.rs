@@ -157,6 +157,97 @@ impl View {
     }
 }
 
+/// The tensor repeated along axes of size 1 (and new ones in front) until it has that shape.
+pub fn broadcast_to(t: &Tensor, shape: &[usize]) -> Result<Tensor> {
+    if t.shape() == shape {
+        return Ok(t.clone());
+    }
+    let fail = || Error::data(format!("a tensor of shape {:?} does not broadcast to {shape:?}", t.shape()));
+    let new = shape.len().checked_sub(t.rank()).ok_or_else(fail)?;
+    let own = strides(t.shape());
+    let axes = shape.iter().enumerate().map(|(i, &d)| match i.checked_sub(new) {
+        None => Ok((d, 0)),
+        Some(i) if t.shape()[i] == d => Ok((d, own[i])),
+        Some(i) if t.shape()[i] == 1 => Ok((d, 0)),
+        Some(_) => Err(fail()),
+    });
+    View { start: 0, axes: axes.collect::<Result<_>>()? }.copy(t)
+}
+
+/// Steps `index` along an axis, one after the other. They must lie inside.
+pub fn take_axis(t: &Tensor, axis: usize, index: &[usize]) -> Result<Tensor> {
+    let mut shape: Shape = t.shape().into();
+    let n = std::mem::replace(&mut shape[axis], index.len());
+    check_room(t.dtype(), &shape)?;
+    let outer: usize = shape[..axis].iter().product();
+    let inner: usize = shape[axis + 1..].iter().product();
+    if outer * inner * index.len() == 0 {
+        return Ok(Tensor::zeros(t.dtype(), shape));
+    }
+    let lines = t.reshaped([outer * n, inner]);
+    if outer == 1 {
+        return Ok(lines.take(index).into_reshaped(shape));
+    }
+    let all: Vec<usize> = (0..outer).flat_map(|o| index.iter().map(move |i| o * n + i)).collect();
+    Ok(lines.take(&all).into_reshaped(shape))
+}
+
+/// Tensors one after the other along an axis. Their other sizes must be equal.
+pub fn concat(parts: &[Tensor], axis: usize) -> Result<Tensor> {
+    let first = &parts[0];
+    let mut shape: Shape = first.shape().into();
+    shape[axis] = 0;
+    for t in parts {
+        let same = t.rank() == shape.len() && (0..t.rank()).all(|i| i == axis || t.shape()[i] == shape[i]);
+        if !same {
+            return Err(Error::data(format!(
+                "shapes {:?} and {:?} cannot be joined: they differ in more than the axis",
+                first.shape(),
+                t.shape()
+            )));
+        }
+        shape[axis] = shape[axis].checked_add(t.shape()[axis]).ok_or_else(|| Error::data("the result is too large"))?;
+    }
+    check_room(first.dtype(), &shape)?;
+    let outer: usize = shape[..axis].iter().product();
+    let inner: usize = shape[axis + 1..].iter().product();
+    if outer <= 1 {
+        return Ok(Tensor::join(first.dtype(), shape, parts.iter()));
+    }
+    if first.dtype() == DType::String {
+        let total: usize = parts.iter().map(|t| t.len()).sum();
+        let all = Tensor::join(DType::String, [total], parts.iter());
+        let mut index = Vec::with_capacity(total);
+        for o in 0..outer {
+            let mut base = 0;
+            for t in parts {
+                let n = t.shape()[axis] * inner;
+                index.extend(base + o * n..base + (o + 1) * n);
+                base += t.len();
+            }
+        }
+        return Ok(all.take(&index).into_reshaped(shape));
+    }
+    let mut out = Tensor::new(first.dtype(), shape);
+    let size = first.dtype().size();
+    let row = out.len() / outer * size;
+    if row == 0 {
+        return Ok(out);
+    }
+    let mut at = 0;
+    let to = out.bytes_mut();
+    for t in parts {
+        let n = t.shape()[axis] * inner * size;
+        if n > 0 {
+            for (o, from) in t.bytes().chunks_exact(n).enumerate() {
+                to[o * row + at..o * row + at + n].copy_from_slice(from);
+            }
+        }
+        at += n;
+    }
+    Ok(out)
+}
+
 /// Calls `f` with the place of every item, in order.
 fn walk(axes: &[(usize, isize)], start: usize, f: &mut impl FnMut(usize)) {
     match axes {

@@ -1,11 +1,29 @@
 //! The functions that expressions can call, by room. Adding one: write it in its file and name it in that file's list.
 
 mod arithmetic;
+mod arrange;
 mod broadcast;
 mod cast;
+mod check;
+mod create;
+mod farmhash;
+mod index;
 mod integer;
 mod lead;
+mod lookup;
+mod math;
+mod matmul;
 mod number;
+pub mod philox;
+mod printf;
+mod ragged;
+mod random;
+mod reduce;
+mod select;
+mod shape;
+mod sort;
+mod split;
+mod strings;
 #[cfg(test)]
 mod testing;
 
@@ -13,7 +31,25 @@ use super::Func;
 use crate::error::{Error, Result};
 
 /// Every function, by file.
-pub static FUNCS: &[&[Func]] = &[arithmetic::FUNCS, cast::FUNCS];
+pub static FUNCS: &[&[Func]] = &[
+    arithmetic::FUNCS,
+    arrange::FUNCS,
+    cast::FUNCS,
+    check::FUNCS,
+    create::FUNCS,
+    index::FUNCS,
+    lookup::FUNCS,
+    matmul::FUNCS,
+    math::FUNCS,
+    ragged::FUNCS,
+    random::FUNCS,
+    reduce::FUNCS,
+    select::FUNCS,
+    shape::FUNCS,
+    sort::FUNCS,
+    split::FUNCS,
+    strings::FUNCS,
+];
 
 pub fn all() -> impl Iterator<Item = &'static Func> {
     FUNCS.iter().copied().flatten()
@@ -21,4 +57,13 @@ pub fn all() -> impl Iterator<Item = &'static Func> {
 
 pub fn find(name: &str) -> Result<&'static Func> {
     all().find(|f| f.name == name).ok_or_else(|| Error::usage(format!("there is no function {name:?}")))
+}
+
+/// The argument that gives the result's shape, where a function also takes it as the attribute `shape`.
+pub fn shape_arg(name: &str) -> Option<usize> {
+    match name {
+        "fill" => Some(0),
+        "reshape" => Some(1),
+        _ => None,
+    }
 }

@@ -5,56 +5,49 @@ use crate::error::{Error, Result};
 use DType::*;
 use half::{bf16, f16};
 
-/// Runs one of two bodies with `$T` standing for the number type of a dtype; other dtypes never get here.
+/// Runs `$body` with `$T` standing for the type of a dtype, one of those named: `all` numbers, `int`, `float` (f32 and
+/// f64: see `inner_dtype`), or the unsigned integers and floats (`signless`). Other dtypes never get here.
 macro_rules! numbers {
-    ($dtype:expr, $T:ident => int $int:expr; float $float:expr) => {{
-        use crate::element::DType as D;
+    ($dtype:expr, $T:ident => int $body:expr) => { numbers!(@ $dtype, $T, (Int8 i8, Int16 i16, Int32 i32, Int64 i64, Uint8 u8, Uint16 u16, Uint32 u32, Uint64 u64): $body) };
+    ($dtype:expr, $T:ident => float $body:expr) => { numbers!(@ $dtype, $T, (Float32 f32, Float64 f64): $body) };
+    ($dtype:expr, $T:ident => int $int:expr; float $float:expr) => {
+        numbers!(@ $dtype, $T, (Int8 i8, Int16 i16, Int32 i32, Int64 i64, Uint8 u8, Uint16 u16, Uint32 u32, Uint64 u64): $int,
+            (Float32 f32, Float64 f64): $float)
+    };
+    ($dtype:expr, $T:ident => signless $int:expr; float $float:expr) => {
+        numbers!(@ $dtype, $T, (Uint8 u8, Uint16 u16, Uint32 u32, Uint64 u64): $int, (Float32 f32, Float64 f64): $float)
+    };
+    ($dtype:expr, $T:ident => signless $int:expr) => {
+        numbers!(@ $dtype, $T, (Uint8 u8, Uint16 u16, Uint32 u32, Uint64 u64): $int)
+    };
+    ($dtype:expr, $T:ident => all $body:expr) => {
+        numbers!(@ $dtype, $T, (Int8 i8, Int16 i16, Int32 i32, Int64 i64, Uint8 u8, Uint16 u16, Uint32 u32, Uint64 u64,
+            Float16 half::f16, Bfloat16 half::bf16, Float32 f32, Float64 f64): $body)
+    };
+    (@ $dtype:expr, $T:ident, $(($($d:ident $t:ty),*): $body:expr),*) => {
         match $dtype {
-            D::Int8 => { type $T = i8; $int }
-            D::Int16 => { type $T = i16; $int }
-            D::Int32 => { type $T = i32; $int }
-            D::Int64 => { type $T = i64; $int }
-            D::Uint8 => { type $T = u8; $int }
-            D::Uint16 => { type $T = u16; $int }
-            D::Uint32 => { type $T = u32; $int }
-            D::Uint64 => { type $T = u64; $int }
-            D::Float16 => { type $T = half::f16; $float }
-            D::Bfloat16 => { type $T = half::bf16; $float }
-            D::Float32 => { type $T = f32; $float }
-            D::Float64 => { type $T = f64; $float }
-            D::Bool | D::String => Err(crate::Error::internal("numbers expected")),
+            $($(crate::element::DType::$d => { type $T = $t; $body })*)*
+            other => Err(crate::Error::internal(format!("{other} was not refused"))),
         }
-    }};
-    ($dtype:expr, $T:ident => int $int:expr) => {{
-        use crate::element::DType as D;
-        match $dtype {
-            D::Int8 => { type $T = i8; $int }
-            D::Int16 => { type $T = i16; $int }
-            D::Int32 => { type $T = i32; $int }
-            D::Int64 => { type $T = i64; $int }
-            D::Uint8 => { type $T = u8; $int }
-            D::Uint16 => { type $T = u16; $int }
-            D::Uint32 => { type $T = u32; $int }
-            D::Uint64 => { type $T = u64; $int }
-            _ => Err(crate::Error::internal("integers expected")),
-        }
-    }};
-    ($dtype:expr, $T:ident => $body:expr) => { numbers!($dtype, $T => int $body; float $body) };
+    };
 }
-/// The same for floats, whose bodies are written for `f32` and `f64`: the half types are computed as `f32`.
-macro_rules! floats {
-    ($dtype:expr, $T:ident => $body:expr) => {{
-        use crate::element::DType as D;
-        match $dtype {
-            D::Float16 => { type $T = half::f16; $body }
-            D::Bfloat16 => { type $T = half::bf16; $body }
-            D::Float32 => { type $T = f32; $body }
-            D::Float64 => { type $T = f64; $body }
-            _ => Err(crate::Error::internal("floats expected")),
-        }
-    }};
+pub(super) use numbers;
+
+/// The dtype in which a computation is done: half floats as float32, rounded at the end. Fewer types to compile for.
+pub fn inner_dtype(dtype: DType) -> DType {
+    if matches!(dtype, Float16 | Bfloat16) { Float32 } else { dtype }
 }
-pub(super) use {floats, numbers};
+
+/// The unsigned integer of the same size, for computations that do not see the sign (two's complement).
+pub fn signless(dtype: DType) -> DType {
+    match dtype {
+        Int8 => Uint8,
+        Int16 => Uint16,
+        Int32 => Uint32,
+        Int64 => Uint64,
+        d => d,
+    }
+}
 
 /// An item type with arithmetic: what reductions, sorting and the like are generic over.
 pub trait Number: Item + PartialOrd {
@@ -149,25 +142,6 @@ macro_rules! halves {
 halves!(f16, bf16);
 reals!(f32, |x: f32| x as f64, |x: f64| x as f32; f64, |x: f64| x, |x: f64| x);
 
-/// A float type whose functions are computed in `f32` or `f64`.
-pub trait Real: Number {
-    type In: Copy;
-    fn inward(self) -> Self::In;
-    fn outward(x: Self::In) -> Self;
-}
-macro_rules! real {
-    ($($t:ty, $in:ty, $to:expr, $of:expr);*) => { $(
-        impl Real for $t {
-            type In = $in;
-            #[inline(always)]
-            fn inward(self) -> $in { $to(self) }
-            #[inline(always)]
-            fn outward(x: $in) -> $t { $of(x) }
-        }
-    )* };
-}
-real!(f16, f32, f16::to_f32, f16::from_f32; bf16, f32, bf16::to_f32, bf16::from_f32; f32, f32, |x| x, |x| x; f64, f64, |x| x, |x| x);
-
 /// The dtype in which two are computed together: NumPy's rules.
 pub fn promote(a: DType, b: DType) -> Result<DType> {
     if a == b {
@@ -198,7 +172,11 @@ pub fn promote(a: DType, b: DType) -> Result<DType> {
             _ => Float64,
         },
         (x, y) if x.is_signed() == y.is_signed() => {
-            if x.size() >= y.size() { x } else { y }
+            if x.size() >= y.size() {
+                x
+            } else {
+                y
+            }
         }
         (x, y) => {
             let (s, u) = if x.is_signed() { (x, y) } else { (y, x) };

@@ -93,8 +93,7 @@ pub fn refused(name: &str, args: &[Tensor], json: serde_json::Value) -> Error {
 
 /// The error with which computing fails, when nothing was known of the shapes.
 pub fn fails(name: &str, args: &[Tensor], json: serde_json::Value) -> Error {
-    let leaves: Vec<Leaf> =
-        args.iter().map(|t| Leaf::tensor(t.dtype(), crate::element::Dims::unknown())).collect();
+    let leaves: Vec<Leaf> = args.iter().map(|t| Leaf::tensor(t.dtype(), crate::element::Dims::unknown())).collect();
     let made = (find(name).unwrap().make)(&leaves, &attrs(json)).unwrap();
     let values: Vec<Value> = args.iter().cloned().map(Value::Tensor).collect();
     let columns = values.iter().map(|v| Arg::Rows(Column::from_values(vec![v.clone()]))).collect();
