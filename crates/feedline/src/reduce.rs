@@ -1,10 +1,19 @@
 //! `reduce`: a whole pass folded into one value.
 
+use crate::dataset::Dataset;
 use crate::element::{Element, Value};
 use crate::error::{Error, Result};
 use crate::expr::Arg;
 use crate::op::{Bound as Call, Function};
 use crate::plan::Bound;
+use std::sync::Arc;
+
+impl Dataset {
+    /// Folds all elements into a state: `function` makes the next one of a state and an element.
+    pub fn reduce(&self, initial: Vec<Value>, function: &Function) -> Result<Element> {
+        reduce(&Bound { plan: self.plan().clone(), env: Arc::new([]) }, initial, function)
+    }
+}
 
 /// Folds all elements into a state, which starts as `initial`. The first error is returned.
 pub fn reduce(bound: &Bound, initial: Vec<Value>, function: &Function) -> Result<Element> {
@@ -74,14 +83,9 @@ fn check(bound: &Bound, initial: &[Value], function: &Function) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dataset::Dataset;
     use crate::element::{DType, Spec, Tensor, Tree};
     use crate::expr::{Attrs, Builder};
-    use std::sync::Arc;
 
-    fn bound(ds: &Dataset) -> Bound {
-        Bound { plan: ds.plan().clone(), env: Arc::new([]) }
-    }
     fn add(state: DType) -> Function {
         let mut b = Builder::new(&Spec::tuple(vec![Spec::scalar(state), Spec::scalar(DType::Int64)]));
         let out = b.call("add", &[0, 1], Attrs::default()).unwrap();
@@ -90,8 +94,7 @@ mod tests {
 
     #[test]
     fn elements_are_folded_in_order() {
-        let sum =
-            |n| reduce(&bound(&Dataset::range(n).unwrap()), vec![Tensor::scalar(5i64).into()], &add(DType::Int64));
+        let sum = |n| Dataset::range(n).unwrap().reduce(vec![Tensor::scalar(5i64).into()], &add(DType::Int64));
         assert_eq!(sum(5).unwrap()[0].tensor().item::<i64>(), 15);
         assert_eq!(sum(0).unwrap()[0].tensor().item::<i64>(), 5);
     }
@@ -99,9 +102,9 @@ mod tests {
     #[test]
     fn the_first_error_is_returned() {
         let bad = Dataset::range(5).unwrap().map_fn(Spec::scalar(DType::Int64), |_| Err(Error::data("bad"))).unwrap();
-        let error = reduce(&bound(&bad), vec![Tensor::scalar(0i64).into()], &add(DType::Int64)).unwrap_err();
+        let error = bad.reduce(vec![Tensor::scalar(0i64).into()], &add(DType::Int64)).unwrap_err();
         assert_eq!(error.message(), "bad");
-        let other = reduce(&bound(&Dataset::range(5).unwrap()), vec![Tensor::scalar(0i32).into()], &add(DType::Int64));
+        let other = Dataset::range(5).unwrap().reduce(vec![Tensor::scalar(0i32).into()], &add(DType::Int64));
         assert!(other.is_err(), "another dtype");
     }
 }

@@ -19,6 +19,10 @@ pub fn same(ds: &Dataset, expect: &str) {
             assert_eq!(got, expect, "chunk_rows {chunk_rows:?}, prefetch {prefetch:?}");
         }
     }
+    let (json, attachments) = crate::plan::write_plan(ds.plan()).unwrap();
+    let again = crate::plan::read_plan(&json, attachments).unwrap();
+    assert_eq!(read_plan(&again), expect, "written and read back");
+    assert_eq!((&again.spec, again.card), (ds.spec(), ds.cardinality()));
 }
 
 pub fn shown(ds: &Dataset) -> String {

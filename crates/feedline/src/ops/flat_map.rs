@@ -280,6 +280,30 @@ mod tests {
     }
 
     #[test]
+    fn inner_functions_see_the_values_around_them() {
+        // x to range(2).map(y to x + y), and one level deeper: x to range(2).flat_map(y to range(x + y)).
+        let sum = |b: &mut Builder, symbol: usize, y: NodeId| {
+            let x = b.capture(symbol, Leaf::scalar(DType::Int64));
+            b.call("add", &[x, y], crate::expr::Attrs::default())
+        };
+        let ds = Dataset::range(3).unwrap().flat_map(|b, x| {
+            let symbol = b.export(x[0]);
+            let inner = Dataset::range(2)?.map(|b, y| sum(b, symbol, y[0]))?;
+            Ok(b.dataset(Bound::nested(inner.plan().clone()), inner.spec().clone()))
+        });
+        same(&ds.unwrap(), "0 1 1 2 2 3");
+        let ds = Dataset::range(3).unwrap().flat_map(|b, x| {
+            let symbol = b.export(x[0]);
+            let inner = Dataset::range(2)?.flat_map(|b, y| {
+                let n = sum(b, symbol, y[0])?;
+                ranges(b, &[n])
+            })?;
+            Ok(b.dataset(Bound::nested(inner.plan().clone()), inner.spec().clone()))
+        });
+        same(&ds.unwrap(), "0 0 0 1 0 1 0 1 2");
+    }
+
+    #[test]
     fn many_small_ones_come_in_few_chunks() {
         let ds = Dataset::range(10_000).unwrap().flat_map(|b, _| {
             let two = Dataset::range(2)?;

@@ -2,6 +2,7 @@
 
 use super::group_by_window::{check_key, key_spec, keys};
 use super::map::MapFn;
+use crate::dataset::Dataset;
 use crate::element::{Chunk, Element, Pos, Spec, Tensor};
 use crate::error::Result;
 use crate::op::{Bound, Function, Op, OpInfo, Param, Props, read};
@@ -30,6 +31,19 @@ pub struct GroupByReducer {
     init: Function,
     reduce: Function,
     finalize: Function,
+}
+
+impl Dataset {
+    /// One result for each key: the state that `init` makes of the key, `reduce`d with each element, `finalize`d.
+    pub fn group_by_reducer(
+        &self,
+        key: Function,
+        init: Function,
+        reduce: Function,
+        finalize: Function,
+    ) -> Result<Dataset> {
+        self.apply(GroupByReducer { key, init, reduce, finalize })
+    }
 }
 
 impl Op for GroupByReducer {
@@ -136,7 +150,6 @@ impl Stage for ReducerStage {
 mod tests {
     use super::super::check::*;
     use super::*;
-    use crate::dataset::Dataset;
     use crate::element::Value;
 
     fn function(inputs: usize, f: impl Fn(&[i64]) -> Result<i64> + Send + Sync + 'static) -> Function {
@@ -149,13 +162,9 @@ mod tests {
         Function::new(crate::expr::Graph::host(&spec, std::sync::Arc::new(host), key_spec()))
     }
     fn sums(ds: &Dataset, bad: i64) -> Dataset {
-        let op = GroupByReducer {
-            key: function(1, |x| Ok(x[0].rem_euclid(3))),
-            init: function(1, |_| Ok(0)),
-            reduce: function(2, move |x| if x[1] == bad { Err(crate::Error::func("no")) } else { Ok(x[0] + x[1]) }),
-            finalize: function(1, |x| Ok(x[0] * 10)),
-        };
-        ds.apply(op).unwrap()
+        let key = function(1, |x| Ok(x[0].rem_euclid(3)));
+        let reduce = function(2, move |x| if x[1] == bad { Err(crate::Error::func("no")) } else { Ok(x[0] + x[1]) });
+        ds.group_by_reducer(key, function(1, |_| Ok(0)), reduce, function(1, |x| Ok(x[0] * 10))).unwrap()
     }
 
     #[test]

@@ -1,12 +1,15 @@
 //! `group_by_window(key, reduce, window_size)`: elements collect by key; each full window goes through a function.
 
+use super::flat_map::{to_dataset, traced};
 use super::map::MapFn;
 use super::rows::Rows;
 use super::weave::Parts;
+use crate::dataset::Dataset;
 use crate::element::{Chunk, Column, DType, Leaf, Spec, Tensor, Value};
 use crate::error::{Error, Result};
+use crate::expr::{Builder, NodeId};
 use crate::op::{Bound, Function, Int, Op, OpInfo, Param, Props, at_least, read, scalar_i64};
-use crate::plan::{Card, Plan};
+use crate::plan::{Bound as Nested, Card, Plan};
 use crate::runtime::{BuildCx, Built, ChunkFn, Cx, Item, Pull, Stage};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -33,6 +36,36 @@ pub struct GroupByWindow {
     window_size: Option<Int>,
     #[serde(default)]
     window_size_func: Option<Function>,
+}
+
+impl Dataset {
+    /// Collects elements by the key that the traced `key` gives; each full window goes through `reduce`, which returns a
+    /// dataset of elements of the spec `output`.
+    ///
+    /// ```
+    /// # use feedline::Dataset;
+    /// let pairs = Dataset::range(1)?.batch(2, false)?;
+    /// let ds = Dataset::range_from(7, 3, -1)?
+    ///     .group_by_window(2, |_, x| Ok(x[0]), pairs.spec().clone(), |_key, window| window.batch(2, false))?;
+    /// let first: Vec<i64> = ds.iter()?.map(|e| e.unwrap()[0].tensor().items::<i64>()[0]).collect();
+    /// assert_eq!(first, [4, 5, 6, 7]); // no window is full: by key at the end
+    /// # Ok::<(), feedline::Error>(())
+    /// ```
+    pub fn group_by_window(
+        &self,
+        window_size: i64,
+        key: impl FnOnce(&mut Builder, &[NodeId]) -> Result<NodeId>,
+        output: Spec,
+        reduce: impl Fn(i64, Dataset) -> Result<Dataset> + Send + Sync + 'static,
+    ) -> Result<Dataset> {
+        let window = Spec::leaf(Leaf::Dataset(Arc::new(self.spec().clone())));
+        let reduce = to_dataset(&Spec::tuple(vec![key_spec(), window]), output, move |e| {
+            let window = Dataset::from_plan(Nested::of(&e[1])?.plan.clone());
+            reduce(e[0].tensor().item(), window)
+        });
+        let (key, window_size) = (traced(self.spec(), key)?, Some(window_size.into()));
+        self.apply(GroupByWindow { key, reduce, window_size, window_size_func: None })
+    }
 }
 
 /// Keys are int64 scalars.
@@ -319,11 +352,8 @@ impl Stage for GroupStage {
 #[cfg(test)]
 mod tests {
     use super::super::check::*;
-    use super::super::flat_map::to_dataset;
     use super::*;
-    use crate::dataset::Dataset;
     use crate::element::Element;
-    use crate::plan::Bound as Nested;
 
     /// Windows as batches of at most `batch`.
     fn grouped(

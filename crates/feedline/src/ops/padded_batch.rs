@@ -38,6 +38,15 @@ pub struct PaddedBatch {
 
 impl Dataset {
     /// Batches of tensors that are filled up with zeros to the longest in the batch.
+    ///
+    /// ```
+    /// # use feedline::Dataset;
+    /// let ds = Dataset::range(5)?.batch(2, false)?.padded_batch(3, false)?;
+    /// let batch = ds.iter()?.next().unwrap()?;
+    /// assert_eq!(batch[0].tensor().shape(), [3, 2]);
+    /// assert_eq!(batch[0].tensor().items::<i64>(), [0, 1, 2, 3, 4, 0]);
+    /// # Ok::<(), feedline::Error>(())
+    /// ```
     pub fn padded_batch(&self, batch_size: i64, drop_remainder: bool) -> Result<Dataset> {
         let batch_size = batch_size.into();
         self.apply(PaddedBatch { batch_size, padded_shapes: None, padding_values: None, drop_remainder })

@@ -38,6 +38,14 @@ fn int64() -> DType {
 
 impl Dataset {
     /// Batches in which components of unknown size become ragged tensors.
+    ///
+    /// ```
+    /// # use feedline::{Dataset, element::Value};
+    /// let ds = Dataset::range(5)?.batch(2, false)?.ragged_batch(3, false)?;
+    /// let Value::Ragged(rows) = &ds.iter()?.next().unwrap()?[0] else { panic!() };
+    /// assert_eq!(*rows.splits[0], [0, 2, 4, 5]);
+    /// # Ok::<(), feedline::Error>(())
+    /// ```
     pub fn ragged_batch(&self, batch_size: i64, drop_remainder: bool) -> Result<Dataset> {
         self.apply(RaggedBatch { batch_size: batch_size.into(), drop_remainder, row_splits_dtype: DType::Int64 })
     }

@@ -218,6 +218,23 @@ mod tests {
     }
 
     #[test]
+    fn ragged_and_sparse_batches_are_cut_anew() {
+        let ragged = fill_x(&Dataset::range(4).unwrap()).ragged_batch(3, false).unwrap();
+        same(
+            &ragged.rebatch(&[2, 0], false).unwrap(),
+            "ragged[[0, 0, 1]][1] ragged[[0]][] ragged[[0, 2, 5]][2 2 3 3 3] ragged[[0]][]",
+        );
+        let sparse = fill_x(&Dataset::range(3).unwrap()).sparse_batch(2, &[Some(3)]).unwrap();
+        same(&sparse.rebatch(&[3, 0], true).unwrap(), "sparse[3, 3][1 0 2 0 2 1][1 2 2] sparse[0, 3][][]");
+    }
+
+    #[test]
+    fn an_error_takes_the_place_of_a_batch() {
+        let ds = fail_at(&Dataset::range(6).unwrap(), 2).batch(2, false).unwrap();
+        same(&ds.rebatch(&[3, 1], false).unwrap(), "! [3] [4 5]");
+    }
+
+    #[test]
     fn sizes_that_never_end_are_refused() {
         let ds = Dataset::range(8).unwrap().batch(2, false).unwrap();
         for sizes in [&[0][..], &[-1], &[0, 0], &[2, -1], &[]] {

@@ -1,7 +1,9 @@
 //! `scan(initial, function)`: a function that carries a state from element to element.
 
-use crate::element::{Chunk, Element, Packed, Spec, Tree};
+use crate::dataset::Dataset;
+use crate::element::{Chunk, Element, Leaf, Packed, Spec, Tensor, Tree};
 use crate::error::{Error, Result};
+use crate::expr::{Builder, NodeId};
 use crate::op::{Bound, Function, Op, OpInfo, Param, Props, read};
 use crate::plan::{Card, Plan};
 use crate::rows;
@@ -24,6 +26,33 @@ pub static INFO: OpInfo = OpInfo {
 pub struct Scan {
     initial: Packed,
     function: Function,
+}
+
+impl Dataset {
+    /// Traces `f`, which makes a new state and a result of a state (one tensor) and the leaves of an element.
+    ///
+    /// ```
+    /// # use feedline::{Dataset, element::Tensor, expr::Attrs};
+    /// let ds = Dataset::range(4)?.scan(Tensor::scalar(0i64), |b, state, x| {
+    ///     let sum = b.call("add", &[state, x[0]], Attrs::default())?;
+    ///     Ok((sum, sum))
+    /// })?;
+    /// let n: Vec<i64> = ds.iter()?.map(|e| e.unwrap()[0].tensor().item()).collect();
+    /// assert_eq!(n, [0, 1, 3, 6]);
+    /// # Ok::<(), feedline::Error>(())
+    /// ```
+    pub fn scan(
+        &self,
+        initial: Tensor,
+        f: impl FnOnce(&mut Builder, NodeId, &[NodeId]) -> Result<(NodeId, NodeId)>,
+    ) -> Result<Dataset> {
+        let spec = Spec::leaf(Leaf::of_tensor(&initial));
+        let mut b = Builder::new(&Spec::tuple(vec![spec.clone(), self.spec().clone()]));
+        let leaves: Vec<NodeId> = (1..=self.spec().leaf_count()).collect();
+        let (state, result) = f(&mut b, 0, &leaves)?;
+        let function = Function::new(b.finish(&Tree::tuple(vec![Tree::Leaf(state), Tree::Leaf(result)])));
+        self.apply(Scan { initial: Packed { spec, values: vec![initial.into()] }, function })
+    }
 }
 
 impl Op for Scan {
@@ -126,8 +155,7 @@ mod tests {
     use super::super::check::*;
     use super::super::map::RustFn;
     use super::*;
-    use crate::dataset::Dataset;
-    use crate::element::{DType, Leaf, Tensor, Value};
+    use crate::element::{DType, Value};
     use crate::expr::Graph;
     use std::sync::Arc;
 

@@ -30,6 +30,14 @@ pub struct SparseBatch {
 
 impl Dataset {
     /// Batches as sparse tensors; `None` in `row_shape` is the longest in the batch.
+    ///
+    /// ```
+    /// # use feedline::{Dataset, element::Value};
+    /// let ds = Dataset::range(5)?.batch(2, false)?.sparse_batch(3, &[Some(4)])?;
+    /// let Value::Sparse(rows) = &ds.iter()?.next().unwrap()?[0] else { panic!() };
+    /// assert_eq!((rows.shape.as_slice(), rows.values.len()), (&[3, 4][..], 5));
+    /// # Ok::<(), feedline::Error>(())
+    /// ```
     pub fn sparse_batch(&self, batch_size: i64, row_shape: &[Option<i64>]) -> Result<Dataset> {
         self.apply(SparseBatch { batch_size: batch_size.into(), row_shape: row_shape.into() })
     }
