@@ -139,9 +139,6 @@ pub fn host_function(
     Ok(Function(Arc::new(Graph::host(&input, Arc::new(host), output))))
 }
 
-/// Calls without a position of their own (outside of pipelines) count up, so that random ones differ.
-static EAGER: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
-
 #[pyfunction]
 pub fn call<'py>(
     py: Python<'py>,
@@ -157,7 +154,6 @@ pub fn call<'py>(
         .map(|v| Ok(Leaf::of(v).ok_or_else(|| value_error("a dataset is no argument here"))?))
         .collect::<PyResult<Vec<_>>>()?;
     let made = (func.make)(&leaves, &attrs).map_err(|e| e.in_op(name)).py()?;
-    let pos = if func.pure { 0 } else { EAGER.fetch_add(1, std::sync::atomic::Ordering::Relaxed) };
-    let value = made.kernel.row(&values, RowAt { epoch: 0, pos }).map_err(|e| e.in_op(name)).py()?;
+    let value = made.kernel.row(&values, RowAt { epoch: 0, pos: 0 }).map_err(|e| e.in_op(name)).py()?;
     value_to_py(py, value)
 }

@@ -185,17 +185,13 @@ impl Graph {
                     columns.into_iter().map(|c| Arg::Rows(Column::from_values(c))).collect()
                 }
                 Kind::Cond { pred, then, otherwise } => {
-                    let captures: Vec<Arg> = self.exports.iter().map(|&n| slots[n][0].clone()).collect();
+                    let captures: Vec<Arg> = self.exports.iter().map(|&n| exported(&slots, n)).collect();
                     eval_cond(&slots[*pred][0], then, otherwise, &captures, rows, at)?
                 }
                 Kind::Dataset(nested) => {
-                    let values = (0..rows)
-                        .map(|row| {
-                            let env =
-                                self.exports.iter().map(|&n| slots[n].first().map_or(Value::Absent, |a| a.get(row)));
-                            Value::Dataset(nested.0.bind(env.collect()))
-                        })
-                        .collect();
+                    let env: Vec<Arg> = self.exports.iter().map(|&n| exported(&slots, n)).collect();
+                    let bind = |row| Value::Dataset(nested.0.bind(env.iter().map(|a| a.get(row)).collect()));
+                    let values = (0..rows).map(bind).collect();
                     smallvec::smallvec![Arg::Rows(Column::from_values(values))]
                 }
             };
@@ -302,6 +298,11 @@ impl Kind {
             other => other,
         }
     }
+}
+
+/// An exported value; what is made later than the one who asks cannot be what it refers to.
+fn exported(slots: &[SmallVec<[Arg; 1]>], node: NodeId) -> Arg {
+    slots.get(node).and_then(|s| s.first()).cloned().unwrap_or(Arg::Same(Value::Absent))
 }
 
 /// A leaf as functions see it: a row of a ragged vector, which has no ragged axis left, is a dense tensor.

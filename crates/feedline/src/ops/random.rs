@@ -3,9 +3,10 @@
 use crate::dataset::Dataset;
 use crate::element::{Chunk, Column, DType, Pos, Spec, Tensor};
 use crate::error::Result;
+use crate::expr::Philox;
 use crate::op::{Op, OpInfo, Param, Props, read};
 use crate::plan::{Card, Plan};
-use crate::runtime::{BuildCx, Built, Cx, PassSeeds, Philox, Pull, Stage};
+use crate::runtime::{BuildCx, Built, Cx, PassSeeds, Pull, Stage};
 use serde::{Deserialize, Serialize};
 use std::sync::OnceLock;
 

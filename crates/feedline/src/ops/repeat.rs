@@ -99,7 +99,7 @@ struct RepeatStage {
     pass: u64,
     passes: Option<u64>,
     ends_empty: bool,
-    /// Whether this pass gave an element; errors are none.
+    /// Whether this pass gave anything that a further one would give again.
     any: bool,
     made: u64,
 }
@@ -116,7 +116,12 @@ impl Stage for RepeatStage {
                     return Pull::Rows(chunk.with_pos(Pos::Run(first)));
                 }
                 Pull::End => {}
-                other => return other,
+                // For ever, errors alone would never end; a number of passes meets them again in each.
+                Pull::Fail(error) => {
+                    self.any |= self.passes.is_some();
+                    return Pull::Fail(error);
+                }
+                Pull::Pending => return Pull::Pending,
             }
             self.stage = None;
             self.pass += 1;
@@ -189,6 +194,7 @@ mod tests {
         assert_eq!((ints(&none).len(), none.cardinality()), (0, Card::Known(0)));
         assert_eq!(ints(&Dataset::range(0).unwrap().repeat(Some(i64::MAX)).unwrap()).len(), 0);
         assert_eq!(events(&failing(2, &[0, 1]).repeat(None).unwrap()), "! !");
+        assert_eq!(events(&failing(2, &[0, 1]).repeat(Some(2)).unwrap()), "! ! ! !");
     }
 
     #[test]

@@ -17,6 +17,6 @@ pub use iter::{Iter, index as index_of, streaming_op, streams};
 pub use meter::{Meter, Meters};
 pub use pool::{Pool, Work};
 pub use process::{Settings, after_fork_in_child, configure, pool as process_pool, settings};
-pub use seed::{PassSeeds, Philox};
+pub use seed::PassSeeds;
 pub use segment::{Bounds, Segment};
 pub use stage::{ChunkFn, Cx, Inline, Item, Pull, Stage, Wake, pop_rows};

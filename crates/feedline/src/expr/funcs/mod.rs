@@ -27,6 +27,8 @@ mod strings;
 #[cfg(test)]
 mod testing;
 
+pub use philox::Philox;
+
 use super::Func;
 use crate::error::{Error, Result};
 

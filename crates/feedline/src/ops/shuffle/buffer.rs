@@ -8,7 +8,8 @@
 
 use crate::element::{Chunk, Column, DType, RowRef, Tensor, gather};
 use crate::error::Error;
-use crate::runtime::{Cx, Philox, Pull, Stage};
+use crate::expr::Philox;
+use crate::runtime::{Cx, Pull, Stage};
 use std::collections::VecDeque;
 
 /// Below this it is not worth while to copy rows together.
