@@ -16,6 +16,7 @@ pub struct Ahead {
     /// Those that have no slot yet, in order.
     next: VecDeque<Result<Box<dyn Stage>>>,
     ended: bool,
+    opened: u64,
     /// How many to keep in `next`.
     keep: usize,
     bounds: Bounds,
@@ -31,22 +32,28 @@ impl Ahead {
         let bounds = Bounds { chunks: 4, parallel: 1, bytes, ..all };
         let gate = (calls < cycle + keep)
             .then(|| Arc::new(Gate(Mutex::new(Places { free: calls, waiting: VecDeque::new() }))));
-        Ahead { next: VecDeque::new(), ended: false, keep, bounds, gate }
+        Ahead { next: VecDeque::new(), ended: false, opened: 0, keep, bounds, gate }
     }
     /// Opens datasets up to the number that is kept.
     pub fn fill(&mut self, outer: &mut Inners, cx: &mut Cx<'_>) {
         while !self.ended && self.next.len() < self.keep {
             match outer.next(cx) {
-                Inner::Dataset(value, pos) => self.next.push_back(self.open(outer, &value, pos)),
+                Inner::Dataset(value, pos) => {
+                    let opened = self.open(outer, &value, pos);
+                    self.next.push_back(opened);
+                }
                 Inner::Fail(error) => self.next.push_back(Err(error)),
                 Inner::Pending => return,
                 Inner::End => self.ended = true,
             }
         }
     }
-    fn open(&self, outer: &Inners, value: &Value, pos: u64) -> Result<Box<dyn Stage>> {
+    fn open(&mut self, outer: &Inners, value: &Value, pos: u64) -> Result<Box<dyn Stage>> {
+        // Positions may come twice; this number does not.
+        self.opened += 1;
+        let number = self.opened;
         let gated = |stage| match &self.gate {
-            Some(gate) => Box::new(Gated { stage, gate: gate.clone(), number: pos, queued: false }) as Box<dyn Stage>,
+            Some(gate) => Box::new(Gated { stage, gate: gate.clone(), number, queued: false }) as Box<dyn Stage>,
             None => stage,
         };
         let segment =
