@@ -18,12 +18,22 @@ pub fn check_room(dtype: DType, shape: &[usize]) -> Result<()> {
     let spread: Shape = shape.iter().map(|&d| d.max(1)).collect();
     let too_large = || Error::data(format!("a tensor of shape {shape:?} does not fit into memory"));
     count(&spread).map_err(|_| too_large())?;
-    let bytes = shape.iter().product::<usize>() * dtype.size().max(16);
-    // An allocation that fails ends the process; asking first does not.
-    if bytes > 256 << 20 && Vec::<u8>::new().try_reserve_exact(bytes).is_err() {
+    let bytes = shape.iter().product::<usize>() * if dtype == DType::String { 16 } else { dtype.size() };
+    // An allocation that fails ends the process, and so does the system when its memory runs out; asking first does not.
+    if bytes > 256 << 20 && (bytes > memory_bytes() || Vec::<u8>::new().try_reserve_exact(bytes).is_err()) {
         return Err(too_large());
     }
     Ok(())
+}
+
+/// The memory of this machine.
+fn memory_bytes() -> usize {
+    static BYTES: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
+    *BYTES.get_or_init(|| {
+        // SAFETY: asks for two numbers, changes nothing.
+        let (pages, page) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
+        usize::try_from(pages).ok().zip(usize::try_from(page).ok()).map_or(1 << 40, |(n, size)| n.saturating_mul(size))
+    })
 }
 
 /// The shape of the result of two partly known shapes.

@@ -163,13 +163,14 @@ fn cut(t: &Tensor, view: View) -> Result<Tensor> {
     let own = strides(t.shape());
     let shape = view.shape();
     let n: usize = shape.iter().product();
-    if t.rank() > 0 && n > 0 && view.start % own[0].max(1) as usize == 0 {
-        let from = view.start / own[0].max(1) as usize;
+    let row = own.first().map_or(1, |r| r.max(&1).unsigned_abs());
+    if t.rank() > 0 && n > 0 && view.start.is_multiple_of(row) {
+        let from = view.start / row;
         let contiguous = view.axes.iter().rev().try_fold(1isize, |inside, (size, step)| {
             (*size == 1 || *step == inside).then_some(inside * *size as isize)
         });
-        let rows = n / own[0].max(1) as usize;
-        if contiguous.is_some() && n % own[0].max(1) as usize == 0 && from + rows <= t.rows() {
+        let rows = n / row;
+        if contiguous.is_some() && n.is_multiple_of(row) && from + rows <= t.rows() {
             return Ok(t.slice(from..from + rows).into_reshaped(shape));
         }
     }

@@ -23,7 +23,7 @@ enum Places {
 
 struct Table {
     /// What it was made from: the same memory means the same table.
-    from: [Tensor; 2],
+    from: Tensors,
     places: Places,
     /// The values and, last, the default.
     values: Tensor,
@@ -48,6 +48,9 @@ impl Table {
         let (keys, values) = (&args[0], &args[1]);
         if keys.len() != values.len() {
             return Err(Error::data(format!("{} keys and {} values", keys.len(), values.len())));
+        }
+        if args.get(2).is_some_and(|d| d.len() != 1) {
+            return Err(Error::data("the default must be a scalar"));
         }
         let twice = |k: &dyn std::fmt::Debug| Error::data(format!("key {k:?} appears twice with different values"));
         let same =
@@ -76,11 +79,11 @@ impl Table {
         let parts = args[1..].iter();
         let n = args[1..].iter().map(|t| t.len()).sum::<usize>();
         let all = Tensor::join(values.dtype(), [n], parts);
-        Ok(Table { from: [keys.clone(), values.clone()], places, values: all })
+        Ok(Table { from: args.iter().cloned().collect(), places, values: all })
     }
 
     fn is_from(&self, args: &[Tensor]) -> bool {
-        (0..2).all(|i| address(&self.from[i]) == address(&args[i]))
+        self.from.iter().map(address).eq(args.iter().map(address))
     }
 
     fn get(&self, x: &Tensor, default: bool) -> Result<Tensor> {

@@ -4,7 +4,8 @@
 use super::super::{Func, Made, arity, dense};
 use super::broadcast::{Elementwise, Tensors, broadcast_dims, map, map_same, zip_same};
 use super::cast::cast;
-use super::number::{float_of, inner_dtype, numbers, promote};
+use super::integer::Int;
+use super::number::{Number, float_of, inner_dtype, numbers, promote};
 use crate::element::{B8, DType, Leaf, Tensor};
 use crate::error::{Error, Result};
 
@@ -81,7 +82,7 @@ pub static FUNCS: &[Func] = &[
     float!("sigmoid", "1 / (1 + exp(-x)).", x => 1.0 / (1.0 + (-x).exp())),
     // Large x: log(1 + exp(x)) is x to within rounding, and exp would overflow.
     float!("softplus", "log(1 + exp(x)).", x => if x > 0.0 { x + (-x).exp().ln_1p() } else { x.exp().ln_1p() }),
-    float!("erf", "The error function.", x => erf(f64::from(x)) as T),
+    float!("erf", "The error function.", x => erf(x.to_f64()) as T),
     Func {
         name: "relu",
         doc: "The number if it is positive, else 0.",
@@ -95,7 +96,7 @@ pub static FUNCS: &[Func] = &[
             super::arithmetic::unary_of(args, dtype, move |t| {
                 let t = cast(t, inner_dtype(dtype))?;
                 let out = numbers!(t.dtype(), T =>
-                    int map_same(t, |x: T| x.max(0));
+                    int map_same(t, |x: T| if x.is_negative_int() { 0 } else { x });
                     float map_same(t, |x: T| if x < 0.0 { 0.0 } else { x }));
                 cast(out?, dtype)
             })

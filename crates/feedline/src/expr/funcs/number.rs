@@ -1,6 +1,6 @@
 //! What functions need to know of item types: promotion, extreme values, and dispatch by dtype.
 
-use crate::element::{B8, DType, Item};
+use crate::element::{DType, Item};
 use crate::error::{Error, Result};
 use DType::*;
 use half::{bf16, f16};
@@ -49,25 +49,13 @@ pub fn signless(dtype: DType) -> DType {
     }
 }
 
-/// An item type with arithmetic: what reductions, sorting and the like are generic over.
+/// A number type, for code that is generic over all of them.
 pub trait Number: Item + PartialOrd {
     const ZERO: Self;
     const ONE: Self;
-    /// What a maximum starts from.
-    const LOWEST: Self;
-    const HIGHEST: Self;
-    /// What sums are collected in: integers wrap in their own type, floats in f64, rounded once at the end.
-    type Sum: Copy + Send + Sync;
-    const SUM_ZERO: Self::Sum;
-    const SUM_ONE: Self::Sum;
-    fn widen(self) -> Self::Sum;
-    fn narrow(sum: Self::Sum) -> Self;
-    fn plus(a: Self::Sum, b: Self::Sum) -> Self::Sum;
-    fn times(a: Self::Sum, b: Self::Sum) -> Self::Sum;
     fn to_f64(self) -> f64;
     /// Rounded to the nearest float; cut off and saturated for integers.
     fn of_f64(x: f64) -> Self;
-    fn of_i64(x: i64) -> Self;
     /// All values in order, NaN last.
     fn order(self, other: Self) -> std::cmp::Ordering {
         self.partial_cmp(&other).unwrap_or_else(|| {
@@ -77,70 +65,23 @@ pub trait Number: Item + PartialOrd {
     }
 }
 
-macro_rules! ints {
-    ($($t:ty),*) => { $(
+macro_rules! number {
+    ($($t:ty: $zero:expr, $one:expr, $to:expr, $of:expr);*) => { $(
         impl Number for $t {
-            const ZERO: $t = 0;
-            const ONE: $t = 1;
-            const LOWEST: $t = <$t>::MIN;
-            const HIGHEST: $t = <$t>::MAX;
-            type Sum = $t;
-            const SUM_ZERO: $t = 0;
-            const SUM_ONE: $t = 1;
-            fn widen(self) -> $t { self }
-            fn narrow(sum: $t) -> $t { sum }
-            fn plus(a: $t, b: $t) -> $t { a.wrapping_add(b) }
-            fn times(a: $t, b: $t) -> $t { a.wrapping_mul(b) }
-            fn to_f64(self) -> f64 { self as f64 }
-            fn of_f64(x: f64) -> $t { x as $t }
-            fn of_i64(x: i64) -> $t { x as $t }
+            const ZERO: $t = $zero;
+            const ONE: $t = $one;
+            fn to_f64(self) -> f64 {
+                $to(self)
+            }
+            fn of_f64(x: f64) -> $t {
+                $of(x)
+            }
         }
     )* };
+    (plain $($t:ty),*) => { number!($($t: 0 as $t, 1 as $t, |x| x as f64, |x| x as $t);*); };
 }
-macro_rules! reals {
-    ($($t:ty, $to:expr, $of:expr);*) => { $(
-        impl Number for $t {
-            const ZERO: $t = 0.0;
-            const ONE: $t = 1.0;
-            const LOWEST: $t = <$t>::NEG_INFINITY;
-            const HIGHEST: $t = <$t>::INFINITY;
-            type Sum = f64;
-            const SUM_ZERO: f64 = 0.0;
-            const SUM_ONE: f64 = 1.0;
-            fn widen(self) -> f64 { $to(self) }
-            fn narrow(sum: f64) -> $t { $of(sum) }
-            fn plus(a: f64, b: f64) -> f64 { a + b }
-            fn times(a: f64, b: f64) -> f64 { a * b }
-            fn to_f64(self) -> f64 { $to(self) }
-            fn of_f64(x: f64) -> $t { $of(x) }
-            fn of_i64(x: i64) -> $t { $of(x as f64) }
-        }
-    )* };
-}
-ints!(i8, i16, i32, i64, u8, u16, u32, u64);
-
-macro_rules! halves {
-    ($($t:ident),*) => { $(
-        impl Number for $t {
-            const ZERO: $t = $t::ZERO;
-            const ONE: $t = $t::ONE;
-            const LOWEST: $t = $t::NEG_INFINITY;
-            const HIGHEST: $t = $t::INFINITY;
-            type Sum = f64;
-            const SUM_ZERO: f64 = 0.0;
-            const SUM_ONE: f64 = 1.0;
-            fn widen(self) -> f64 { self.to_f64() }
-            fn narrow(sum: f64) -> $t { $t::from_f64(sum) }
-            fn plus(a: f64, b: f64) -> f64 { a + b }
-            fn times(a: f64, b: f64) -> f64 { a * b }
-            fn to_f64(self) -> f64 { <$t>::to_f64(self) }
-            fn of_f64(x: f64) -> $t { $t::from_f64(x) }
-            fn of_i64(x: i64) -> $t { $t::from_f64(x as f64) }
-        }
-    )* };
-}
-halves!(f16, bf16);
-reals!(f32, |x: f32| x as f64, |x: f64| x as f32; f64, |x: f64| x, |x: f64| x);
+number!(plain i8, i16, i32, i64, u8, u16, u32, u64, f32, f64);
+number!(f16: f16::ZERO, f16::ONE, f16::to_f64, f16::from_f64; bf16: bf16::ZERO, bf16::ONE, bf16::to_f64, bf16::from_f64);
 
 /// The dtype in which two are computed together: NumPy's rules.
 pub fn promote(a: DType, b: DType) -> Result<DType> {
@@ -194,20 +135,6 @@ pub fn float_of(dtype: DType) -> Result<DType> {
         _ => Ok(Float64),
     }
 }
-
-/// Whether a boolean byte is set, for code that is generic over items.
-pub trait Truth: Item {
-    fn truth(self) -> bool;
-}
-impl Truth for B8 {
-    fn truth(self) -> bool {
-        self.get()
-    }
-}
-macro_rules! truths {
-    ($($t:ty),*) => { $(impl Truth for $t { fn truth(self) -> bool { self != <$t>::ZERO } })* };
-}
-truths!(i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32, f64);
 
 #[cfg(test)]
 mod tests {

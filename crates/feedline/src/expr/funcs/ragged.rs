@@ -185,6 +185,9 @@ fn make_to_dense(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
         let rank = shape.len();
         let mut places = vec![None; shape.iter().product()];
         let at = indices.items::<i64>();
+        if at.len() != values.len() * rank {
+            return Err(Error::data("a sparse tensor needs one index per value and axis"));
+        }
         for k in 0..values.len() {
             let mut place = 0;
             for (i, size) in at[k * rank..(k + 1) * rank].iter().zip(&shape) {

@@ -122,12 +122,12 @@ impl<F: Fn(&mut Philox, &mut Tensor) -> Result<()> + Send + Sync> Kernel for Fil
             },
             _ => return Ok(None),
         };
-        let n: usize = inner.iter().product();
         let mut shape = inner.clone();
         shape.insert(0, rows);
-        if n == 0 || rows == 0 || check_room(self.dtype, &shape).is_err() {
+        if check_room(self.dtype, &shape).is_err() || shape.contains(&0) {
             return Ok(None);
         }
+        let n: usize = inner.iter().product();
         // Each row is drawn on its own and copied: its numbers must not depend on its neighbours.
         let mut out = Tensor::new(self.dtype, shape);
         let mut one = Tensor::new(self.dtype, inner);
@@ -326,8 +326,8 @@ fn make_permutation(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
         let n = match (fixed, args) {
             (Some(n), _) => n,
             (_, [x]) if x.tensor().rank() > 0 => x.tensor().rows() as i64,
-            (_, [x]) => integers(x.tensor())?[0],
-            _ => 0,
+            (_, [x]) if x.tensor().dtype().is_int() => integers(x.tensor())?[0],
+            _ => return Err(Error::data("n must be an integer")),
         };
         let n = usize::try_from(n).map_err(|_| Error::data(format!("n must not be negative, but is {n}")))?;
         let mut out = room(DType::Int64, &[n])?;

@@ -298,7 +298,7 @@ fn float_fold(
 ) -> Result<Tensor> {
     let inner = if t.dtype().is_int() { DType::Float64 } else { inner_dtype(t.dtype()) };
     let t = cast(t, inner)?;
-    let out = numbers!(inner, T => float fold(&t, parts, zero, |a, x: T| step(a, f64::from(x)), merge))?;
+    let out = numbers!(inner, T => float fold(&t, parts, zero, |a, x: T| step(a, x.to_f64()), merge))?;
     cast(out, dtype)
 }
 
@@ -433,8 +433,8 @@ fn make_scan(args: &[Leaf], attrs: &Attrs, sum: bool) -> Result<Made> {
         }
         let t = cast(t.clone(), inner_dtype(dtype))?;
         let out = numbers!(t.dtype(), T => float match sum {
-            true => scan(&t, &parts, way, 0f64, |a, x: T| a + f64::from(x), |a| a as T),
-            false => scan(&t, &parts, way, 1f64, |a, x: T| a * f64::from(x), |a| a as T),
+            true => scan(&t, &parts, way, 0f64, |a, x: T| a + x.to_f64(), |a| a as T),
+            false => scan(&t, &parts, way, 1f64, |a, x: T| a * x.to_f64(), |a| a as T),
         });
         cast(out?, dtype)
     });

@@ -527,7 +527,7 @@ mod tests {
         };
         assert_eq!(text(Tensor::scalar(i64::MIN), json!({})), "-9223372036854775808");
         assert_eq!(text(Tensor::scalar(1.5f32), json!({})), "1.500000");
-        assert_eq!(text(Tensor::scalar(2.71828f64), json!({"precision": 2})), "2.72");
+        assert_eq!(text(Tensor::scalar(2.716f64), json!({"precision": 2})), "2.72");
         assert_eq!(text(Tensor::scalar(1.5f64), json!({"shortest": true})), "1.5");
         assert_eq!(text(Tensor::scalar(7i32), json!({"width": 3, "fill": "0"})), "007");
         assert_eq!(text(Tensor::scalar(B8(2)), json!({})), "true");

@@ -9,13 +9,12 @@ pub fn attrs(json: serde_json::Value) -> Attrs {
     serde_json::from_value(json).expect("an object")
 }
 
-/// The bytes, strings and shapes of a value: NaN is equal to itself here.
+/// A value as text that tells all values apart, except one NaN from another.
 pub fn exactly(v: &Value) -> String {
     match v {
-        Value::Tensor(t) if t.dtype() != crate::element::DType::String => {
-            format!("{} {:?} {:?}", t.dtype(), t.shape(), t.bytes())
-        }
-        Value::Tensor(t) => format!("{:?} {:?}", t.shape(), t.strs().collect::<Vec<_>>()),
+        Value::Tensor(t) => crate::with_item!(t.dtype(),
+            T => format!("{} {:?} {:?}", t.dtype(), t.shape(), t.items::<T>());
+            String => format!("{:?} {:?}", t.shape(), t.strs().collect::<Vec<_>>())),
         Value::Ragged(r) => format!("ragged {} {:?}", exactly(&Value::Tensor(r.values.clone())), r.splits),
         other => format!("{other:?}"),
     }
