@@ -18,7 +18,7 @@ pub enum Shape<'py> {
 /// Looks at one level. A list is structure only where `lists` says so.
 pub fn look<'py>(obj: &Bound<'py, PyAny>, lists: bool) -> PyResult<Shape<'py>> {
     if let Ok(tuple) = obj.cast::<PyTuple>() {
-        let tag = if tuple.get_type().is(&obj.py().get_type::<PyTuple>()) { None } else { Some(tag_of(obj)?) };
+        let tag = if tuple.get_type().is(obj.py().get_type::<PyTuple>()) { None } else { Some(tag_of(obj)?) };
         return Ok(Shape::Tuple { tag, items: tuple.iter().collect() });
     }
     if lists && let Ok(list) = obj.cast::<PyList>() {

@@ -151,7 +151,7 @@ pub fn call<'py>(
     let values = args.iter().map(value_from_py).collect::<PyResult<Vec<_>>>()?;
     let leaves = values
         .iter()
-        .map(|v| Ok(Leaf::of(v).ok_or_else(|| value_error("a dataset is no argument here"))?))
+        .map(|v| Leaf::of(v).ok_or_else(|| value_error("a dataset is no argument here")))
         .collect::<PyResult<Vec<_>>>()?;
     let made = (func.make)(&leaves, &attrs).map_err(|e| e.in_op(name)).py()?;
     let value = made.kernel.row(&values, RowAt { epoch: 0, pos: 0 }).map_err(|e| e.in_op(name)).py()?;

@@ -142,9 +142,12 @@ fn system_free(ptr: NonNull<u8>, cap: usize) {
     unsafe { dealloc(ptr.as_ptr(), layout(cap)) }
 }
 
+/// Blocks with their capacities.
+type FreeList = Mutex<Vec<(usize, NonNull<u8>)>>;
+
 /// The free lists, one for each number of leading bits.
 struct Free {
-    lists: [Mutex<Vec<(usize, NonNull<u8>)>>; CLASSES],
+    lists: [FreeList; CLASSES],
     kept: AtomicUsize,
 }
 
@@ -154,7 +157,7 @@ unsafe impl Sync for Free {}
 static FREE: Free = Free { lists: [const { Mutex::new(Vec::new()) }; CLASSES], kept: AtomicUsize::new(0) };
 
 impl Free {
-    fn list(&self, cap: usize) -> &Mutex<Vec<(usize, NonNull<u8>)>> {
+    fn list(&self, cap: usize) -> &FreeList {
         &self.lists[cap.ilog2() as usize]
     }
     fn take(&self, cap: usize) -> Option<NonNull<u8>> {

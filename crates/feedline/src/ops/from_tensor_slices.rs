@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn refuses_what_has_no_rows() {
-        let refused = |p: Packed| Dataset::from_tensor_slices(p).err().expect("refused").to_string();
+        let refused = |p: Packed| Dataset::from_tensor_slices(p).expect_err("refused").to_string();
         assert!(refused(Tensor::scalar(4i64).into()).contains("from_tensors"));
         assert!(refused(Packed::of(Tree::tuple(vec![])).unwrap()).contains("empty"));
         let uneven = vec![Tensor::from_items([3], &[1i64, 2, 3]), Tensor::from_items([2], &[1i64, 2])];

@@ -101,7 +101,7 @@ fn text(plan: &Plan, runs: &Plan, log: &[(&'static str, String)], meters: Option
                 rows.to_string(),
                 m.fails.load(Relaxed).to_string(),
                 time(busy(meter)),
-                if rows > 0 { time(busy(meter) / rows) } else { "-".into() },
+                busy(meter).checked_div(rows).map_or("-".into(), time),
                 format!("{:.0} %", busy(meter) as f64 * 100.0 / total as f64),
                 bytes(m.held_peak.load(Relaxed)),
             ]

@@ -12,7 +12,7 @@ use crate::element::{Nested, NestedDataset, Spec, Value};
 use crate::error::{Error, Result};
 use crate::op::Op;
 use crate::options::Options;
-use crate::rewrite::{Rewritten, rewrite};
+use crate::rewrite::{Log, Rewritten, rewrite};
 use crate::runtime::Meters;
 use std::any::Any;
 use std::fmt;
@@ -37,7 +37,7 @@ pub struct Node {
     /// What the last pass counted, for `explain`.
     last: Mutex<Option<Arc<Meters>>>,
     /// The plan as it runs, made at the first pass. `None` inside: as it is (a plan must not hold itself).
-    rewritten: OnceLock<(Option<Plan>, Vec<(&'static str, String)>)>,
+    rewritten: OnceLock<(Option<Plan>, Log)>,
 }
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);

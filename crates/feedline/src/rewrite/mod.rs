@@ -21,9 +21,11 @@ pub static RULES: &[&Rule] = &[&drop_noops::RULE, &fuse_maps::RULE];
 #[derive(Clone, Debug)]
 pub struct Rewritten {
     pub plan: Plan,
-    /// Rule and the operator it changed.
-    pub log: Vec<(&'static str, String)>,
+    pub log: Log,
 }
+
+/// Rules and the operators that they changed.
+pub type Log = Vec<(&'static str, String)>;
 
 /// Applies all rules from the sources up, until none applies to a node.
 pub fn rewrite(plan: &Plan) -> Result<Rewritten> {
@@ -35,7 +37,7 @@ pub fn rewrite(plan: &Plan) -> Result<Rewritten> {
     Ok(Rewritten { plan, log })
 }
 
-fn walk(plan: &Plan, log: &mut Vec<(&'static str, String)>) -> Result<Plan> {
+fn walk(plan: &Plan, log: &mut Log) -> Result<Plan> {
     let inputs = plan.inputs.iter().map(|i| walk(i, log)).collect::<Result<Vec<_>>>()?;
     let same = inputs.iter().zip(&plan.inputs).all(|(a, b)| a.same(b));
     let mut node = if same { plan.clone() } else { plan.with_inputs(inputs)? };
