@@ -200,7 +200,7 @@ mod tests {
         let spec = Spec::leaf(Leaf::tensor(DType::Bool, Dims::unknown()));
         let scalar = Value::Tensor(Tensor::scalar(B8::from(true)));
         let packed = |v: Value| Packed::new(spec.clone(), vec![v]).unwrap();
-        let ds = Dataset::from_list([packed(scalar.clone()), packed(of(&[true])), packed(scalar)]).unwrap();
+        let ds = Dataset::from_list([packed(scalar.clone()), packed(of(&[true, true])), packed(scalar)]).unwrap();
         let kept = ds.filter_graph(Graph::identity(ds.spec())).unwrap();
         let ok: Vec<bool> = kept.iter().unwrap().map(|e| e.is_ok()).collect();
         assert_eq!(ok, [true, false, true]);

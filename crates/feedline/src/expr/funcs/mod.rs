@@ -25,8 +25,6 @@ mod reduce;
 mod select;
 mod shape;
 mod sort;
-#[cfg(test)]
-mod speed;
 mod split;
 mod strings;
 #[cfg(test)]
