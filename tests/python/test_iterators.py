@@ -253,26 +253,49 @@ def test_pipelines_inside_python_functions() -> None:
     assert list(dataset) == [sum(range(0, 2 * x, 2)) for x in range(8)]
 
 
-def test_pipelines_inside_python_functions_with_one_worker() -> None:
-    """The outer function holds the only worker while the inner pipeline needs one."""
-    inner = D.range(10).map(lambda x: int(x) + 1, python=True).batch(3)
-
-    def total(x: Any) -> int:
-        return sum(int(batch.sum()) for batch in inner.with_options(cpu_budget=1))
-
-    dataset = D.range(4).map(total, python=True).with_options(cpu_budget=1)
-    found = in_threads(1, lambda _: list(dataset))
-    assert found == [[55] * 4]
-
-
-def test_pipelines_inside_pipelines_inside_generators() -> None:
-    def numbers() -> Any:
-        for x in D.range(3).map(lambda x: int(x), python=True):
-            yield from D.range(int(x)).map(lambda y: y + 10)
-
+NESTED = """
+    import feedline as fl
+    D = fl.Dataset
     signature = fl.TensorSpec((), fl.int64)
-    dataset = D.from_generator(numbers, output_signature=signature).map(lambda x: int(x), python=True)
-    assert in_threads(2, lambda _: list(dataset)) == [[10, 10, 11]] * 2
+    inner = D.range(10).map(lambda x: int(x) + 1, python=True).batch(3).with_options({options})
+
+    def total(x):
+        return sum(int(batch.sum()) for batch in inner)
+
+    def numbers():
+        for x in inner.unbatch().map(lambda x: int(x), python=True):
+            yield from D.range(int(x)).take(1)
+
+    def deeper(x):
+        return sum(int(y) for y in D.range(2).map(total, python=True))
+
+    generated = D.from_generator(numbers, output_signature=signature)
+    ds = {{
+        "function": lambda: D.range(4).map(total, python=True),
+        "three levels": lambda: D.range(2).map(deeper, python=True),
+        "function behind generator": lambda: generated.map(lambda x: int(x), python=True),
+        "filter": lambda: D.range(3).filter(lambda x: total(x) > 0),
+        "interleave": lambda: D.range(2).interleave(lambda x: D.range(total(x)).take(1)),
+        "batches": lambda: D.range(4).map(total, python=True).batch(2).map(lambda b: b.sum(), python=True),
+    }}["{kind}"]()
+    print(sum(int(x) for x in ds.with_options({options})))
+"""
+NESTED_KINDS = {
+    "function": 220,
+    "three levels": 220,
+    "function behind generator": 0,
+    "filter": 3,
+    "interleave": 0,
+    "batches": 220,
+}
+
+
+@pytest.mark.parametrize("kind", NESTED_KINDS)
+@pytest.mark.parametrize("options", ["", "cpu_budget=1"])
+def test_python_functions_that_read_pipelines_with_python_functions(program: Any, kind: str, options: str) -> None:
+    """The outer function waits for the inner one, which must not wait for the outer one's place."""
+    result = program(NESTED.format(kind=kind, options=options), clean=False)
+    assert result.stdout.split() == [str(NESTED_KINDS[kind])]
 
 
 def test_an_iterator_used_in_its_own_function() -> None:

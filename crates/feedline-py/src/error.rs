@@ -27,6 +27,11 @@ pub fn raised(err: PyErr) -> Error {
     Error::func(err.to_string()).with_source(Arc::new(Raised(err)))
 }
 
+/// What a signal handler raised (KeyboardInterrupt) while we waited.
+pub fn interrupted(err: PyErr) -> Error {
+    Error::cancelled().with_source(Arc::new(Raised(err)))
+}
+
 static BY_KIND: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
 /// An error as a Python exception.
@@ -39,6 +44,9 @@ pub fn to_py(error: &Error) -> PyErr {
                 let new = PyRuntimeError::new_err(format!("the function raised StopIteration ({})", place(error)));
                 new.set_cause(py, Some(own));
                 return new;
+            }
+            if error.kind() == Kind::Cancelled {
+                return own;
             }
             // Python 3.11 and later show notes under the traceback.
             let _ = own.value(py).call_method1("add_note", (format!("feedline: raised in {}", place(error)),));

@@ -1,11 +1,11 @@
 //! A pass over a dataset, as Python's iterator. The interpreter is released while it waits.
 
-use crate::error::{IntoPy, raised, to_py};
+use crate::error::{IntoPy, interrupted, to_py};
 use crate::structure::{self, spec_to_py};
 use crate::values::cell_to_py;
 use feedline::element::{Chunk, Spec, Tree};
 use feedline::plan::Plan;
-use feedline::runtime::Iter;
+use feedline::runtime::{Iter, Stopper};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::sync::{Mutex, MutexGuard, TryLockError};
@@ -18,6 +18,7 @@ pub struct Iterator {
     asked: Plan,
     /// Tuples of leaves only: the commonest structure, built without walking the tree.
     flat: Option<usize>,
+    stopper: Stopper,
     /// The process that made it: after a fork its workers do not exist in the child.
     pid: u32,
 }
@@ -29,7 +30,8 @@ impl Iterator {
             Tree::Tuple { tag: None, items } if items.iter().all(|i| matches!(i, Tree::Leaf(_))) => Some(items.len()),
             _ => None,
         };
-        Iterator { iter: Mutex::new(iter), spec, asked, flat, pid: std::process::id() }
+        let stopper = iter.stopper();
+        Iterator { iter: Mutex::new(iter), spec, asked, flat, stopper, pid: std::process::id() }
     }
 
     /// Two Python threads may share an iterator: each element goes to one of them.
@@ -78,7 +80,7 @@ impl Iterator {
             }
             let more = py.detach(|| {
                 iter.fetch(&mut || match Python::try_attach(|py| py.check_signals()) {
-                    Some(Err(e)) => Err(raised(e)),
+                    Some(Err(e)) => Err(interrupted(e)),
                     _ => Ok(()),
                 })
             });
@@ -93,8 +95,12 @@ impl Iterator {
     fn spec<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         spec_to_py(py, &self.spec)
     }
-    fn close(&self, py: Python<'_>) {
-        self.lock(py).close();
+    /// Stops at once, also while another thread waits for an element.
+    fn close(&self) {
+        self.stopper.stop();
+        if let Ok(mut iter) = self.iter.try_lock() {
+            iter.close();
+        }
     }
     fn delivered(&self, py: Python<'_>) -> u64 {
         self.lock(py).delivered()

@@ -62,17 +62,15 @@ impl PyPlan {
     }
     #[pyo3(signature = (options=None))]
     fn iter(&self, py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Iterator> {
-        let bound = match options {
+        let options = match options {
             Some(options) if !options.is_empty() => {
-                let params = PyDict::new(py);
-                params.set_item("options", options)?;
-                let plan = make_plan("with_options", params.as_any(), vec![self.0.plan.clone()])?;
-                BoundPlan { plan, env: self.0.env.clone() }
+                let json = json_from_py(options, &mut |_| Ok(None))?;
+                Some(serde_json::from_value(json).map_err(|e| value_error(format!("iter: {e}")))?)
             }
-            _ => self.0.clone(),
+            _ => None,
         };
-        let iter = py.detach(|| feedline::iterate(&bound)).py()?;
-        Ok(Iterator::new(iter, bound.plan.clone()))
+        let iter = py.detach(|| feedline::iterate_with(&self.0, options)).py()?;
+        Ok(Iterator::new(iter, self.0.plan.clone()))
     }
     fn at<'py>(&self, py: Python<'py>, index: i64) -> PyResult<Bound<'py, PyAny>> {
         let chunk = py.detach(|| -> feedline::Result<_> {
@@ -307,7 +305,7 @@ pub fn reduce<'py>(
             feedline::reduce_watched(&plan, initial.values.clone(), &function, &mut || match Python::try_attach(|py| {
                 py.check_signals()
             }) {
-                Some(Err(e)) => Err(crate::error::raised(e)),
+                Some(Err(e)) => Err(crate::error::interrupted(e)),
                 _ => Ok(()),
             })
         })

@@ -3,6 +3,7 @@
 use crate::element::Spec;
 use crate::error::Result;
 use crate::op::Op;
+use crate::options::Options;
 use crate::plan::{Bound, Card, Format, Plan};
 use crate::runtime::{Index, Iter, index_of, process_pool, settings};
 use std::fmt;
@@ -49,14 +50,22 @@ impl Dataset {
     }
 }
 
-/// Rewrites a plan and starts it on the process's pool.
+/// Rewrites a plan and starts its next pass on the process's pool.
 pub fn iterate(bound: &Bound) -> Result<Iter> {
+    iterate_with(bound, None)
+}
+
+/// The same under further options, for this pass only.
+pub fn iterate_with(bound: &Bound, options: Option<Options>) -> Result<Iter> {
     let epoch = bound.plan.next_pass();
-    let mut plan = bound.plan.rewritten()?.plan;
+    let mut plan = match options {
+        None => bound.plan.rewritten()?.plan,
+        Some(options) => Dataset { plan: bound.plan.clone() }.with_options(options)?.plan.rewritten()?.plan,
+    };
     if plan.options.memory_limit.is_none()
         && let Some(limit) = settings().memory_limit
     {
-        let options = crate::options::Options { memory_limit: Some(limit), ..Default::default() };
+        let options = Options { memory_limit: Some(limit), ..Default::default() };
         plan = Dataset { plan }.with_options(options)?.plan;
     }
     let iter = Iter::new(&Bound { plan, env: bound.env.clone() }, epoch, process_pool())?;

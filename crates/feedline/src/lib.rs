@@ -14,7 +14,7 @@ pub mod rewrite;
 pub mod runtime;
 pub mod tune;
 
-pub use dataset::{Dataset, iterate};
+pub use dataset::{Dataset, iterate, iterate_with};
 pub use error::{At, Error, Kind, Result};
 pub use options::{Options, parse_bytes};
 pub use reduce::{reduce, reduce_watched};

@@ -240,7 +240,8 @@ impl Graph {
         debug_assert!(exports == 0 || next.exports.is_empty(), "only one of two fused functions may export");
         let exports = self.exports.iter().copied().chain(next.exports.iter().map(|&n| rename(n))).collect();
         let outputs = next.outputs.iter().map(|&n| rename(n)).collect();
-        Graph::finish(self.inputs.clone(), nodes, exports, outputs, next.spec.clone()).without_unused()
+        // Nothing is dropped: a call whose result is not used may still fail, and its element with it.
+        Graph::finish(self.inputs.clone(), nodes, exports, outputs, next.spec.clone())
     }
 
     /// Drops nodes that nothing reads.
@@ -615,7 +616,10 @@ impl<'de> Deserialize<'de> for Graph {
             let before = |n: &NodeId| *n < nodes.len();
             let kind = match kind {
                 WrittenKind::Input(i) if i < inputs.len() => Kind::Input(i),
-                WrittenKind::Const(v) => Kind::Const(v),
+                WrittenKind::Const(v) => {
+                    v.freeze();
+                    Kind::Const(v)
+                }
                 WrittenKind::Capture(k) => Kind::Capture(k),
                 WrittenKind::Call { func, args, attrs } if args.iter().all(before) => {
                     let func = funcs::find(&func).map_err(D::Error::custom)?;

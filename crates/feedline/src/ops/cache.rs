@@ -153,6 +153,7 @@ impl Stage for CacheStage {
         match &pull {
             Pull::Rows(chunk) => {
                 if let Some(filling) = &mut self.filling {
+                    chunk.freeze();
                     filling.push(chunk.clone());
                 }
             }

@@ -22,6 +22,7 @@ impl Held {
         let mut rows = 0;
         let mut starts = Vec::with_capacity(blocks.len());
         for block in &blocks {
+            block.freeze();
             starts.push(rows);
             rows += block.rows() as u64;
         }

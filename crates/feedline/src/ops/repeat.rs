@@ -74,15 +74,22 @@ impl Op for Repeat {
         if passes == Some(0) {
             return Ok(Built::Stage(Box::new(super::batch::Nothing)));
         }
+        // One pass is the input itself, positions and random numbers included.
+        if passes == Some(1) {
+            return cx.build(&input);
+        }
         // An empty pass is followed by others only if they may differ.
         let ends_empty = passes.is_none() || input.is_pure();
-        let stage = Some(cx.stage(&input)?);
+        let stage = Some(cx.in_epoch(1).stage(&input)?);
         let cx = cx.clone();
         Ok(Built::Stage(Box::new(RepeatStage { stage, cx, input, pass: 0, passes, ends_empty, any: false, made: 0 })))
     }
     fn index(&self, cx: &BuildCx, node: &Plan) -> Result<Option<Arc<dyn Index>>> {
         let input = node.inputs[0].clone();
         let (Some(first), Some(passes)) = (cx.index(&input)?, self.passes(cx)?) else { return Ok(None) };
+        if passes == 1 {
+            return Ok(Some(first));
+        }
         let cx = cx.clone();
         let len = first.len().saturating_mul(passes);
         Ok(Some(Arc::new(RepeatIndex { same: input.is_pure(), first, cx, input, len })))
@@ -130,7 +137,7 @@ impl Stage for RepeatStage {
                 return Pull::End;
             }
             self.any = false;
-            match self.cx.in_epoch(self.pass).stage(&self.input) {
+            match self.cx.in_epoch(self.pass + 1).stage(&self.input) {
                 Ok(stage) => self.stage = Some(stage),
                 Err(error) => return Pull::Fail(error),
             }
@@ -159,7 +166,7 @@ impl Index for RepeatIndex {
         }
         let mut parts = Vec::new();
         for run in rows.chunk_by(|a, b| a / n == b / n) {
-            let pass = self.cx.in_epoch(run[0] / n).index(&self.input)?;
+            let pass = self.cx.in_epoch(run[0] / n + 1).index(&self.input)?;
             let of: Vec<u64> = run.iter().map(|r| r % n).collect();
             parts.push(pass.as_ref().unwrap_or(&self.first).get(&of)?);
         }

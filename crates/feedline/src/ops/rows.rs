@@ -39,6 +39,7 @@ impl Rows {
     pub fn new(mut chunks: Vec<Chunk>, spec: Spec) -> Rows {
         let (mut rows, mut bytes) = (0, 0);
         for chunk in &mut chunks {
+            chunk.freeze();
             chunk.pos = Pos::Run(rows);
             rows += chunk.rows() as u64;
             bytes += chunk.nbytes();

@@ -118,6 +118,7 @@ impl ScanStage {
                 match function.call_scoped(&args, chunk.pos.at(row)) {
                     Ok(mut result) => {
                         let output = result.drain(state.len()..).collect();
+                        result.iter().for_each(|v| v.freeze());
                         *state = result;
                         results.push(output);
                     }

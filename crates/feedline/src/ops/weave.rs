@@ -213,7 +213,7 @@ mod tests {
     fn picks_come_in_their_order_over_chunk_borders() {
         let waker: std::sync::Weak<dyn crate::runtime::Wake> = std::sync::Weak::<Nobody>::new();
         let cancelled = crate::runtime::sync::atomic::AtomicBool::new(false);
-        let mut cx = Cx { waker: &waker, cancelled: &cancelled, inner_ns: 0 };
+        let mut cx = Cx::new(&waker, &cancelled);
         let (mut a, mut b) = (source(&[&[1, 2, 3], &[4]]), source(&[&[10, 20]]));
         let (mut picked, mut count) = (Picked::new(), 0);
         let mut pick = |s: &mut Source, n: usize, picked: &mut Picked| {

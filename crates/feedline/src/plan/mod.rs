@@ -194,6 +194,7 @@ impl NestedDataset for Bound {
         self
     }
     fn bind(&self, env: Vec<Value>) -> Nested {
+        env.iter().for_each(|v| v.freeze());
         Nested(Arc::new(Bound { plan: self.plan.clone(), env: env.into() }))
     }
     fn nbytes(&self) -> usize {

@@ -217,8 +217,18 @@ struct Metered {
 
 impl Stage for Metered {
     fn next(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
-        let outer = std::mem::replace(&mut cx.inner_ns, 0);
         let start = Instant::now();
+        // Every loop of every operator comes by here.
+        if cx.is_cancelled() {
+            return Pull::End;
+        }
+        if start > cx.deadline {
+            if let Some(waker) = cx.waker.upgrade() {
+                waker.wake();
+            }
+            return Pull::Pending;
+        }
+        let outer = std::mem::replace(&mut cx.inner_ns, 0);
         let pull = self.stage.next(cx, want);
         let ns = start.elapsed().as_nanos() as u64;
         self.meter.busy_ns.fetch_add(ns.saturating_sub(cx.inner_ns), Relaxed);

@@ -7,7 +7,7 @@ use super::stage::{Cx, Pull, Stage, Wake};
 use super::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use super::sync::{Condvar, Mutex, lock};
 use super::{Index, Meters};
-use crate::element::{Buf, Chunk, Column, DType, Element};
+use crate::element::{Buf, Chunk, Column, DType, Element, Value};
 use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::plan::{Bound, Plan};
@@ -94,12 +94,13 @@ impl Iter {
     /// Waits for more: after `Ok(true)` there are rows for `next_ready`. An error stands in the place of one element.
     /// `interrupted` is asked now and then while waiting; its error ends the wait.
     pub fn fetch(&mut self, interrupted: &mut dyn FnMut() -> Result<()>) -> Result<bool> {
+        let mut looked = Instant::now();
         loop {
-            if self.ended {
+            if self.ended || self.run.cancelled.load(Relaxed) {
                 return Ok(false);
             }
             *lock(&self.waiter.ready) = false;
-            let mut cx = Cx { waker: &self.waker, cancelled: &self.run.cancelled, inner_ns: 0 };
+            let mut cx = Cx::new(&self.waker, &self.run.cancelled);
             let want = match self.run.options {
                 // Nothing runs ahead of the consumer, not even within a chunk.
                 Options { prefetch: Some(false), .. } => 1,
@@ -122,7 +123,7 @@ impl Iter {
                 }
                 Pull::Pending => {
                     let start = Instant::now();
-                    let waited = self.wait(interrupted);
+                    let waited = self.wait(&mut looked, interrupted);
                     self.run.meters.waited_ns.fetch_add(start.elapsed().as_nanos() as u64, Relaxed);
                     waited?
                 }
@@ -130,9 +131,13 @@ impl Iter {
         }
     }
 
-    fn wait(&self, interrupted: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+    fn wait(&self, looked: &mut Instant, interrupted: &mut dyn FnMut() -> Result<()>) -> Result<()> {
         loop {
-            if *lock(&self.waiter.ready) {
+            if looked.elapsed() >= LOOK {
+                *looked = Instant::now();
+                interrupted()?;
+            }
+            if *lock(&self.waiter.ready) || self.run.cancelled.load(Relaxed) {
                 return Ok(());
             }
             if self.run.pool.help() {
@@ -142,12 +147,7 @@ impl Iter {
             if *ready {
                 return Ok(());
             }
-            let ready = super::sync::wait(&self.waiter.wake, ready, LOOK);
-            if *ready {
-                return Ok(());
-            }
-            drop(ready);
-            interrupted()?;
+            drop(super::sync::wait(&self.waiter.wake, ready, LOOK));
         }
     }
 
@@ -170,12 +170,40 @@ impl Iter {
     pub fn meters(&self) -> &Arc<Meters> {
         &self.run.meters
     }
+    /// Stops the iterator from elsewhere, also while it waits.
+    pub fn stopper(&self) -> Stopper {
+        Stopper { run: self.run.clone(), waiter: self.waiter.clone() }
+    }
     /// Stops the work; further elements are not given.
     pub fn close(&mut self) {
-        self.run.cancelled.store(true, Relaxed);
+        self.stopper().stop();
         self.ended = true;
+        self.root = Box::new(Ended);
         self.chunk = self.chunk.slice(0..0);
         self.row = 0;
+    }
+}
+
+/// Stops an iterator, from any thread.
+#[derive(Clone)]
+pub struct Stopper {
+    run: Arc<Run>,
+    waiter: Arc<Waiter>,
+}
+
+impl Stopper {
+    pub fn stop(&self) {
+        self.run.cancelled.store(true, Relaxed);
+        self.waiter.wake();
+    }
+}
+
+/// What is left of a closed iterator.
+struct Ended;
+
+impl Stage for Ended {
+    fn next(&mut self, _: &mut Cx<'_>, _: usize) -> Pull {
+        Pull::End
     }
 }
 
@@ -194,19 +222,22 @@ impl Iterator for Iter {
 
 /// Two components on the same memory (a function that returned its argument twice) must not be written through.
 fn freeze_twins(chunk: &Chunk) {
-    let bufs: smallvec::SmallVec<[&Buf; 4]> = chunk
-        .columns()
-        .iter()
-        .filter_map(|c| match c {
-            Column::Dense(t) if t.dtype() != DType::String => Some(t.buf().0),
-            _ => None,
-        })
-        .collect();
-    for (i, a) in bufs.iter().enumerate() {
-        if bufs[i + 1..].iter().any(|b| b.same(a)) {
-            a.freeze();
+    if chunk.columns().len() < 2 {
+        return;
+    }
+    let mut bufs: smallvec::SmallVec<[&Buf; 4]> = smallvec::SmallVec::new();
+    for column in chunk.columns() {
+        match column {
+            Column::Dense(t) if t.dtype() != DType::String => bufs.push(t.buf().0),
+            Column::Dense(_) => {}
+            Column::Rows(values, rows) => bufs.extend(values[rows.clone()].iter().filter_map(|v| match v {
+                Value::Tensor(t) if t.dtype() != DType::String => Some(t.buf().0),
+                _ => None,
+            })),
         }
     }
+    bufs.sort_unstable_by_key(|b| b.as_slice().as_ptr());
+    bufs.windows(2).filter(|w| w[0].same(w[1])).for_each(|w| w[0].freeze());
 }
 
 /// Access by number to a whole plan, or an error that says which operator does not have it.

@@ -13,7 +13,7 @@ pub mod sync;
 
 pub use build::{BuildCx, Built, Run, mix};
 pub use index::Index;
-pub use iter::{Iter, index as index_of, streaming_op, streams};
+pub use iter::{Iter, Stopper, index as index_of, streaming_op, streams};
 pub use meter::{Meter, Meters};
 pub use pool::{Pool, Work};
 pub use process::{Settings, after_fork_in_child, configure, pool as process_pool, settings};

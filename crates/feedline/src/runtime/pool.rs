@@ -17,13 +17,24 @@ pub trait Work: Send + Sync {
     fn step(self: Arc<Self>);
     /// Runs Python functions: such work is left to workers, so that a waiting consumer can always be interrupted.
     fn is_host(&self) -> bool;
+    /// What its last steps took; 0 if it has not run yet.
+    fn cost_ns(&self) -> u64;
+}
+
+/// A piece of work that was taken, and whether it may take long.
+type Taken = (Arc<dyn Work>, bool);
+
+/// Whether a step may take so long that others should not wait for its thread.
+fn is_long(work: &dyn Work) -> bool {
+    let cost = work.cost_ns();
+    work.is_host() || cost == 0 || cost >= WORTH_WAKING_NS
 }
 
 const DEPTHS: usize = 16;
 /// Spins before sleeping; a pause instruction takes about 40 ns here.
 const SPINS: usize = 80;
 /// A step that takes less than this is not worth waking a sleeper for while somebody else is awake.
-pub const WORTH_WAKING_NS: u64 = 20_000;
+const WORTH_WAKING_NS: u64 = 20_000;
 
 pub struct Pool {
     state: Mutex<State>,
@@ -35,8 +46,9 @@ pub struct Pool {
 struct State {
     queues: [VecDeque<Arc<dyn Work>>; DEPTHS],
     queued: usize,
-    /// Threads inside `step`.
+    /// Threads inside `step`, and those of them that may stay there for long.
     running: usize,
+    long: usize,
     budget: usize,
     threads: usize,
     sleepers: usize,
@@ -50,6 +62,7 @@ impl Pool {
                 queues: Default::default(),
                 queued: 0,
                 running: 0,
+                long: 0,
                 budget: budget.max(1),
                 threads: 0,
                 sleepers: 0,
@@ -73,8 +86,9 @@ impl Pool {
         lock(&self.state).threads
     }
 
-    /// Queues a step. `cost_ns` is what its last steps took.
-    pub fn submit(self: &Arc<Pool>, depth: usize, work: Arc<dyn Work>, cost_ns: u64) {
+    /// Queues a step.
+    pub fn submit(self: &Arc<Pool>, depth: usize, work: Arc<dyn Work>) {
+        let worth = is_long(&*work);
         let mut state = lock(&self.state);
         state.queues[depth.min(DEPTHS - 1)].push_back(work);
         state.queued += 1;
@@ -89,8 +103,9 @@ impl Pool {
             }
             return;
         }
-        let idle = state.sleepers == state.threads;
-        let wake = state.sleepers > 0 && state.running < state.budget && (idle || cost_ns >= WORTH_WAKING_NS);
+        // Somebody who looks for work now, or will do so soon, takes it without being woken.
+        let taken = state.running - state.long + (state.threads - state.sleepers).saturating_sub(state.running) > 0;
+        let wake = state.sleepers > 0 && state.running < state.budget && (worth || !taken);
         drop(state);
         if wake {
             self.wake.notify_one();
@@ -99,10 +114,11 @@ impl Pool {
 
     /// A consumer that would wait runs one step. False if there is nothing for it to do.
     pub fn help(&self) -> bool {
-        let Some(work) = self.take(lock(&self.state), true).0 else { return false };
+        let Some((work, long)) = self.take(lock(&self.state), true).0 else { return false };
         work.step();
         let mut state = lock(&self.state);
         state.running -= 1;
+        state.long -= usize::from(long);
         // A worker may have gone to sleep because this thread took its place.
         let wake = state.queued > 0 && state.sleepers > 0;
         drop(state);
@@ -113,21 +129,24 @@ impl Pool {
     }
 
     /// The step nearest to a consumer, counted as running.
-    fn take<'a>(
-        &self,
-        mut state: MutexGuard<'a, State>,
-        helping: bool,
-    ) -> (Option<Arc<dyn Work>>, MutexGuard<'a, State>) {
+    fn take<'a>(&self, mut state: MutexGuard<'a, State>, helping: bool) -> (Option<Taken>, MutexGuard<'a, State>) {
         if state.queued == 0 || state.running >= state.budget {
             return (None, state);
         }
-        let found = state.queues.iter_mut().find_map(|q| match q.front() {
-            Some(work) if !(helping && work.is_host()) => q.pop_front(),
-            _ => None,
+        // Without a single worker the consumer has to do everything itself.
+        let any = !helping || state.threads == 0;
+        let found = state.queues.iter_mut().find_map(|q| {
+            let at = q.iter().position(|work| any || !work.is_host())?;
+            q.remove(at)
         });
-        if found.is_some() {
+        let found = found.map(|work| {
+            let long = is_long(&*work);
+            (work, long)
+        });
+        if let Some((_, long)) = &found {
             state.queued -= 1;
             state.running += 1;
+            state.long += usize::from(*long);
         }
         (found, state)
     }
@@ -137,11 +156,12 @@ impl Pool {
         loop {
             let (work, guard) = self.take(state, false);
             state = guard;
-            if let Some(work) = work {
+            if let Some((work, long)) = work {
                 drop(state);
                 work.step();
                 state = lock(&self.state);
                 state.running -= 1;
+                state.long -= usize::from(long);
                 continue;
             }
             if state.stop {

@@ -167,7 +167,7 @@ impl Shared {
     }
     fn submit(&self) {
         if let Some(me) = self.me.upgrade() {
-            self.pool.submit(self.depth, me, self.cost_ns.load(Relaxed));
+            self.pool.submit(self.depth, me);
         }
     }
     fn credit(&self, queue: &Queue) -> bool {
@@ -221,7 +221,7 @@ impl Shared {
         let want = self.want_now();
         lock(&self.queue).starved = true;
         let pulled = catch_unwind(AssertUnwindSafe(|| {
-            let mut cx = Cx { waker: &self.waker, cancelled: &self.cancelled, inner_ns: 0 };
+            let mut cx = Cx::new(&self.waker, &self.cancelled);
             // The token makes this the only thread here; the lock only says so to the compiler.
             lock(&self.head).next(&mut cx, want)
         }));
@@ -402,6 +402,9 @@ impl Work for Shared {
     }
     fn is_host(&self) -> bool {
         self.host
+    }
+    fn cost_ns(&self) -> u64 {
+        self.cost_ns.load(Relaxed)
     }
 }
 

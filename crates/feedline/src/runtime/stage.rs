@@ -3,6 +3,7 @@
 use crate::element::Chunk;
 use crate::error::Error;
 use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
 /// What a pull gives.
 #[derive(Debug)]
@@ -54,9 +55,19 @@ pub struct Cx<'a> {
     pub cancelled: &'a super::sync::atomic::AtomicBool,
     /// Time spent in the stages below, so that each stage is charged its own.
     pub inner_ns: u64,
+    /// After this, stages give `Pending` and are pulled again later: an operator that finds nothing for long (a filter
+    /// that rejects everything) must not keep a thread from being interrupted, cancelled or used for other work.
+    pub deadline: Instant,
 }
 
-impl Cx<'_> {
+/// How long a pull may go on without giving anything.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+impl<'a> Cx<'a> {
+    pub fn new(waker: &'a Weak<dyn Wake>, cancelled: &'a super::sync::atomic::AtomicBool) -> Cx<'a> {
+        Cx { waker, cancelled, inner_ns: 0, deadline: Instant::now() + PATIENCE }
+    }
+
     pub fn is_cancelled(&self) -> bool {
         self.cancelled.load(super::sync::atomic::Ordering::Relaxed)
     }

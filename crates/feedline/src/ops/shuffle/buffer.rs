@@ -280,7 +280,7 @@ mod tests {
         let mut stage = BufferStage::new(Box::new(Source(0, bytes)), 100, Philox::new(1, 2));
         let cancelled = crate::runtime::sync::atomic::AtomicBool::new(false);
         let waker: std::sync::Weak<dyn crate::runtime::Wake> = std::sync::Weak::<Never>::new();
-        let mut cx = Cx { waker: &waker, cancelled: &cancelled, inner_ns: 0 };
+        let mut cx = Cx::new(&waker, &cancelled);
         let (mut order, mut most) = (vec![], 0);
         while let Pull::Rows(chunk) = stage.next(&mut cx, 7) {
             for r in 0..chunk.rows() {
