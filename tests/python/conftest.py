@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-LIMIT = 20.0
+LIMIT = 10.0
 """Seconds after which a program counts as hanging. None of them needs more than two."""
 
 Program = Callable[..., subprocess.CompletedProcess[str]]

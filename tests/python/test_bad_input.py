@@ -20,7 +20,9 @@ ROWS = NUMBERS.map(lambda x: fl.fill([x], x))
 WHOLE = "whole number"
 
 # Words of the implementation that say nothing to a user.
-JARGON = re.compile(r"untagged|variant|expected (usize|[iuf]\d+)|invalid type|invalid value|unknown field|panick|null")
+JARGON = re.compile(
+    r"untagged|variant|expected (usize|[iuf]\d+)|invalid type|invalid value|unknown field|panick|null"
+)
 
 
 def refuse(op: str, build: Callable[[], Any], *words: str, error: Any = (TypeError, ValueError)) -> Any:
@@ -78,7 +80,9 @@ COUNTS = [
 
 
 @pytest.mark.parametrize("op", COUNTS)
-@pytest.mark.parametrize("value", [1.5, 2.0, "3", True, np.float32(2), np.array([[2, 3]]), {"n": 2}], ids=repr)
+@pytest.mark.parametrize(
+    "value", [1.5, 2.0, "3", True, np.float32(2), np.array([[2, 3]]), {"n": 2}], ids=repr
+)
 def test_a_count_that_is_no_whole_number(op: str, value: Any) -> None:
     dataset = NUMBERS.batch(2) if op == "rebatch" else NUMBERS
     check(op, lambda: getattr(dataset, op)(value), ("number",), (TypeError, ValueError))
@@ -138,7 +142,9 @@ def test_selection(op: str, build: Any, words: Any, error: Any) -> None:
 
 
 MIXING = [
-    refuse("concatenate", lambda: NUMBERS.concatenate(PAIRS), "int64", "float32", error=(TypeError, ValueError)),
+    refuse(
+        "concatenate", lambda: NUMBERS.concatenate(PAIRS), "int64", "float32", error=(TypeError, ValueError)
+    ),
     refuse("concatenate", lambda: NUMBERS.concatenate(D.from_tensors(1)), "int64", "int32"),
     refuse(
         "concatenate",
@@ -160,17 +166,26 @@ MIXING = [
     refuse("choose_from_datasets", lambda: D.choose_from_datasets([], NUMBERS), "dataset", error=ValueError),
     refuse("choose_from_datasets", lambda: D.choose_from_datasets([NUMBERS, 1], NUMBERS), error=TypeError),
     refuse("choose_from_datasets", lambda: D.choose_from_datasets(3, NUMBERS), error=TypeError),
-    refuse("choose_from_datasets", lambda: D.choose_from_datasets([NUMBERS], None), "dataset", error=TypeError),
+    refuse(
+        "choose_from_datasets", lambda: D.choose_from_datasets([NUMBERS], None), "dataset", error=TypeError
+    ),
     refuse("sample_from_datasets", lambda: D.sample_from_datasets([NUMBERS, PAIRS]), "float32"),
     refuse("sample_from_datasets", lambda: D.sample_from_datasets([NUMBERS] * 2, [0.5]), "weight", "2"),
-    refuse("sample_from_datasets", lambda: D.sample_from_datasets([NUMBERS] * 2, [1, 2]), "float", error=TypeError),
+    refuse(
+        "sample_from_datasets",
+        lambda: D.sample_from_datasets([NUMBERS] * 2, [1, 2]),
+        "float",
+        error=TypeError,
+    ),
     refuse("sample_from_datasets", lambda: D.sample_from_datasets([NUMBERS] * 2, [np.nan, 1.0]), "nan"),
     refuse("sample_from_datasets", lambda: D.sample_from_datasets([NUMBERS] * 2, [np.inf, 1.0]), "inf"),
     refuse("sample_from_datasets", lambda: D.sample_from_datasets([]), "dataset", error=ValueError),
     refuse("rejection_resample", lambda: NUMBERS.rejection_resample(lambda x: x, [[0.5]]), "target_dist"),
     refuse("rejection_resample", lambda: NUMBERS.rejection_resample(lambda x: "a", [0.5, 0.5])),
     refuse(
-        "rejection_resample", lambda: NUMBERS.rejection_resample(lambda x: x, [0.5, 0.5], [1.0]), "initial_dist"
+        "rejection_resample",
+        lambda: NUMBERS.rejection_resample(lambda x: x, [0.5, 0.5], [1.0]),
+        "initial_dist",
     ),
     refuse("apply", lambda: NUMBERS.apply(lambda ds: None), "dataset", error=TypeError),
     refuse("apply", lambda: NUMBERS.apply(3), error=TypeError),
@@ -201,13 +216,21 @@ FUNCTIONS = [
     refuse("flat_map", lambda: NUMBERS.flat_map(NUMBERS), "function", error=TypeError),
     refuse("scan", lambda: NUMBERS.scan(0, 3), "function", error=TypeError),
     refuse("reduce", lambda: NUMBERS.reduce(0, 3), "function", error=TypeError),
-    refuse("group_by_window", lambda: NUMBERS.group_by_window(3, lambda k, w: w, 2), "function", error=TypeError),
+    refuse(
+        "group_by_window", lambda: NUMBERS.group_by_window(3, lambda k, w: w, 2), "function", error=TypeError
+    ),
     refuse("map", lambda: PAIRS.map(lambda x: x), "argument", error=TypeError),
     refuse("map", lambda: NUMBERS.map(lambda x, y: x), "argument", error=TypeError),
     refuse("map", lambda: DICTS.map(lambda image, label: image), "argument", error=TypeError),
-    refuse("map", lambda: NUMBERS.map(lambda x: x, num_parallel_calls=0), "num_parallel_calls", error=ValueError),
-    refuse("map", lambda: NUMBERS.map(lambda x: x, num_parallel_calls=-2), "num_parallel_calls", error=ValueError),
-    refuse("map", lambda: NUMBERS.map(lambda x: x, num_parallel_calls=1.5), "num_parallel_calls", error=TypeError),
+    refuse(
+        "map", lambda: NUMBERS.map(lambda x: x, num_parallel_calls=0), "num_parallel_calls", error=ValueError
+    ),
+    refuse(
+        "map", lambda: NUMBERS.map(lambda x: x, num_parallel_calls=-2), "num_parallel_calls", error=ValueError
+    ),
+    refuse(
+        "map", lambda: NUMBERS.map(lambda x: x, num_parallel_calls=1.5), "num_parallel_calls", error=TypeError
+    ),
     refuse("map", lambda: NUMBERS.map(lambda x: x, 2, synchronous=True), "synchronous", error=ValueError),
     refuse("map", lambda: NUMBERS.map(lambda x: x, python=True, native=True), "native", error=ValueError),
     refuse("map", lambda: NUMBERS.map(lambda x: x, deterministic=3), "deterministic"),
@@ -223,10 +246,18 @@ FUNCTIONS = [
     refuse("flat_map", lambda: NUMBERS.flat_map(lambda x: int(x)), "dataset"),
     refuse("flat_map", lambda: NUMBERS.flat_map(lambda x: [x]), "dataset"),
     refuse("interleave", lambda: NUMBERS.interleave(lambda x: x), "dataset"),
-    refuse("interleave", lambda: NUMBERS.interleave(D.range, cycle_length=0), "cycle_length", error=ValueError),
-    refuse("interleave", lambda: NUMBERS.interleave(D.range, cycle_length=-2), "cycle_length", error=ValueError),
-    refuse("interleave", lambda: NUMBERS.interleave(D.range, cycle_length=1.5), "cycle_length", error=TypeError),
-    refuse("interleave", lambda: NUMBERS.interleave(D.range, block_length=0), "block_length", error=ValueError),
+    refuse(
+        "interleave", lambda: NUMBERS.interleave(D.range, cycle_length=0), "cycle_length", error=ValueError
+    ),
+    refuse(
+        "interleave", lambda: NUMBERS.interleave(D.range, cycle_length=-2), "cycle_length", error=ValueError
+    ),
+    refuse(
+        "interleave", lambda: NUMBERS.interleave(D.range, cycle_length=1.5), "cycle_length", error=TypeError
+    ),
+    refuse(
+        "interleave", lambda: NUMBERS.interleave(D.range, block_length=0), "block_length", error=ValueError
+    ),
     refuse("interleave", lambda: NUMBERS.interleave(D.range, num_parallel_calls=0), "num_parallel_calls"),
     refuse("interleave", lambda: NUMBERS.interleave(D.range, 2, num_parallel_calls=3), "cycle_length"),
     refuse("scan", lambda: NUMBERS.scan(np.int64(0), lambda s, x: s + x), "pair", error=TypeError),
@@ -234,13 +265,19 @@ FUNCTIONS = [
     refuse("scan", lambda: NUMBERS.scan(0, lambda s, x: (s + x, x)), "int32", "int64", error=TypeError),
     refuse("scan", lambda: NUMBERS.scan((np.int64(0),), lambda s, x: (x, x)), "state", error=TypeError),
     refuse("reduce", lambda: NUMBERS.reduce(0, lambda s, x: s + x), "int32", "int64", error=TypeError),
-    refuse("reduce", lambda: D.counter().reduce(np.int64(0), lambda s, x: s + x), "endless", error=ValueError),
+    refuse(
+        "reduce", lambda: D.counter().reduce(np.int64(0), lambda s, x: s + x), "endless", error=ValueError
+    ),
     refuse("group_by_window", lambda: NUMBERS.group_by_window(lambda x: x, lambda k, w: w), "window_size"),
     refuse(
-        "group_by_window", lambda: NUMBERS.group_by_window(lambda x: x, lambda k, w: w, 1, lambda k: k), "window_size"
+        "group_by_window",
+        lambda: NUMBERS.group_by_window(lambda x: x, lambda k, w: w, 1, lambda k: k),
+        "window_size",
     ),
     refuse("group_by_window", lambda: NUMBERS.group_by_window(lambda x: x, lambda k, w: w, 0), "window_size"),
-    refuse("group_by_window", lambda: NUMBERS.group_by_window(lambda x: x, lambda k, w: w, 1.5), "window_size"),
+    refuse(
+        "group_by_window", lambda: NUMBERS.group_by_window(lambda x: x, lambda k, w: w, 1.5), "window_size"
+    ),
     refuse("group_by_window", lambda: NUMBERS.group_by_window(lambda x: x / 2, lambda k, w: w, 2), "key"),
     refuse("group_by_window", lambda: NUMBERS.group_by_window(lambda x: x, lambda k, w: k, 2), "dataset"),
     refuse("unique", lambda: PAIRS.unique(), "component"),
@@ -307,12 +344,16 @@ BATCHING = [
     refuse("padded_batch", lambda: ROWS.padded_batch(2, {"a": [2]}), "padded_shapes"),
     refuse("padded_batch", lambda: ROWS.padded_batch(2, "ab"), "padded_shapes"),
     refuse("padded_batch", lambda: ROWS.padded_batch(2, [-3]), "-3", error=ValueError),
-    refuse("padded_batch", lambda: DICTS.padded_batch(2, {"image": [1], "label": []}), "[1]", error=ValueError),
+    refuse(
+        "padded_batch", lambda: DICTS.padded_batch(2, {"image": [1], "label": []}), "[1]", error=ValueError
+    ),
     refuse("padded_batch", lambda: DICTS.padded_batch(2, {"image": [None]}), "label", error=ValueError),
     refuse("padded_batch", lambda: DICTS.padded_batch(2, ([None], [])), "structure", error=ValueError),
     refuse("padded_batch", lambda: ROWS.padded_batch(2, padding_values=0), "int32", "int64", error=TypeError),
     refuse("padded_batch", lambda: ROWS.padded_batch(2, padding_values="a"), "string", error=TypeError),
-    refuse("padded_batch", lambda: ROWS.padded_batch(2, padding_values=np.zeros(2, np.int64)), error=ValueError),
+    refuse(
+        "padded_batch", lambda: ROWS.padded_batch(2, padding_values=np.zeros(2, np.int64)), error=ValueError
+    ),
     refuse("padded_batch", lambda: NUMBERS.window(2).padded_batch(2), "dataset", error=TypeError),
     refuse("padded_batch", lambda: NUMBERS.map(lambda x: x, python=True).padded_batch(2), "padded_shapes"),
     refuse("ragged_batch", lambda: ROWS.ragged_batch(2, row_splits_dtype=fl.float32), "float32"),
@@ -323,7 +364,9 @@ BATCHING = [
     refuse("sparse_batch", lambda: PAIRS.sparse_batch(2, [None]), "single"),
     refuse("unbatch", lambda: NUMBERS.unbatch(), "scalar", error=ValueError),
     refuse("unbatch", lambda: DICTS.unbatch(), "label", error=ValueError),
-    refuse("unbatch", lambda: D.from_tensors((np.zeros(3), np.zeros(2))).unbatch(), "3", "2", error=ValueError),
+    refuse(
+        "unbatch", lambda: D.from_tensors((np.zeros(3), np.zeros(2))).unbatch(), "3", "2", error=ValueError
+    ),
     refuse("rebatch", lambda: NUMBERS.rebatch(2), "scalar", error=ValueError),
     refuse("rebatch", lambda: NUMBERS.batch(2).rebatch([[2]]), "batch_size"),
     refuse("rebatch", lambda: NUMBERS.batch(2).rebatch([2, -1]), "-1", error=ValueError),
@@ -356,21 +399,45 @@ def test_batching(op: str, build: Any, words: Any, error: Any) -> None:
 
 SCALAR = fl.TensorSpec((), fl.int64)
 SOURCES = [
-    refuse("from_generator", lambda: D.from_generator(iter([1]), output_signature=SCALAR), "function", error=TypeError),
-    refuse("from_generator", lambda: D.from_generator([1, 2], output_signature=SCALAR), "function", error=TypeError),
+    refuse(
+        "from_generator",
+        lambda: D.from_generator(iter([1]), output_signature=SCALAR),
+        "function",
+        error=TypeError,
+    ),
+    refuse(
+        "from_generator",
+        lambda: D.from_generator([1, 2], output_signature=SCALAR),
+        "function",
+        error=TypeError,
+    ),
     refuse("from_generator", lambda: D.from_generator(lambda: [1]), "output_signature", error=TypeError),
-    refuse("from_generator", lambda: D.from_generator(lambda: [1], fl.int64, output_signature=SCALAR), "both"),
+    refuse(
+        "from_generator", lambda: D.from_generator(lambda: [1], fl.int64, output_signature=SCALAR), "both"
+    ),
     refuse("from_generator", lambda: D.from_generator(lambda: [1], output_signature=fl.int64), "TensorSpec"),
     refuse("from_generator", lambda: D.from_generator(lambda: [1], output_signature=3), "TensorSpec"),
     refuse("from_generator", lambda: D.from_generator(lambda: [1], "number"), "number"),
-    refuse("from_generator", lambda: D.from_generator(lambda: [1], (fl.int64, fl.int64), ((),)), "output_shapes"),
-    refuse("from_generator", lambda: D.from_generator(lambda: [1], {"a": fl.int64}, {"b": ()}), "output_shapes"),
-    refuse("from_tensor_slices", lambda: D.from_tensor_slices([[1, 2], [3]]), "equal length", error=ValueError),
+    refuse(
+        "from_generator", lambda: D.from_generator(lambda: [1], (fl.int64, fl.int64), ((),)), "output_shapes"
+    ),
+    refuse(
+        "from_generator", lambda: D.from_generator(lambda: [1], {"a": fl.int64}, {"b": ()}), "output_shapes"
+    ),
+    refuse(
+        "from_tensor_slices", lambda: D.from_tensor_slices([[1, 2], [3]]), "equal length", error=ValueError
+    ),
     refuse("from_tensor_slices", lambda: D.from_tensor_slices([1, "a"]), "text", error=ValueError),
     refuse("from_tensor_slices", lambda: D.from_tensor_slices(3), "from_tensors", error=ValueError),
     refuse("from_tensor_slices", lambda: D.from_tensor_slices(([1, 2], 3)), "scalar", error=ValueError),
     refuse("from_tensor_slices", lambda: D.from_tensor_slices(([1, 2], [1])), "2", "1", error=ValueError),
-    refuse("from_tensor_slices", lambda: D.from_tensor_slices({"x": [1, 2], "y": [1]}), "x", "y", error=ValueError),
+    refuse(
+        "from_tensor_slices",
+        lambda: D.from_tensor_slices({"x": [1, 2], "y": [1]}),
+        "x",
+        "y",
+        error=ValueError,
+    ),
     refuse("from_tensor_slices", lambda: D.from_tensor_slices(()), "empty", error=ValueError),
     refuse("from_tensor_slices", lambda: D.from_tensor_slices({}), "empty", error=ValueError),
     refuse("from_tensor_slices", lambda: D.from_tensor_slices(object()), "object"),

@@ -105,7 +105,7 @@ def test_ctrl_c_is_answered(kind: str, tmp_path: Path) -> None:
         time.sleep(0.3)
         sent = time.time()
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=8)
     except subprocess.TimeoutExpired:
         raise AssertionError("the program hangs after the signal") from None
     finally:
@@ -133,7 +133,7 @@ def test_ctrl_c_without_a_handler_ends_the_program(tmp_path: Path) -> None:
         assert process.stdout is not None and process.stdout.readline() == "ready\n"
         time.sleep(0.3)
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=20)
+        _, err = process.communicate(timeout=8)
     finally:
         process.kill()
     assert process.returncode == -signal.SIGINT
@@ -194,6 +194,13 @@ ENDS = {
         it = iter(fl.Dataset.counter().map(work, python=True).prefetch(100))
         next(it)
     """,
+    "python functions that sleep a little": """
+        def work(x):
+            time.sleep(0.05)
+            return x
+        it = iter(fl.Dataset.counter().map(work, python=True).prefetch(100))
+        next(it)
+    """,
     "a python function that sleeps": """
         def work(x):
             if x > 2:
@@ -247,11 +254,14 @@ ENDS = {
 @pytest.mark.parametrize("kind", ENDS)
 def test_the_interpreter_ends_cleanly(kind: str, program: Any) -> None:
     head = "import threading, time\nimport feedline as fl\n"
-    result = program(head + textwrap.dedent(ENDS[kind]) + "print('end')\n")
-    assert result.stdout == "end\n"
+    for _ in range(4):  # what goes wrong here goes wrong now and then
+        result = program(head + textwrap.dedent(ENDS[kind]) + "print('end')\n")
+        assert result.stdout == "end\n"
 
 
-@pytest.mark.parametrize("kind", ["a live iterator", "python functions in workers", "a generator that is blocked"])
+@pytest.mark.parametrize(
+    "kind", ["a live iterator", "python functions in workers", "a generator that is blocked"]
+)
 def test_sys_exit_gives_its_code(kind: str, program: Any) -> None:
     head = "import sys, threading, time\nimport feedline as fl\n"
     program(head + textwrap.dedent(ENDS[kind]) + "sys.exit(3)\n", code=3)
@@ -442,7 +452,9 @@ def test_pickled_datasets_are_equal(kind: str) -> None:
         assert values(made) == values(dataset)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in DATASETS if "python" not in kind and "generator" not in kind])
+@pytest.mark.parametrize(
+    "kind", [kind for kind in DATASETS if "python" not in kind and "generator" not in kind]
+)
 def test_fingerprints_survive_pickling(kind: str) -> None:
     dataset = DATASETS[kind]
     assert pickle.loads(pickle.dumps(dataset)).fingerprint() == dataset.fingerprint()
@@ -485,7 +497,9 @@ def test_specs_can_be_pickled_and_copied(spec: Any) -> None:
     assert hash(copy.deepcopy(spec)) == hash(spec)
 
 
-@pytest.mark.parametrize("value", [fl.ragged.constant([[1], [2, 3]]), fl.SparseTensor([[0]], [1], [3])], ids=repr)
+@pytest.mark.parametrize(
+    "value", [fl.ragged.constant([[1], [2, 3]]), fl.SparseTensor([[0]], [1], [3])], ids=repr
+)
 def test_ragged_and_sparse_values_can_be_pickled(value: Any) -> None:
     assert pickle.loads(pickle.dumps(value)) == value
 
@@ -528,7 +542,6 @@ DIFFERENT = [
 
 def test_different_pipelines_have_different_fingerprints() -> None:
     assert len({dataset.fingerprint() for dataset in DIFFERENT}) == len(DIFFERENT)
-    assert D.range(5).map(lambda x: x + 1).fingerprint() == D.range(5).map(lambda y: 1 + 0 + y).fingerprint() or True
     assert D.range(5).batch(2).fingerprint() == D.range(5).batch(2).fingerprint()
 
 

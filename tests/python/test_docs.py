@@ -1,0 +1,87 @@
+"""The examples of the documentation run: pages from top to bottom, and the docstrings of every module."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import linecache
+import pkgutil
+import re
+from pathlib import Path
+from typing import Any
+
+import feedline as fl
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture(autouse=True)
+def no_global_seed() -> Any:
+    """Examples may set the global seed."""
+    yield
+    fl.random.set_seed(None)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
+def test_page(page: Path) -> None:
+    """All blocks share one namespace, as if they were typed one after another."""
+    text = page.read_text()
+    namespace: dict[str, Any] = {"__name__": "page"}
+    for block in BLOCK.finditer(text):
+        name = f"{page.name}:{text.count(chr(10), 0, block.start()) + 1}"
+        source = block.group(1)
+        linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+        exec(compile(source, name, "exec"), namespace)
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/guide.md"])
+def test_pages_have_examples(name: str) -> None:
+    assert BLOCK.search((ROOT / name).read_text())
+
+
+LINK = re.compile(r"\]\(([^)#:]+)(#[^)]*)?\)")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
+def test_links_lead_somewhere(page: Path) -> None:
+    for link, _ in LINK.findall(page.read_text()):
+        assert (page.parent / link).exists(), link
+
+
+MODULES = sorted(
+    module.name
+    for module in pkgutil.walk_packages(fl.__path__, "feedline.")
+    if not module.name.endswith("_native")
+)
+
+
+@pytest.mark.parametrize("name", ["feedline", *MODULES])
+def test_docstrings(name: str) -> None:
+    result = doctest.testmod(importlib.import_module(name), report=True)
+    assert result.failed == 0
+
+
+PUBLIC = [
+    "fl",
+    "fl.Dataset",
+    "fl.math",
+    "fl.strings",
+    "fl.random",
+    "fl.debugging",
+    "fl.ragged",
+    "fl.sparse",
+    "fl.nest",
+]
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_everything_public_has_a_docstring(name: str) -> None:
+    thing = eval(name)
+    names = getattr(thing, "__all__", None) or [n for n in dir(thing) if not n.startswith("_")]
+    missing = [
+        n for n in names if callable(getattr(thing, n)) and not (getattr(thing, n).__doc__ or "").strip()
+    ]
+    assert missing == []

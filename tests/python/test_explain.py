@@ -1,0 +1,272 @@
+"""What datasets say about themselves: explain, repr, HTML, specs, and lengths that are not known."""
+
+from __future__ import annotations
+
+import html.parser
+import json
+import re
+from typing import Any
+
+import feedline as fl
+import numpy as np
+import pytest
+
+D = fl.Dataset
+
+
+def pipeline() -> fl.Dataset:
+    return D.range(1000).map(lambda x: x * 2).map(lambda x: x + 1).filter(lambda x: x % 3 == 0).batch(10)
+
+
+PIPELINES = {
+    "range": D.range(5),
+    "fused": pipeline(),
+    "arrays": D.from_tensor_slices({"x": np.zeros((3, 2)), "y": ["a", "b", "c"]}),
+    "python": D.range(5).map(lambda x: int(x), python=True),
+    "shuffle": D.range(5).shuffle(3, seed=1).repeat(2).cache(),
+    "all orders": D.range(5).shuffle(seed=1),
+    "zip": D.zip((D.range(5), {"a": D.range(5).map(lambda x: x + 7)})),
+    "concatenate": D.range(5).concatenate(D.range(5).batch(1).unbatch()),
+    "choose": D.choose_from_datasets([D.range(5), D.range(5)], D.range(2)),
+    "interleave": D.range(3).interleave(lambda x: D.range(x).map(lambda y: y * x)),
+    "window": D.range(6).window(2).flat_map(lambda w: w.batch(2)),
+    "group": D.range(6).group_by_window(lambda x: x % 2, lambda k, w: w.batch(2), 2),
+    "generator": D.from_generator(lambda: range(3), output_signature=fl.TensorSpec((), fl.int64)),
+    "options": D.range(5).with_options(cpu_budget=1, deterministic=False, memory_limit="1MB"),
+    "ragged": D.range(5).map(lambda x: fl.range(x)).ragged_batch(2),
+    "endless": D.counter().map(lambda x: x + 1).take(5),
+    "none": D.from_tensors((1, None)),
+    "long": D.range(5).map(lambda x: sum([x + i for i in range(100)])),
+    "scan": D.range(5).scan(np.int64(0), lambda s, x: (s + x, s)),
+    "random": D.range(5).map(lambda x: fl.random.uniform([2], seed=1)),
+    "text with <tags>": D.from_tensor_slices({"<b>&": [1, 2]}),
+}
+
+
+def operators(node: dict[str, Any]) -> list[str]:
+    """The operators of a plan, from the end to the sources."""
+    return [node["op"], *(op for part in node["inputs"] for op in operators(part))]
+
+
+@pytest.mark.parametrize("kind", PIPELINES)
+@pytest.mark.parametrize("ran", [False, True])
+def test_every_pipeline_explains_itself(kind: str, ran: bool) -> None:
+    dataset = PIPELINES[kind]
+    if ran:
+        list(dataset)
+    text = dataset.explain()
+    assert "as written" in text
+    assert dataset.explain("text") == text or ran
+    told = json.loads(dataset.explain("json"))
+    for op in operators(told["written"]):
+        assert re.search(rf"^\s*{op}\(", text, re.MULTILINE), f"{op} is not in the text"
+    assert not re.search(r"0x[0-9a-f]{6,}", text), "an address says nothing"
+    assert max(map(len, text.splitlines())) < 200
+
+
+def test_before_and_after_a_pass() -> None:
+    dataset = pipeline()
+    assert "not run yet" in dataset.explain()
+    list(dataset)
+    text = dataset.explain()
+    assert "not run yet" not in text and "as it ran last" in text
+    assert "34 elements" in text and "share" in text and "limit" in text
+    assert "fuse_maps" in text
+
+
+def test_json_has_the_numbers() -> None:
+    dataset = pipeline()
+    list(dataset)
+    told = json.loads(dataset.explain("json"))
+    assert operators(told["written"]) == ["batch", "filter", "map", "map", "range"]
+    assert told["pass"]["delivered"] == 34
+    batch = told["runs"]
+    assert batch["meter"]["rows"] == 34 and batch["meter"]["fails"] == 0
+    rows = {op: node["meter"]["rows"] for op, node in nodes(batch)}
+    assert rows["range"] == 1000
+
+
+def nodes(node: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    return [(node["op"], node), *(pair for part in node["inputs"] for pair in nodes(part))]
+
+
+def test_errors_are_counted() -> None:
+    dataset = D.range(10).map(lambda x: 6 // (x - 2)).ignore_errors()
+    list(dataset)
+    told = dict(nodes(json.loads(dataset.explain("json"))["runs"]))
+    assert told["map"]["meter"]["fails"] == 1
+
+
+def test_a_pass_that_was_left_early() -> None:
+    dataset = pipeline()
+    iterator = iter(dataset)
+    next(iterator)
+    assert "1 element " in iterator.explain() and "1 elements" not in iterator.explain()
+    del iterator
+    assert "as it ran last" in dataset.explain()
+
+
+def test_rewrites_can_be_turned_off() -> None:
+    dataset = pipeline().with_options(rewrite=False, prefetch=False)
+    list(dataset)
+    assert "fuse" not in dataset.explain()
+    assert "map" in operators(json.loads(dataset.explain("json"))["runs"])
+
+
+def test_explaining_runs_nothing() -> None:
+    calls = []
+
+    def count(x: Any) -> Any:
+        calls.append(x)
+        return x
+
+    dataset = D.range(5).map(count, python=True, output_signature=fl.TensorSpec((), fl.int64))
+    dataset.explain(), dataset.explain("json"), repr(dataset), dataset._repr_html_()
+    assert calls == []
+
+
+REPRS = [
+    (D.range(10), "range(10): int64, 10 elements"),
+    (D.range(1), "range(1): int64, 1 element"),
+    (D.range(2, 8, 3), "range(start=2, stop=8, step=3): int64, 2 elements"),
+    (D.range(10).batch(3), "range(10).batch(3): int64[?], 4 elements"),
+    (D.range(10).batch(3, drop_remainder=True), "int64[3], 3 elements"),
+    (D.range(10).map(lambda x: x + 1), "range(10).map(add(x, 1)): int64, 10 elements"),
+    (D.range(10).repeat(), "range(10).repeat(): int64, endless"),
+    (D.range(10).filter(lambda x: x > 1), "unknown length"),
+    (D.from_tensor_slices(np.zeros((3, 2))), "from_tensor_slices(float64[3, 2]): float64[2], 3 elements"),
+    (D.zip((D.range(2), D.range(2))), "zip(range(2), range(2)): (int64, int64), 2 elements"),
+    (D.from_tensor_slices({"a": [1], "b": ["x"]}), "{a: int32, b: string}, 1 element"),
+    (D.range(4).window(2), "dataset of int64, 2 elements"),
+    (D.range(4).shuffle(2), "range(4).shuffle(buffer_size=2"),
+    (D.range(4).shuffle(), "range(4).shuffle()"),
+    (D.range(4).with_options(cpu_budget=1), "range(4).with_options(cpu_budget=1)"),
+]
+
+
+@pytest.mark.parametrize(("dataset", "text"), REPRS, ids=[text[:40] for _, text in REPRS])
+def test_repr(dataset: fl.Dataset, text: str) -> None:
+    assert text in repr(dataset)
+    assert str(dataset) == repr(dataset)
+
+
+@pytest.mark.parametrize("kind", PIPELINES)
+def test_reprs_are_short_and_the_same_each_time(kind: str) -> None:
+    text = repr(PIPELINES[kind])
+    assert text == repr(PIPELINES[kind])
+    assert "\n" not in text and len(text) < 400
+    assert not re.search(r"0x[0-9a-f]{6,}", text)
+
+
+class Cells(html.parser.HTMLParser):
+    """The cells of a table, and whether all elements are closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.rows: list[list[str]] = []
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.open.append(tag)
+        if tag == "tr":
+            self.rows.append([])
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] == "td":
+            self.rows[-1].append(data)
+
+
+@pytest.mark.parametrize("kind", PIPELINES)
+def test_html_is_well_formed(kind: str) -> None:
+    dataset = PIPELINES[kind]
+    cells = Cells()
+    cells.feed(dataset._repr_html_())
+    cells.close()
+    assert cells.open == []
+    written = json.loads(dataset.explain("json"))["written"]
+    text = " ".join(cell for row in cells.rows for cell in row)
+    for op in operators(written):
+        assert f"{op}(" in text
+    assert "add(x, 7)" in text or kind != "zip"
+
+
+SPECS = [
+    (fl.TensorSpec((None, 3), fl.float32), "float32[?, 3]", "TensorSpec(shape=(None, 3), dtype=fl.float32)"),
+    (fl.TensorSpec((), fl.string), "string", "TensorSpec(shape=(), dtype=fl.string)"),
+    (fl.TensorSpec(None, fl.int64), "int64<unknown rank>", "TensorSpec(shape=None, dtype=fl.int64)"),
+    (fl.RaggedTensorSpec((2, None), fl.int32), "ragged int32[2, ?]", "RaggedTensorSpec(shape=(2, None)"),
+    (
+        fl.SparseTensorSpec((2, 3), fl.bool),
+        "sparse bool[2, 3]",
+        "SparseTensorSpec(shape=(2, 3), dtype=fl.bool)",
+    ),
+    (fl.NoneSpec(), "none", "NoneSpec()"),
+    (fl.DatasetSpec(fl.TensorSpec((), fl.int64)), "dataset of int64", "DatasetSpec(TensorSpec("),
+]
+
+
+@pytest.mark.parametrize(("spec", "text", "code"), SPECS, ids=[text for _, text, _ in SPECS])
+def test_specs_in_words(spec: Any, text: str, code: str) -> None:
+    assert str(spec) == text
+    assert repr(spec).startswith(code)
+    made = eval(
+        repr(spec), {"fl": fl, **{name: getattr(fl, name) for name in dir(fl) if name.endswith("Spec")}}
+    )
+    assert made == spec and hash(made) == hash(spec)
+
+
+def test_specs_compare() -> None:
+    assert fl.TensorSpec([2], "int32") == fl.TensorSpec((2,), np.int32)
+    assert fl.TensorSpec([2], "int32") != fl.TensorSpec((3,), np.int32)
+    assert fl.TensorSpec([2], "int32") != fl.TensorSpec((2,), np.int64)
+    assert fl.TensorSpec([None, 2], "int32").is_compatible_with(np.zeros((5, 2), np.int32))
+    assert not fl.TensorSpec([None, 2], "int32").is_compatible_with(np.zeros((5, 3), np.int32))
+
+
+LENGTHS = [
+    (lambda: D.counter(), "take"),
+    (lambda: D.range(3).repeat(), "take"),
+    (lambda: D.range(3).filter(lambda x: x > 1), "assert_cardinality"),
+    (lambda: D.range(3).flat_map(lambda x: D.range(x)), "assert_cardinality"),
+    (
+        lambda: D.from_generator(lambda: [1], output_signature=fl.TensorSpec((), fl.int64)),
+        "assert_cardinality",
+    ),
+]
+
+
+@pytest.mark.parametrize(("build", "advice"), LENGTHS)
+def test_lengths_that_are_not_known_say_what_to_do(build: Any, advice: str) -> None:
+    with pytest.raises(TypeError, match=advice):
+        len(build())
+    assert build().cardinality() in (fl.INFINITE_CARDINALITY, fl.UNKNOWN_CARDINALITY)
+
+
+def test_lengths_that_are_known() -> None:
+    assert len(D.range(10).batch(3)) == 4
+    assert len(D.range(3).filter(lambda x: x > 1).assert_cardinality(1)) == 1
+    assert len(D.counter().take(7)) == 7
+
+
+def test_a_wrong_length_is_told_at_the_end() -> None:
+    dataset = D.range(3).assert_cardinality(5)
+    iterator = iter(dataset)
+    assert [next(iterator) for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(fl.errors.FailedPreconditionError, match=r"(?s)5.*3|3.*5"):
+        next(iterator)
+
+
+@pytest.mark.parametrize(
+    "value", [fl.ragged.constant([[1], [2, 3]]), fl.SparseTensor([[0, 1]], [5], [2, 2])], ids=repr
+)
+def test_values_show_their_items(value: Any) -> None:
+    assert ("[[1], [2, 3]]" in repr(value)) or ("(0, 1): 5" in repr(value))
+
+
+def test_a_symbol_shows_its_spec() -> None:
+    seen = []
+    D.from_tensor_slices(np.zeros((3, 2), np.float32)).map(lambda x: (seen.append(repr(x)), x)[1])
+    assert seen == ["<symbolic float32[2]>"]
