@@ -431,3 +431,68 @@ fn a_thousand_random_pipelines_dropped_in_the_middle() {
         (0..draw(20)).for_each(|_| drop(iter.next()));
     }
 }
+
+// ---- Large plans ----
+
+fn chain(n: usize, on: impl Fn(Plan) -> Plan) -> Plan {
+    (1..n).fold(range(3000), |plan, _| on(plan))
+}
+
+#[test]
+fn a_thousand_operators_in_a_row_work_and_more_are_refused() {
+    let f = with_constant(&Spec::scalar(DType::Int64), "add", 1);
+    let chains: [&dyn Fn(Plan) -> Plan; 7] = [
+        &|p| make("skip", json!({ "count": 1 }), vec![p]),
+        &|p| make("map", json!({ "function": f, "num_parallel_calls": 2 }), vec![p]),
+        &|p| make("prefetch", json!({ "buffer_size": 1 }), vec![p]),
+        &|p| make("concatenate", json!({}), vec![range(1), p]),
+        &|p| make("unbatch", json!({}), vec![make("batch", json!({ "batch_size": 2 }), vec![p])]),
+        &|p| make("repeat", json!({ "count": 1 }), vec![p]),
+        &|p| make("ignore_errors", json!({ "log_warning": false }), vec![p]),
+    ];
+    for (i, on) in chains.into_iter().enumerate() {
+        let plan = chain(if i == 4 { 500 } else { 1000 }, on);
+        for rewrite in [true, false] {
+            let options = Options { rewrite: Some(rewrite), ..Default::default() };
+            let plan = Dataset::from_plan(fresh(&plan)).with_options(options).unwrap().plan().rewritten().unwrap().plan;
+            for workers in [1, 4] {
+                let bound = Bound { plan: plan.clone(), env: Arc::new([]) };
+                let mut iter = Iter::new(&bound, 0, pool(workers)).unwrap();
+                iter.next().unwrap().unwrap();
+            }
+        }
+        assert!(!plan.is_symbolic());
+        let _ = (format!("{plan:?}"), feedline::plan::explain(&plan, feedline::plan::Format::Text));
+    }
+    let longest = chain(1000, chains[0]);
+    let error = Plan::new(longest.op.clone(), vec![longest.clone()]).unwrap_err();
+    assert!(error.message().contains("operators in a row"), "{error}");
+}
+
+#[test]
+fn doubled_plans_cost_what_their_distinct_operators_cost() {
+    let mut plan = range(1);
+    for _ in 0..200 {
+        plan = make("concatenate", json!({}), vec![plan.clone(), plan]);
+    }
+    let plan = fresh(&plan);
+    assert!(plan.is_pure() && !plan.is_symbolic());
+    let _ = (format!("{plan:?}"), plan.fingerprint().unwrap(), plan.rewritten().unwrap());
+    for format in [feedline::plan::Format::Text, feedline::plan::Format::Json] {
+        assert!(feedline::plan::explain(&plan, format).len() < 100_000);
+    }
+    let (json, _) = write_plan(&plan).unwrap();
+    let text = json.to_string();
+    let again = read_plan(&serde_json::from_str(&text).unwrap(), vec![]).unwrap();
+    assert_eq!(again.fingerprint().unwrap(), plan.fingerprint().unwrap());
+}
+
+#[test]
+fn what_refers_to_a_traced_function_says_so() {
+    let symbolic = make("take", json!({ "count": { "symbol": 0 } }), vec![range(3)]);
+    assert!(symbolic.is_symbolic() && make("skip", json!({ "count": 1 }), vec![symbolic]).is_symbolic());
+    let nested = make("flat_map", json!({ "function": inner_range(&range(3).spec) }), vec![range(3)]);
+    assert!(nested.is_symbolic() && !make("skip", json!({ "count": 1 }), vec![range(3)]).is_symbolic());
+    let captures = graph(&[&range(3).spec], |b, _| leaf(b.capture(0, Leaf::of_tensor(&feedline::element::Tensor::scalar(1i64)))));
+    assert!(make("map", json!({ "function": captures }), vec![range(3)]).is_symbolic());
+}
