@@ -247,6 +247,9 @@ impl NestedDataset for Bound {
     fn as_any(&self) -> &dyn Any {
         self
     }
+    fn spec(&self) -> &Spec {
+        &self.plan.spec
+    }
     fn bind(&self, env: Vec<Value>) -> Nested {
         Nested(Arc::new(Bound { plan: self.plan.clone(), env: env.into() }))
     }

@@ -60,9 +60,7 @@ fn read(json: &Json) -> Result<Plan> {
         let params = node.get("params").cloned().ok_or_else(bad)?;
         let inputs = match node.get("inputs") {
             None => vec![],
-            Some(list) => {
-                list.as_array().ok_or_else(bad)?.iter().map(|n| node_at(&nodes, n)).collect::<Result<_>>()?
-            }
+            Some(list) => list.as_array().ok_or_else(bad)?.iter().map(|n| node_at(&nodes, n)).collect::<Result<_>>()?,
         };
         nodes.push(Plan::new((info.read)(params).map_err(|e| e.in_op(name))?, inputs)?);
     }
