@@ -13,6 +13,7 @@ use feedline::expr::HostAttachment;
 use feedline::ops::from_generator::GeneratorAttachment;
 use feedline::plan::{Bound as BoundPlan, Format, Plan};
 use feedline::runtime::process_pool;
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use serde_json::{Value as Json, json};
@@ -185,7 +186,7 @@ pub fn json_from_py(
     if obj.is_instance_of::<PyInt>() {
         return match obj.extract::<i64>() {
             Ok(n) => Ok(n.into()),
-            Err(_) => Ok(obj.extract::<u64>().map_err(|_| value_error(format!("{obj} is too large")))?.into()),
+            Err(_) => Err(value_error(format!("{obj} does not fit into 64 bits"))),
         };
     }
     if obj.is_instance_of::<PyFloat>() {
@@ -251,28 +252,36 @@ fn make_plan(op: &str, params: &Bound<'_, PyAny>, inputs: Vec<Plan>) -> PyResult
     } else {
         for (k, v) in params.iter() {
             let k: String = k.extract()?;
-            let json = match k.as_str() {
-                "spec" => serde_json::to_value(spec_from_py(&v)?).map_err(|e| value_error(e.to_string()))?,
-                "structure" => {
-                    let tree: Tree<usize> = structure::tree(&v, true, &mut |n| n.extract())?;
-                    serde_json::to_value(tree).map_err(|e| value_error(e.to_string()))?
-                }
-                "symbols" => {
-                    let tree: Tree<usize> = structure::tree(&v, true, &mut |n| n.extract())?;
-                    json!(tree.leaves())
-                }
-                _ => json_from_py(&v, &mut |obj| {
-                    let object: Arc<dyn Any + Send + Sync> = if let Ok(f) = obj.cast::<Function>() {
-                        f.get().0.clone()
-                    } else if let Ok(p) = obj.cast::<Packed>() {
-                        p.get().0.clone()
-                    } else {
-                        return Ok(None);
-                    };
-                    attachments.push(object);
-                    Ok(Some(json!({ "live": attachments.len() - 1 })))
-                })?,
+            let json: PyResult<Json> = (|| {
+                Ok(match k.as_str() {
+                    "spec" => serde_json::to_value(spec_from_py(&v)?).map_err(|e| value_error(e.to_string()))?,
+                    "structure" => {
+                        let tree: Tree<usize> = structure::tree(&v, true, &mut |n| n.extract())?;
+                        serde_json::to_value(tree).map_err(|e| value_error(e.to_string()))?
+                    }
+                    "symbols" => {
+                        let tree: Tree<usize> = structure::tree(&v, true, &mut |n| n.extract())?;
+                        json!(tree.leaves())
+                    }
+                    _ => json_from_py(&v, &mut |obj| {
+                        let object: Arc<dyn Any + Send + Sync> = if let Ok(f) = obj.cast::<Function>() {
+                            f.get().0.clone()
+                        } else if let Ok(p) = obj.cast::<Packed>() {
+                            p.get().0.clone()
+                        } else {
+                            return Ok(None);
+                        };
+                        attachments.push(object);
+                        Ok(Some(json!({ "live": attachments.len() - 1 })))
+                    })?,
+                })
+            })();
+            // The operator and its parameter, in front of what is wrong with the value.
+            let named = |e: PyErr| {
+                let text = format!("{op}: {k}: {}", e.value(params.py()));
+                if e.is_instance_of::<PyTypeError>(params.py()) { type_error(text) } else { value_error(text) }
             };
+            let json = json.map_err(named)?;
             map.insert(k, json);
         }
     }

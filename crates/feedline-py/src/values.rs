@@ -241,7 +241,14 @@ fn tensor_from_py(obj: &Bound<'_, PyAny>) -> PyResult<Tensor> {
     let py = obj.py();
     let names = names(py)?;
     let listed = obj.is_instance_of::<PyList>() || obj.is_instance_of::<PyTuple>();
-    let array = names.asarray.bind(py).call1((obj,)).map_err(|e| match listed {
+    // NumPy's own strings would cut zeros off the end of bytes.
+    let text =
+        listed && first_leaf(obj)?.is_some_and(|l| l.is_instance_of::<PyBytes>() || l.is_instance_of::<PyString>());
+    let made = match text && all_text(obj)? {
+        true => names.asarray.bind(py).call1((obj, "O")),
+        false => names.asarray.bind(py).call1((obj,)),
+    };
+    let array = made.map_err(|e| match listed {
         true => value_error(format!("a list must have rows of equal length and items of one type to be a tensor: {e}")),
         false => type_error(format!("{} cannot be a tensor: {e}", obj.get_type())),
     })?;
@@ -312,7 +319,7 @@ fn array_to_tensor(array: &Bound<'_, PyUntypedArray>) -> PyResult<Tensor> {
         (b'f', 2) => DType::Float16,
         (b'f', 4) => DType::Float32,
         (b'f', 8) => DType::Float64,
-        (b'S' | b'U' | b'O', _) => return strings_from_array(array, shape),
+        (b'S' | b'U' | b'O' | b'T', _) => return strings_from_array(array, shape),
         _ if is_bfloat16(&d)? => DType::Bfloat16,
         _ => return Err(type_error(format!("arrays of dtype {d} have no place in an element"))),
     };

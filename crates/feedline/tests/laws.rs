@@ -431,3 +431,180 @@ fn a_thousand_random_pipelines_dropped_in_the_middle() {
         (0..draw(20)).for_each(|_| drop(iter.next()));
     }
 }
+
+// ---- Large plans ----
+
+fn chain(n: usize, on: impl Fn(Plan) -> Plan) -> Plan {
+    (1..n).fold(range(3000), |plan, _| on(plan))
+}
+
+#[test]
+fn a_thousand_operators_in_a_row_work_and_more_are_refused() {
+    let f = with_constant(&Spec::scalar(DType::Int64), "add", 1);
+    let chains: [&dyn Fn(Plan) -> Plan; 7] = [
+        &|p| make("skip", json!({ "count": 1 }), vec![p]),
+        &|p| make("map", json!({ "function": f, "num_parallel_calls": 2 }), vec![p]),
+        &|p| make("prefetch", json!({ "buffer_size": 1 }), vec![p]),
+        &|p| make("concatenate", json!({}), vec![range(1), p]),
+        &|p| make("unbatch", json!({}), vec![make("batch", json!({ "batch_size": 2 }), vec![p])]),
+        &|p| make("repeat", json!({ "count": 1 }), vec![p]),
+        &|p| make("ignore_errors", json!({ "log_warning": false }), vec![p]),
+    ];
+    for (i, on) in chains.into_iter().enumerate() {
+        let plan = chain(if i == 4 { 500 } else { 1000 }, on);
+        for rewrite in [true, false] {
+            let options = Options { rewrite: Some(rewrite), ..Default::default() };
+            let plan = Dataset::from_plan(fresh(&plan)).with_options(options).unwrap().plan().rewritten().unwrap().plan;
+            for workers in [1, 4] {
+                let bound = Bound { plan: plan.clone(), env: Arc::new([]) };
+                let mut iter = Iter::new(&bound, 0, pool(workers)).unwrap();
+                iter.next().unwrap().unwrap();
+            }
+        }
+        assert!(!plan.is_symbolic());
+        let _ = (format!("{plan:?}"), feedline::plan::explain(&plan, feedline::plan::Format::Text));
+    }
+    let longest = chain(1000, chains[0]);
+    let error = Plan::new(longest.op.clone(), vec![longest.clone()]).unwrap_err();
+    assert!(error.message().contains("operators in a row"), "{error}");
+}
+
+#[test]
+fn doubled_plans_cost_what_their_distinct_operators_cost() {
+    let mut plan = range(1);
+    for _ in 0..200 {
+        plan = make("concatenate", json!({}), vec![plan.clone(), plan]);
+    }
+    let plan = fresh(&plan);
+    assert!(plan.is_pure() && !plan.is_symbolic());
+    let _ = (format!("{plan:?}"), plan.fingerprint().unwrap(), plan.rewritten().unwrap());
+    for format in [feedline::plan::Format::Text, feedline::plan::Format::Json] {
+        assert!(feedline::plan::explain(&plan, format).len() < 100_000);
+    }
+    let (json, _) = write_plan(&plan).unwrap();
+    let text = json.to_string();
+    let again = read_plan(&serde_json::from_str(&text).unwrap(), vec![]).unwrap();
+    assert_eq!(again.fingerprint().unwrap(), plan.fingerprint().unwrap());
+}
+
+#[test]
+fn what_refers_to_a_traced_function_says_so() {
+    let symbolic = make("take", json!({ "count": { "symbol": 0 } }), vec![range(3)]);
+    assert!(symbolic.is_symbolic() && make("skip", json!({ "count": 1 }), vec![symbolic]).is_symbolic());
+    let nested = make("flat_map", json!({ "function": inner_range(&range(3).spec) }), vec![range(3)]);
+    assert!(nested.is_symbolic() && !make("skip", json!({ "count": 1 }), vec![range(3)]).is_symbolic());
+    let captures =
+        graph(&[&range(3).spec], |b, _| leaf(b.capture(0, Leaf::of_tensor(&feedline::element::Tensor::scalar(1i64)))));
+    assert!(make("map", json!({ "function": captures }), vec![range(3)]).is_symbolic());
+}
+
+// ---- Hostile plans ----
+
+/// Places in a JSON value: the keys and numbers that lead there.
+fn places(json: &Json, at: &mut Vec<String>, out: &mut Vec<String>) {
+    out.push(at.iter().map(|k| format!("/{k}")).collect());
+    let mut below = |key: String, value: &Json| {
+        at.push(key);
+        places(value, at, out);
+        at.pop();
+    };
+    match json {
+        Json::Array(list) => list.iter().enumerate().for_each(|(i, v)| below(i.to_string(), v)),
+        Json::Object(map) => map.iter().for_each(|(k, v)| below(k.clone(), v)),
+        _ => {}
+    }
+}
+
+fn mutate(json: &mut Json, draw: &mut impl FnMut(usize) -> usize) {
+    let mut all = Vec::new();
+    places(json, &mut vec![], &mut all);
+    let (place, other) = (&all[draw(all.len())], &all[draw(all.len())]);
+    let taken = json.pointer(other).cloned().unwrap_or_default();
+    let numbers: [i64; 8] = [0, 1, 2, 3, -1, -2, 7, 64];
+    let number = numbers[draw(numbers.len())];
+    let words = ["int64", "int32", "float32", "string", "bool", "add", "stack", "range", "batch", "symbol", "map"];
+    let word = words[draw(words.len())];
+    let (way, pick) = (draw(5), draw(1000));
+    let Some(value) = json.pointer_mut(place) else { return };
+    match value {
+        Json::Number(_) if way < 3 => *value = number.into(),
+        Json::String(text) if way < 2 && !text.is_empty() && text.is_ascii() => {
+            let at = pick % text.len();
+            text.replace_range(at..at + 1, ["0", "1", "f", "_"][pick % 4]);
+        }
+        Json::String(_) if way < 4 => *value = word.into(),
+        Json::Array(list) if way < 3 && !list.is_empty() => {
+            let (i, j) = (pick % list.len(), (pick / 7) % list.len());
+            match way {
+                0 => drop(list.remove(i)),
+                1 => list.push(list[i].clone()),
+                _ => list.swap(i, j),
+            }
+        }
+        Json::Object(map) if way < 3 && !map.is_empty() => {
+            let key = map.keys().nth(pick % map.len()).cloned().unwrap_or_default();
+            let removed = map.remove(&key);
+            if let (1.., Some(removed)) = (way, removed) {
+                map.insert(word.into(), removed);
+            }
+        }
+        value => *value = taken,
+    }
+}
+
+/// Some elements of a plan, unless it takes too long.
+fn run_a_little(plan: &Plan) -> Result<(), String> {
+    let bound = Bound { plan: plan.clone(), env: Arc::new([]) };
+    let options = Options { prefetch: Some(true), chunk_rows: Some(4), ..Default::default() };
+    let bound = match Dataset::from_plan(bound.plan).with_options(options) {
+        Ok(ds) => Bound { plan: ds.plan().clone(), env: Arc::new([]) },
+        Err(_) => return Ok(()),
+    };
+    let Ok(mut iter) = Iter::new(&bound, 0, pool(2)) else { return Ok(()) };
+    let start = std::time::Instant::now();
+    for _ in 0..8 {
+        let mut late = || match start.elapsed().as_millis() {
+            0..200 => Ok(()),
+            _ => Err(feedline::Error::usage("too late")),
+        };
+        match iter.fetch(&mut late) {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(e) if e.message().contains("panicked") => return Err(e.to_string()),
+            Err(e) if e.message() == "too late" => break,
+            Err(_) => {}
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_plan_that_was_tampered_with_is_refused_or_runs() {
+    let mut state = 99u64;
+    let mut draw = |n: usize| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 33) as usize % n
+    };
+    let mut faults = std::collections::BTreeMap::new();
+    let (mut read, mut ran) = (0, 0);
+    for (name, sample) in SAMPLES {
+        let (json, _) = write_plan(&sample(range(10))).unwrap();
+        for _ in 0..100 {
+            let mut mutant = json.clone();
+            (0..draw(2) + 1).for_each(|_| mutate(&mut mutant, &mut draw));
+            let text = mutant.to_string();
+            read += 1;
+            let result = std::panic::catch_unwind(|| match read_plan(&mutant, vec![]) {
+                Ok(plan) => run_a_little(&plan).map(|()| 1),
+                Err(_) => Ok(0),
+            });
+            match result {
+                Ok(Ok(n)) => ran += n,
+                Ok(Err(error)) => drop(faults.insert(format!("{name}: {error}"), text)),
+                Err(_) => drop(faults.insert(format!("{name}: panicked"), text)),
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{} faults: {faults:#?}", faults.len());
+    assert!(read > 3000 && ran > 100, "{read} read, {ran} ran");
+}

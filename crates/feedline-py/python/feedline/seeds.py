@@ -47,10 +47,10 @@ def global_seed() -> int | None:
     return _global
 
 
-def get_seed(seed: int | None) -> tuple[int | None, int | None]:
+def get_seed(seed: int | None, op: str = "") -> tuple[int | None, int | None]:
     """The pair of seeds for an operator, or two Nones where nothing was seeded."""
     if seed is not None:
-        seed = _checked(seed)
+        seed = _checked(seed, op)
     if _global is None and seed is None:
         return None, None
     first = _NO_GLOBAL if _global is None else _global
@@ -71,7 +71,8 @@ def op_seed(seed: int | None) -> int:
     return first << 31 | second
 
 
-def _checked(seed: int) -> int:
+def _checked(seed: int, op: str = "") -> int:
     if isinstance(seed, bool) or not hasattr(seed, "__index__"):
-        raise TypeError(f"a seed is a whole number or None, not {seed!r}")
+        where = f"{op}: " if op else ""
+        raise TypeError(f"{where}a seed is a whole number or None, not {seed!r}")
     return seed.__index__()

@@ -1,7 +1,8 @@
 //! Rows that travel together, column by column, each row with its position in the stream.
 
+use super::dtype::DType;
 use super::spec::Spec;
-use super::tensor::{Shape, Tensor};
+use super::tensor::{Shape, Tensor, check_room};
 use super::value::{Ragged, Sparse, Value};
 use crate::error::{Error, Result};
 use smallvec::SmallVec;
@@ -237,9 +238,24 @@ fn stack_sparse(values: &[Value]) -> Result<Sparse> {
     Ok(Sparse { indices: Tensor::from_items([n, rank + 1], &indices), values: Tensor::concat(&tensors), shape })
 }
 
+/// Whether there is room for that many rows, each a value of its own.
+pub fn check_rows(rows: usize) -> Result<()> {
+    // Twice: a list of values is copied once when it is shared.
+    check_room(DType::Uint8, &[rows, 2 * size_of::<Value>()])
+        .map_err(|_| Error::data(format!("{rows} rows do not fit into memory one by one")))
+}
+
 /// The inverse of `stack_values`: the rows along the first axis.
 pub fn unstack(value: &Value) -> Result<Vec<Value>> {
+    check_rows(match value {
+        Value::Tensor(t) => t.rows(),
+        Value::Ragged(r) => r.rows(),
+        Value::Sparse(s) => usize::try_from(s.shape.first().copied().unwrap_or(0)).unwrap_or(0),
+        Value::Absent | Value::Dataset(_) => 0,
+    })?;
     Ok(match value {
+        Value::Tensor(t) if t.rank() == 0 => return Err(Error::data("a scalar has no rows")),
+        Value::Sparse(s) if s.shape.is_empty() => return Err(Error::data("a scalar has no rows")),
         Value::Tensor(t) => (0..t.rows()).map(|i| Value::Tensor(t.row(i))).collect(),
         Value::Ragged(r) => (0..r.rows()).map(|i| Value::Ragged(Arc::new(ragged_row(r, i)))).collect(),
         Value::Sparse(s) => sparse_rows(s),
@@ -266,25 +282,23 @@ pub fn ragged_row(r: &Ragged, i: usize) -> Ragged {
 fn sparse_rows(s: &Sparse) -> Vec<Value> {
     let rank = s.shape.len();
     let rows = s.shape.first().map_or(0, |&n| n.max(0) as usize);
-    let mut index: Vec<Vec<i64>> = vec![Vec::new(); rows];
-    let mut take: Vec<Vec<usize>> = vec![Vec::new(); rows];
-    for (k, at) in s.indices.items::<i64>().chunks(rank.max(1)).enumerate() {
-        if let Some(row) = usize::try_from(at[0]).ok().filter(|r| *r < rows) {
-            index[row].extend_from_slice(&at[1..]);
-            take[row].push(k);
-        }
-    }
-    index
-        .into_iter()
-        .zip(take)
-        .map(|(index, take)| {
-            Value::Sparse(Arc::new(Sparse {
-                indices: Tensor::from_items([take.len(), rank - 1], &index),
-                values: s.values.take(&take),
-                shape: s.shape[1..].to_vec(),
-            }))
-        })
-        .collect()
+    let all = s.indices.items::<i64>();
+    let row_of = |k: usize| usize::try_from(all[k * rank]).ok().filter(|r| *r < rows);
+    // The items in the order of their rows; most rows may have none, and share one empty tensor.
+    let mut order: Vec<(usize, usize)> = (0..s.values.rows()).filter_map(|k| Some((row_of(k)?, k))).collect();
+    order.sort_unstable();
+    let made = |part: &[(usize, usize)]| {
+        let take: Vec<usize> = part.iter().map(|(_, k)| *k).collect();
+        let index: Vec<i64> = take.iter().flat_map(|k| &all[k * rank + 1..(k + 1) * rank]).copied().collect();
+        Value::Sparse(Arc::new(Sparse {
+            indices: Tensor::from_items([take.len(), rank - 1], &index),
+            values: s.values.take(&take),
+            shape: s.shape[1..].to_vec(),
+        }))
+    };
+    let mut out = vec![made(&[]); rows];
+    order.chunk_by(|a, b| a.0 == b.0).for_each(|part| out[part[0].0] = made(part));
+    out
 }
 
 /// Where each row stands in the stream it came from: what randomness and error messages refer to.

@@ -11,11 +11,11 @@ mod value;
 mod written;
 
 pub use buf::{ALIGN, Buf, kept_bytes, release_kept};
-pub use chunk::{Chunk, Column, Element, Pos, ragged_row, stack_values, unstack};
+pub use chunk::{Chunk, Column, Element, Pos, check_rows, ragged_row, stack_values, unstack};
 pub use dtype::{B8, DType, Item};
 pub use gather::{RowRef, gather};
 pub use packed::Packed;
 pub use spec::{Dims, Leaf, Spec, Tree};
-pub use tensor::{IntoShape, Shape, Strings, StringsBuilder, Tensor, count};
+pub use tensor::{IntoShape, Shape, Strings, StringsBuilder, Tensor, check_room, count};
 pub use value::{Nested, NestedDataset, READ_NESTED, Ragged, Sparse, Value};
 pub use written::{Attachments, Reader, attach, attach_live, attached, with_attachments};

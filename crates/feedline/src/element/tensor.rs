@@ -46,6 +46,30 @@ pub fn count(shape: &[usize]) -> Result<usize> {
         .ok_or_else(|| Error::data(format!("a tensor of shape {shape:?} is too large")))
 }
 
+/// Whether a tensor of that shape can be made. Zero sizes count as one, so that no partial product overflows later.
+pub fn check_room(dtype: DType, shape: &[usize]) -> Result<()> {
+    let spread: Shape = shape.iter().map(|&d| d.max(1)).collect();
+    let too_large = || Error::data(format!("a tensor of shape {shape:?} does not fit into memory"));
+    count(&spread).map_err(|_| too_large())?;
+    let item = if dtype == DType::String { size_of::<View>() } else { dtype.size() };
+    let bytes = shape.iter().product::<usize>().saturating_mul(item);
+    // An allocation that fails ends the process, and so does the system when its memory runs out; asking first does not.
+    if bytes > 256 << 20 && (bytes > memory_bytes() || Vec::<u8>::new().try_reserve_exact(bytes).is_err()) {
+        return Err(too_large());
+    }
+    Ok(())
+}
+
+/// The memory of this machine.
+fn memory_bytes() -> usize {
+    static BYTES: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
+    *BYTES.get_or_init(|| {
+        // SAFETY: asks for two numbers, changes nothing.
+        let (pages, page) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
+        usize::try_from(pages).ok().zip(usize::try_from(page).ok()).map_or(1 << 40, |(n, size)| n.saturating_mul(size))
+    })
+}
+
 #[derive(Clone)]
 pub struct Tensor {
     dtype: DType,
@@ -70,9 +94,9 @@ pub struct Strings {
 
 #[derive(Clone, Copy)]
 struct View {
-    buf: u32,
-    len: u32,
     start: u64,
+    len: u64,
+    buf: u32,
 }
 
 impl Strings {
@@ -98,7 +122,7 @@ pub struct StringsBuilder {
     bufs: Vec<Buf>,
     own: Vec<u8>,
     /// Views (by index) that point into `own`.
-    owned: Vec<u32>,
+    owned: Vec<usize>,
 }
 
 impl StringsBuilder {
@@ -107,8 +131,8 @@ impl StringsBuilder {
     }
     /// Copies the bytes in.
     pub fn push(&mut self, bytes: &[u8]) {
-        self.owned.push(self.views.len() as u32);
-        self.views.push(View { buf: u32::MAX, len: bytes.len() as u32, start: self.own.len() as u64 });
+        self.owned.push(self.views.len());
+        self.views.push(View { buf: u32::MAX, len: bytes.len() as u64, start: self.own.len() as u64 });
         self.own.extend_from_slice(bytes);
     }
     /// Points into a block that is kept alive.
@@ -120,7 +144,7 @@ impl StringsBuilder {
                 self.bufs.len() - 1
             }
         };
-        self.views.push(View { buf: at as u32, len: range.len() as u32, start: range.start as u64 });
+        self.views.push(View { buf: at as u32, len: range.len() as u64, start: range.start as u64 });
     }
     /// Takes a string of another list, sharing its block.
     pub fn push_from(&mut self, list: &Strings, i: usize) {
@@ -144,7 +168,7 @@ impl StringsBuilder {
             let at = self.bufs.len() as u32;
             self.bufs.push(buf);
             for i in self.owned {
-                self.views[i as usize].buf = at;
+                self.views[i].buf = at;
             }
         }
         Strings { views: self.views, bufs: self.bufs }

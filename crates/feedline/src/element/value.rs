@@ -52,6 +52,8 @@ pub struct Nested(pub Arc<dyn NestedDataset>);
 
 pub trait NestedDataset: Send + Sync + fmt::Debug + 'static {
     fn as_any(&self) -> &dyn Any;
+    /// The spec of its elements.
+    fn spec(&self) -> &super::spec::Spec;
     /// A template with its open parameters filled in.
     fn bind(&self, env: Vec<Value>) -> Nested;
     /// Bytes that it keeps alive, as a window does with the elements in it.

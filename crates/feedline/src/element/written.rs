@@ -154,15 +154,35 @@ impl<'de> Deserialize<'de> for Value {
         Ok(match WrittenValue::deserialize(d)? {
             WrittenValue::Tensor(t) => Value::Tensor(t),
             WrittenValue::Ragged { values, splits, dtype } => {
+                if !splits_fit(&values, &splits, dtype) {
+                    return Err(D::Error::custom("not a written ragged tensor"));
+                }
                 Value::Ragged(Arc::new(Ragged { values, splits, splits_dtype: dtype }))
             }
             WrittenValue::Sparse { indices, values, shape } => {
+                let fits = indices.dtype() == DType::Int64 && values.rank() == 1;
+                if !fits || indices.shape() != [values.len(), shape.len()] {
+                    return Err(D::Error::custom("not a written sparse tensor"));
+                }
                 Value::Sparse(Arc::new(Sparse { indices, values, shape }))
             }
             WrittenValue::Absent => Value::Absent,
             WrittenValue::Dataset(json) => Value::Dataset(Nested::read(&json).map_err(D::Error::custom)?),
         })
     }
+}
+
+/// Whether each level of splits stays inside the next, and the last one inside the values.
+fn splits_fit(values: &Tensor, splits: &[Arc<[i64]>], dtype: DType) -> bool {
+    let next = splits.iter().skip(1).map(|s| s.len().saturating_sub(1)).chain([values.rows()]);
+    let level = |s: &[i64], rows: usize| {
+        let ends = s.first().zip(s.last());
+        ends.is_some_and(|(first, last)| *first >= 0 && usize::try_from(*last).is_ok_and(|n| n <= rows))
+            && s.is_sorted()
+    };
+    matches!(dtype, DType::Int32 | DType::Int64)
+        && (splits.is_empty() || values.rank() > 0)
+        && splits.iter().zip(next).all(|(s, rows)| level(s, rows))
 }
 
 impl Nested {

@@ -568,6 +568,12 @@ struct WrittenGraph {
     spec: Spec,
 }
 
+/// Whether every value of leaf `made` keeps the promise of `leaf`.
+fn promises(leaf: &Leaf, made: &Leaf) -> bool {
+    let (leaf, made) = (as_argument(leaf), as_argument(made));
+    leaf.join(&made).is_some_and(|both| both == leaf)
+}
+
 /// A host function as it lies among the attachments.
 pub struct HostAttachment(pub Arc<dyn HostFn>);
 
@@ -612,34 +618,75 @@ impl<'de> Deserialize<'de> for Graph {
         let WrittenGraph { inputs, nodes: written, exports, outputs, spec } = WrittenGraph::deserialize(d)?;
         let mut nodes: Vec<Node> = Vec::with_capacity(written.len());
         let bad = || D::Error::custom("not a written function");
+        // Types are made anew; what is written of them counts only where nothing else says it.
         for (kind, leaf) in written {
-            let before = |n: &NodeId| *n < nodes.len();
-            let kind = match kind {
-                WrittenKind::Input(i) if i < inputs.len() => Kind::Input(i),
+            // Calls of host code and conditions have several results, which only parts of them name.
+            let one =
+                |n: &NodeId| nodes.get(*n).is_some_and(|n| !matches!(n.kind, Kind::Host { .. } | Kind::Cond { .. }));
+            let node = match kind {
+                WrittenKind::Input(i) if inputs.get(i) == Some(&leaf) => Node { kind: Kind::Input(i), leaf },
                 WrittenKind::Const(v) => {
                     v.freeze();
-                    Kind::Const(v)
+                    Node { leaf: Leaf::of(&v).ok_or_else(bad)?, kind: Kind::Const(v) }
                 }
-                WrittenKind::Capture(k) => Kind::Capture(k),
-                WrittenKind::Call { func, args, attrs } if args.iter().all(before) => {
+                WrittenKind::Capture(k) => Node { kind: Kind::Capture(k), leaf },
+                WrittenKind::Call { func, args, attrs } if args.iter().all(one) => {
                     let func = funcs::find(&func).map_err(D::Error::custom)?;
                     let leaves: Vec<Leaf> = args.iter().map(|&a| nodes[a].leaf.clone()).collect();
-                    let kernel = (func.make)(&leaves, &attrs).map_err(D::Error::custom)?.kernel.into();
-                    Kind::Call { func, args, attrs, kernel }
+                    let made = (func.make)(&leaves, &attrs).map_err(D::Error::custom)?;
+                    Node { kind: Kind::Call { func, args, attrs, kernel: made.kernel.into() }, leaf: made.spec }
                 }
-                WrittenKind::Host { func, args, outputs } if args.iter().all(before) => {
+                WrittenKind::Host { func, args, outputs } if args.iter().all(one) => {
                     let object = crate::element::attached(func).ok_or_else(bad)?;
                     let func = object.downcast_ref::<HostAttachment>().ok_or_else(bad)?.0.clone();
-                    Kind::Host { func, args, outputs }
+                    Node { kind: Kind::Host { func, args, outputs }, leaf: Leaf::Absent }
                 }
-                WrittenKind::Part { node, index } if before(&node) => Kind::Part { node, index },
-                WrittenKind::Cond { pred, then, otherwise } if before(&pred) => Kind::Cond { pred, then, otherwise },
-                WrittenKind::Dataset(json) => Kind::Dataset(Nested::read(&json).map_err(D::Error::custom)?),
+                WrittenKind::Part { node, index } => {
+                    let whole = match nodes.get(node).map(|n| (&n.kind, &n.leaf)).ok_or_else(bad)? {
+                        (Kind::Host { outputs, .. }, _) => outputs.get(index).cloned(),
+                        (Kind::Cond { then, otherwise, .. }, _) => {
+                            let parts = (then.spec.leaves(), otherwise.spec.leaves());
+                            parts.0.get(index).zip(parts.1.get(index)).and_then(|(a, b)| a.join(b))
+                        }
+                        (_, leaf) => (index == 0).then(|| leaf.clone()),
+                    };
+                    if !whole.is_some_and(|whole| promises(&leaf, &whole)) {
+                        return Err(bad());
+                    }
+                    Node { kind: Kind::Part { node, index }, leaf }
+                }
+                WrittenKind::Cond { pred, then, otherwise } if one(&pred) => {
+                    let is_bool = Spec::leaf(nodes[pred].leaf.clone()).may_be_scalar(DType::Bool);
+                    let plain = |g: &Graph| {
+                        g.inputs.is_empty()
+                            && g.nodes.iter().all(|n| match n.kind {
+                                // What is exported later than here cannot be what the branch refers to.
+                                Kind::Capture(k) => {
+                                    exports.get(k).and_then(|e| nodes.get(*e)).is_some_and(|e| e.leaf == n.leaf)
+                                }
+                                _ => true,
+                            })
+                    };
+                    if !is_bool || !plain(&then) || !plain(&otherwise) || then.spec.join(&otherwise.spec).is_err() {
+                        return Err(bad());
+                    }
+                    Node { kind: Kind::Cond { pred, then, otherwise }, leaf: Leaf::Absent }
+                }
+                WrittenKind::Dataset(json) => {
+                    let nested = Nested::read(&json).map_err(D::Error::custom)?;
+                    let leaf = Leaf::Dataset(Arc::new(nested.0.spec().clone()));
+                    Node { kind: Kind::Dataset(nested), leaf }
+                }
                 _ => return Err(bad()),
             };
-            nodes.push(Node { kind, leaf });
+            nodes.push(node);
         }
-        if exports.iter().chain(&outputs).any(|n| *n >= nodes.len()) || spec.leaf_count() != outputs.len() {
+        let one = |n: &NodeId| nodes.get(*n).is_some_and(|n| !matches!(n.kind, Kind::Host { .. } | Kind::Cond { .. }));
+        let leaves = spec.leaves();
+        if !exports.iter().chain(&outputs).all(one)
+            || leaves.len() != outputs.len()
+            || !leaves.iter().zip(&outputs).all(|(leaf, &n)| promises(leaf, &nodes[n].leaf))
+        {
             return Err(bad());
         }
         Ok(Graph::finish(inputs, nodes, exports, outputs, spec))

@@ -2,7 +2,7 @@
 
 use super::from_tensors::Given;
 use crate::dataset::Dataset;
-use crate::element::{Chunk, Column, Leaf, Packed, Pos, Spec, Value, unstack};
+use crate::element::{Chunk, Column, Leaf, Packed, Pos, Spec, Value, check_rows, unstack};
 use crate::error::{Error, Result};
 use crate::op::{Op, OpInfo, Param, read};
 use crate::ops::held::{Held, Kept};
@@ -95,6 +95,9 @@ fn common_rows(values: &[Value], spec: &Spec) -> Result<usize> {
 
 fn cut(values: &[Value], spec: &Spec) -> Result<Held> {
     let rows = common_rows(values, spec)?;
+    if values.iter().any(|v| !matches!(v, Value::Tensor(_))) {
+        check_rows(rows)?;
+    }
     let columns = values.iter().map(|v| match v {
         Value::Tensor(t) => Ok(Column::Dense(t.clone())),
         Value::Absent => Ok(Column::Rows(vec![Value::Absent; rows].into(), 0..rows)),

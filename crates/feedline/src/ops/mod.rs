@@ -101,6 +101,21 @@ pub fn find(name: &str) -> Result<&'static OpInfo> {
     OPS.iter().copied().find(|i| i.name == name).ok_or_else(|| Error::usage(format!("there is no operator {name:?}")))
 }
 
+/// Refuses another number of inputs than the operator reads. Those that are not named here read one.
+pub(crate) fn check_inputs(name: &str, given: usize) -> Result<()> {
+    let needed = match name {
+        "counter" | "from_generator" | "from_list" | "from_tensor_slices" | "from_tensors" | "nested" | "random"
+        | "range" | "rows" => 0,
+        // These have their own words for too few.
+        "choose_from_datasets" | "concatenate" | "sample_from_datasets" | "zip" => return Ok(()),
+        _ => 1,
+    };
+    if given == needed {
+        return Ok(());
+    }
+    Err(Error::usage(format!("{name}: {given} input datasets were given; it needs {needed}")))
+}
+
 /// These rows of a chunk (in rising order), without a copy if they are neighbours.
 fn kept(chunk: Chunk, rows: &[usize]) -> Chunk {
     match (rows.first(), rows.last()) {

@@ -3,7 +3,7 @@
 use super::batch::batches;
 use super::batches::Batches;
 use crate::dataset::Dataset;
-use crate::element::{Chunk, Column, DType, Dims, Element, Leaf, Packed, Shape, Spec, Tensor, Value, count};
+use crate::element::{Chunk, Column, DType, Dims, Element, Leaf, Packed, Shape, Spec, Tensor, Value, check_room};
 use crate::error::{Error, Result};
 use crate::op::{Int, Op, OpInfo, Param, at_least, read};
 use crate::plan::{Card, Plan};
@@ -170,7 +170,7 @@ impl Pad {
                 }
             }
         }
-        count(&shape)?;
+        check_room(self.value.dtype(), &shape)?;
         let tensors: Vec<&Tensor> = rows.iter().map(|v| v.tensor()).collect();
         Ok(Value::Tensor(match self.value.dtype() {
             DType::String => self.strings(&tensors, shape),
@@ -338,6 +338,13 @@ mod tests {
         let ds = Dataset::range(2).unwrap().map_fn(words, strings).unwrap();
         let params = json!({"batch_size": 2, "padding_values": [value(Tensor::string(b"."))]});
         same(&padded(&ds, params).unwrap(), "[2, 2, 2][a b . . c . d .]");
+    }
+
+    #[test]
+    fn what_does_not_fit_into_memory_is_an_error() {
+        for size in [1i64 << 40, 1 << 62] {
+            same(&padded(&filled(), json!({"batch_size": 2, "padded_shapes": [[size]]})).unwrap(), "! !");
+        }
     }
 
     #[test]

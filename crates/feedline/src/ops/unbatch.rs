@@ -2,7 +2,7 @@
 
 use super::map::join_rows;
 use crate::dataset::Dataset;
-use crate::element::{Chunk, Column, Leaf, Pos, Shape, Spec, Value, unstack};
+use crate::element::{Chunk, Column, Leaf, Pos, Shape, Spec, Value, check_rows, unstack};
 use crate::error::{Error, Result};
 use crate::op::{Op, OpInfo, read};
 use crate::plan::{Card, Plan};
@@ -209,7 +209,10 @@ fn one_apart(chunk: &Chunk, row: usize) -> Result<Chunk> {
     if sizes.iter().any(|n| *n != sizes[0]) {
         return Err(Error::data(format!("the components have different first sizes: {sizes:?}")));
     }
-    let rows = sizes[0];
+    let rows = sizes.first().copied().unwrap_or(0);
+    if columns.iter().any(|c| c.is_none()) {
+        check_rows(rows)?;
+    }
     let columns = columns.into_iter().map(|c| c.unwrap_or_else(|| Column::repeated(&Value::Absent, rows)));
     Ok(Chunk::new(rows, Pos::Run(0), columns))
 }

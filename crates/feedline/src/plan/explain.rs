@@ -6,6 +6,7 @@ use crate::rewrite::Rewritten;
 use crate::runtime::Meters;
 use crate::tune::{Verdict, verdict};
 use serde_json::json;
+use std::collections::HashSet;
 use std::fmt::Write;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -33,9 +34,9 @@ pub fn explain(plan: &Plan, format: Format) -> String {
         Format::Text => text(plan, &runs, &log, meters.as_deref()),
         Format::Json => {
             let value = json!({
-                "written": node_json(plan, None),
+                "written": node_json(plan, None, &mut HashSet::new()),
                 "rules": log.iter().map(|(rule, on)| json!({ "rule": rule, "on": on })).collect::<Vec<_>>(),
-                "runs": node_json(&runs, meters.as_deref()),
+                "runs": node_json(&runs, meters.as_deref(), &mut HashSet::new()),
                 "pass": meters.as_deref().map(|m| json!({
                     "seconds": m.elapsed_ns() as f64 / 1e9,
                     "delivered": m.delivered.load(Relaxed),
@@ -47,7 +48,9 @@ pub fn explain(plan: &Plan, format: Format) -> String {
     }
 }
 
-fn node_json(plan: &Plan, meters: Option<&Meters>) -> serde_json::Value {
+/// A node whose inputs were shown before says so and does not repeat them.
+fn node_json(plan: &Plan, meters: Option<&Meters>, seen: &mut HashSet<u64>) -> serde_json::Value {
+    let again = !seen.insert(plan.id) && !plan.inputs.is_empty();
     let meter = meters.and_then(|m| m.get(plan.id)).map(|m| {
         json!({
             "rows": m.rows.load(Relaxed), "chunks": m.chunks.load(Relaxed), "fails": m.fails.load(Relaxed),
@@ -56,17 +59,22 @@ fn node_json(plan: &Plan, meters: Option<&Meters>) -> serde_json::Value {
             "chunk_rows": m.chunk_rows.load(Relaxed),
         })
     });
-    json!({
+    let inputs = if again { &[] } else { plan.inputs.as_slice() };
+    let mut json = json!({
         "op": plan.name(), "params": plan.op.show(), "spec": plan.spec.to_string(),
         "cardinality": plan.card.as_i64(), "meter": meter,
-        "inputs": plan.inputs.iter().map(|i| node_json(i, meters)).collect::<Vec<_>>(),
-    })
+        "inputs": inputs.iter().map(|i| node_json(i, meters, seen)).collect::<Vec<_>>(),
+    });
+    if again {
+        json["as_above"] = true.into();
+    }
+    json
 }
 
 fn text(plan: &Plan, runs: &Plan, log: &[(&'static str, String)], meters: Option<&Meters>) -> String {
     let mut out = String::new();
     out.push_str("as written\n");
-    let rows = lines(plan, 0).into_iter().map(|l| vec![l.label, l.plan.spec.to_string(), card_text(&l.plan)]).collect();
+    let rows = lines(plan).into_iter().map(|l| vec![l.label, l.plan.spec.to_string(), card_text(&l.plan)]).collect();
     table(&mut out, &["operator", "element", "elements"], rows);
     if log.is_empty() {
         out.push_str("\nno rewrites; a final prefetch is added\n");
@@ -79,14 +87,14 @@ fn text(plan: &Plan, runs: &Plan, log: &[(&'static str, String)], meters: Option
     let Some(meters) = meters else {
         if !log.is_empty() {
             out.push_str("\nas it runs\n");
-            let rows = lines(runs, 0).into_iter().map(|l| vec![l.label, l.plan.spec.to_string()]).collect();
+            let rows = lines(runs).into_iter().map(|l| vec![l.label, l.plan.spec.to_string()]).collect();
             table(&mut out, &["operator", "element"], rows);
         }
         out.push_str("\nnot run yet: iterate over it to see what each operator costs\n");
         return out;
     };
     out.push_str("\nas it ran last\n");
-    let lines = lines(runs, 0);
+    let lines = lines(runs);
     let found: Vec<_> = lines.iter().map(|l| meters.get(l.plan.id)).collect();
     let busy = |m: &Option<std::sync::Arc<crate::runtime::Meter>>| m.as_ref().map_or(0, |m| m.busy_ns.load(Relaxed));
     let total: u64 = found.iter().map(busy).sum::<u64>().max(1);
@@ -132,12 +140,21 @@ struct Line {
     plan: Plan,
 }
 
-/// One line an operator, sources first; inputs of an operator with several are indented.
-fn lines(plan: &Plan, depth: usize) -> Vec<Line> {
-    let below = if plan.inputs.len() > 1 { depth + 1 } else { depth };
-    let mut out: Vec<Line> = plan.inputs.iter().flat_map(|i| lines(i, below)).collect();
-    let label = format!("{}{}({})", "  ".repeat(depth), plan.name(), plan.op.show());
-    out.push(Line { label: cut(&label, 64), plan: plan.clone() });
+/// One line an operator, sources first; inputs of an operator with several are indented, and those that were shown
+/// before are not shown again.
+fn lines(plan: &Plan) -> Vec<Line> {
+    fn visit(plan: &Plan, depth: usize, seen: &mut HashSet<u64>, out: &mut Vec<Line>) {
+        let again = !seen.insert(plan.id) && !plan.inputs.is_empty();
+        let below = if plan.inputs.len() > 1 { depth + 1 } else { depth };
+        if !again {
+            plan.inputs.iter().for_each(|i| visit(i, below, seen, out));
+        }
+        let label = format!("{}{}({})", "  ".repeat(depth.min(20)), plan.name(), plan.op.show());
+        let label = cut(&label, 64) + if again { ", as above" } else { "" };
+        out.push(Line { label, plan: plan.clone() });
+    }
+    let mut out = Vec::new();
+    visit(plan, 0, &mut HashSet::new(), &mut out);
     out
 }
 

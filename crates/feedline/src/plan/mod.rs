@@ -15,6 +15,7 @@ use crate::options::Options;
 use crate::rewrite::{Log, Rewritten, rewrite};
 use crate::runtime::Meters;
 use std::any::Any;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -32,6 +33,11 @@ pub struct Node {
     pub options: Options,
     /// Distinguishes nodes of this process: meters are kept by it.
     pub id: u64,
+    /// Operators in the longest row that ends here.
+    pub depth: usize,
+    /// Answers to `is_pure` and `is_symbolic`, once they were asked.
+    pure: OnceLock<bool>,
+    symbolic: OnceLock<bool>,
     /// How many passes were started over this dataset: each is an epoch of its own.
     passes: AtomicU64,
     /// What the last pass counted, for `explain`.
@@ -42,10 +48,23 @@ pub struct Node {
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
+/// Operators in a row at most: each is a call inside the next one's, and stacks end.
+pub const MAX_DEPTH: usize = 1000;
+
 impl Plan {
     /// Puts an operator on its inputs, checking what can be checked before data flows.
     pub fn new(op: Arc<dyn Op>, inputs: Vec<Plan>) -> Result<Plan> {
         let name = op.info().name;
+        let depth = 1 + inputs.iter().map(|i| i.depth).max().unwrap_or(0);
+        // Options cost no stack, and each pass may come with its own.
+        if depth > MAX_DEPTH + usize::from(op.options().is_some()) {
+            crate::bail!(
+                Usage,
+                "{name} would be number {depth} of the operators in a row; {MAX_DEPTH} are possible: use one operator in \
+                 place of many alike, such as one map that does it all, or skip(n) for n times skip(1)"
+            );
+        }
+        crate::ops::check_inputs(name, inputs.len())?;
         let spec = op.spec(&inputs).map_err(|e| e.in_op(name))?;
         let card = op.cardinality(&inputs);
         let mut options = Options::default();
@@ -54,8 +73,10 @@ impl Plan {
             options.merge(own);
         }
         let id = NEXT_ID.fetch_add(1, Relaxed);
+        let (pure, symbolic) = Default::default();
         let (passes, last, rewritten) = Default::default();
-        Ok(Plan(Arc::new(Node { op, inputs, spec, card, options, id, passes, last, rewritten })))
+        let node = Node { op, inputs, spec, card, options, id, depth, pure, symbolic, passes, last, rewritten };
+        Ok(Plan(Arc::new(node)))
     }
     /// The same operator on other inputs of the same specs: what rewrites make.
     pub fn with_inputs(&self, inputs: Vec<Plan>) -> Result<Plan> {
@@ -92,16 +113,21 @@ impl Plan {
     pub fn is<O: Op>(&self) -> Option<&O> {
         (&*self.op as &dyn Any).downcast_ref::<O>()
     }
-    /// This node and all below it, inputs first.
+    /// This node and all below it, inputs first, each once.
     pub fn walk(&self, f: &mut impl FnMut(&Plan)) {
-        self.inputs.iter().for_each(|i| i.walk(f));
-        f(self);
+        fn visit(plan: &Plan, seen: &mut HashSet<u64>, f: &mut impl FnMut(&Plan)) {
+            if seen.insert(plan.id) {
+                plan.inputs.iter().for_each(|i| visit(i, seen, f));
+                f(plan);
+            }
+        }
+        visit(self, &mut HashSet::new(), f);
     }
     /// Whether all of it gives the same elements in each pass.
     pub fn is_pure(&self) -> bool {
-        self.op.props().pure && self.inputs.iter().all(|i| i.is_pure())
+        *self.pure.get_or_init(|| self.op.props().pure && self.inputs.iter().all(|i| i.is_pure()))
     }
-    /// Whether it refers to values of a function that is being traced.
+    /// Whether it refers to values of a function that is being traced. References inside its functions count too.
     pub fn is_symbolic(&self) -> bool {
         fn refers(json: &serde_json::Value) -> bool {
             match json {
@@ -112,22 +138,36 @@ impl Plan {
                 _ => false,
             }
         }
-        write_plan(self).is_ok_and(|(json, _)| refers(&json))
+        let own = || written::write_params(self).is_ok_and(|(json, _)| refers(&json));
+        *self.symbolic.get_or_init(|| self.inputs.iter().any(|i| i.is_symbolic()) || own())
     }
     /// A hash of the written form: equal plans have equal fingerprints, in every process.
     pub fn fingerprint(&self) -> Result<String> {
-        let (json, attachments) = write_plan(self)?;
-        let mut hash = Fnv(0xcbf29ce484222325);
-        hash.write(json.to_string().as_bytes());
-        for object in attachments {
-            if let Some(t) = object.downcast_ref::<crate::element::Tensor>() {
-                match t.dtype() {
-                    crate::element::DType::String => t.strs().for_each(|s| hash.write(s)),
-                    _ => hash.write(t.bytes()),
+        // A node's hash is made of its operator and of its inputs' hashes, so that it does not matter which are shared.
+        let mut known: HashMap<u64, u64> = HashMap::new();
+        let mut failed = None;
+        self.walk(&mut |plan| match written::write_params(plan) {
+            Ok((json, attachments)) => {
+                let mut hash = Fnv(0xcbf29ce484222325);
+                hash.write(plan.name().as_bytes());
+                hash.write(json.to_string().as_bytes());
+                for object in attachments {
+                    if let Some(t) = object.downcast_ref::<crate::element::Tensor>() {
+                        match t.dtype() {
+                            crate::element::DType::String => t.strs().for_each(|s| hash.write(s)),
+                            _ => hash.write(t.bytes()),
+                        }
+                    }
                 }
+                plan.inputs.iter().for_each(|i| hash.write(&known.get(&i.id).unwrap_or(&0).to_le_bytes()));
+                known.insert(plan.id, hash.0);
             }
+            Err(error) => failed = failed.take().or(Some(error)),
+        });
+        match failed {
+            Some(error) => Err(error),
+            None => Ok(format!("{:016x}", known[&self.id])),
         }
-        Ok(format!("{:016x}", hash.0))
     }
 }
 
@@ -150,14 +190,28 @@ impl std::ops::Deref for Plan {
 }
 
 impl fmt::Debug for Plan {
-    /// As a chain: `range(10) > map > batch(3)`.
+    /// As a chain: `range(10) > map > batch(3)`. What stands there already is not spelt out again.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.inputs.as_slice() {
-            [] => {}
-            [one] => write!(f, "{one:?} > ")?,
-            many => write!(f, "{many:?} > ")?,
+        fn show(plan: &Plan, seen: &mut HashSet<u64>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            let again = !seen.insert(plan.id) && !plan.inputs.is_empty();
+            match plan.inputs.as_slice() {
+                [] => {}
+                _ if again => f.write_str("… > ")?,
+                [one] => {
+                    show(one, seen, f)?;
+                    f.write_str(" > ")?;
+                }
+                many => {
+                    for (i, input) in many.iter().enumerate() {
+                        f.write_str(if i == 0 { "[" } else { ", " })?;
+                        show(input, seen, f)?;
+                    }
+                    f.write_str("] > ")?;
+                }
+            }
+            write!(f, "{}({})", plan.name(), plan.op.show())
         }
-        write!(f, "{}({})", self.name(), self.op.show())
+        show(self, &mut HashSet::new(), f)
     }
 }
 
@@ -192,6 +246,9 @@ impl fmt::Debug for Bound {
 impl NestedDataset for Bound {
     fn as_any(&self) -> &dyn Any {
         self
+    }
+    fn spec(&self) -> &Spec {
+        &self.plan.spec
     }
     fn bind(&self, env: Vec<Value>) -> Nested {
         env.iter().for_each(|v| v.freeze());

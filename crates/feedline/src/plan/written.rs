@@ -1,10 +1,11 @@
-//! The written form of a plan: JSON with an operator's name, its parameters and its inputs. Arrays and Python functions
-//! are attachments beside it.
+//! The written form of a plan: JSON with a list of operators, each with its name, its parameters and the places of its
+//! inputs in the list, and the place of the last one. Arrays and Python functions are attachments beside it.
 
 use super::{Bound, Plan};
 use crate::element::{Attachments, Nested, READ_NESTED, Reader, Value, attach_live, attached, with_attachments};
 use crate::error::{Error, Result};
 use serde_json::{Value as Json, json};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Lets functions that contain datasets be read back; called wherever such a function can be made or read.
@@ -24,27 +25,46 @@ pub fn read_plan(json: &Json, attachments: Attachments) -> Result<Plan> {
     with_attachments(Reader::Elsewhere, attachments, || read(json)).0
 }
 
+/// The parameters of its operator alone.
+pub(super) fn write_params(plan: &Plan) -> Result<(Json, Attachments)> {
+    let (json, attachments) = with_attachments(Reader::Elsewhere, vec![], || plan.op.write());
+    Ok((json?, attachments))
+}
+
 fn write(plan: &Plan) -> Result<Json> {
-    let inputs = plan.inputs.iter().map(write).collect::<Result<Vec<_>>>()?;
-    let mut node = serde_json::Map::new();
-    node.insert("op".into(), plan.name().into());
-    node.insert("params".into(), plan.op.write()?);
-    if !inputs.is_empty() {
-        node.insert("inputs".into(), inputs.into());
-    }
-    Ok(Json::Object(node))
+    let mut places: HashMap<u64, usize> = HashMap::new();
+    let mut nodes: Vec<Result<Json>> = Vec::new();
+    plan.walk(&mut |node| {
+        let inputs: Vec<usize> = node.inputs.iter().map(|i| places[&i.id]).collect();
+        places.insert(node.id, nodes.len());
+        nodes.push(node.op.write().map(|params| match inputs.is_empty() {
+            true => json!({ "op": node.name(), "params": params }),
+            false => json!({ "op": node.name(), "params": params, "inputs": inputs }),
+        }));
+    });
+    let root = nodes.len() - 1;
+    Ok(json!({ "nodes": nodes.into_iter().collect::<Result<Vec<_>>>()?, "root": root }))
 }
 
 fn read(json: &Json) -> Result<Plan> {
     let bad = || Error::usage("not a written plan");
-    let name = json.get("op").and_then(Json::as_str).ok_or_else(bad)?;
-    let info = crate::ops::find(name)?;
-    let params = json.get("params").cloned().ok_or_else(bad)?;
-    let inputs = match json.get("inputs") {
-        None => vec![],
-        Some(list) => list.as_array().ok_or_else(bad)?.iter().map(read).collect::<Result<_>>()?,
+    let list = json.get("nodes").and_then(Json::as_array).ok_or_else(bad)?;
+    let mut nodes: Vec<Plan> = Vec::with_capacity(list.len());
+    // Inputs stand before those who read them.
+    let node_at = |nodes: &[Plan], n: &Json| {
+        n.as_u64().and_then(|n| nodes.get(usize::try_from(n).ok()?)).cloned().ok_or_else(bad)
     };
-    Plan::new((info.read)(params).map_err(|e| e.in_op(name))?, inputs)
+    for node in list {
+        let name = node.get("op").and_then(Json::as_str).ok_or_else(bad)?;
+        let info = crate::ops::find(name)?;
+        let params = node.get("params").cloned().ok_or_else(bad)?;
+        let inputs = match node.get("inputs") {
+            None => vec![],
+            Some(list) => list.as_array().ok_or_else(bad)?.iter().map(|n| node_at(&nodes, n)).collect::<Result<_>>()?,
+        };
+        nodes.push(Plan::new((info.read)(params).map_err(|e| e.in_op(name))?, inputs)?);
+    }
+    node_at(&nodes, json.get("root").ok_or_else(bad)?)
 }
 
 pub(super) fn write_bound(bound: &Bound) -> Result<Json> {

@@ -5,6 +5,7 @@ mod fuse_maps;
 
 use crate::error::Result;
 use crate::plan::Plan;
+use std::collections::HashMap;
 
 /// A rewrite: a new node in the place of this one (whose inputs are done already), or `None`.
 pub struct Rule {
@@ -33,12 +34,16 @@ pub fn rewrite(plan: &Plan) -> Result<Rewritten> {
     if plan.options.rewrite == Some(false) {
         return Ok(Rewritten { plan: plan.clone(), log });
     }
-    let plan = walk(plan, &mut log)?;
+    let plan = walk(plan, &mut HashMap::new(), &mut log)?;
     Ok(Rewritten { plan, log })
 }
 
-fn walk(plan: &Plan, log: &mut Log) -> Result<Plan> {
-    let inputs = plan.inputs.iter().map(|i| walk(i, log)).collect::<Result<Vec<_>>>()?;
+/// `done` has the nodes that were met before, by their ids: what is shared is rewritten once and stays shared.
+fn walk(plan: &Plan, done: &mut HashMap<u64, Plan>, log: &mut Log) -> Result<Plan> {
+    if let Some(node) = done.get(&plan.id) {
+        return Ok(node.clone());
+    }
+    let inputs = plan.inputs.iter().map(|i| walk(i, done, log)).collect::<Result<Vec<_>>>()?;
     let same = inputs.iter().zip(&plan.inputs).all(|(a, b)| a.same(b));
     let mut node = if same { plan.clone() } else { plan.with_inputs(inputs)? };
     'again: loop {
@@ -49,6 +54,7 @@ fn walk(plan: &Plan, log: &mut Log) -> Result<Plan> {
                 continue 'again;
             }
         }
+        done.insert(plan.id, node.clone());
         return Ok(node);
     }
 }

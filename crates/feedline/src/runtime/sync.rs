@@ -23,10 +23,10 @@ pub fn wait<'a, T>(cv: &Condvar, guard: MutexGuard<'a, T>, _at_most: std::time::
     return cv.wait(guard).unwrap_or_else(|e| e.into_inner());
 }
 
-/// Starts a worker thread.
+/// Starts a worker thread. Its stack has room for the longest plans; what is not used costs no memory.
 pub fn spawn(name: String, f: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
     #[cfg(not(feature = "shuttle"))]
-    std::thread::Builder::new().name(name).spawn(f)?;
+    std::thread::Builder::new().name(name).stack_size(64 << 20).spawn(f)?;
     #[cfg(feature = "shuttle")]
     {
         let _ = name;

@@ -150,7 +150,7 @@ class Batching(Core):
         check_name("rebatch", name)
         one = not hasattr(batch_size, "__len__") or getattr(batch_size, "ndim", 1) == 0
         sizes: list[Any] = [batch_size] if one else list(batch_size)  # type: ignore[arg-type]
-        if any(hasattr(size, "__len__") for size in sizes):
+        if not one and any(getattr(size, "ndim", 0) or isinstance(size, (list, tuple, str)) for size in sizes):
             raise ValueError(f"rebatch: batch_size is a number or a list of numbers, not {batch_size!r}")
         sizes = [integer("rebatch", "batch_size", size) for size in sizes]
         if one and sizes[0] <= 0:

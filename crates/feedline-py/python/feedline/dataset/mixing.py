@@ -78,7 +78,7 @@ class Mixing(Core):
             return resampling.sample_by_dataset(
                 cls, inputs, weights, seed, stop_on_empty_dataset, rerandomize_each_iteration
             )
-        first, second = get_seed(seed)
+        first, second = get_seed(seed, "sample_from_datasets")
         params = {
             "weights": None if weights is None else _weights(op, weights, len(inputs)),
             "seed": first,

@@ -83,7 +83,7 @@ class Selection(Core):
             name: A name for the operator, an identifier.
         """
         check_name("shuffle", name)
-        first, second = get_seed(seed)
+        first, second = get_seed(seed, "shuffle")
         return self._then(
             "shuffle",
             buffer_size=None if buffer_size is None else integer("shuffle", "buffer_size", buffer_size),

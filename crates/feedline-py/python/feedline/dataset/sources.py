@@ -179,7 +179,7 @@ class Sources(Core):
             name: A name for the operator, an identifier.
         """
         check_name("random", name)
-        first, second = get_seed(seed)
+        first, second = get_seed(seed, "random")
         params = {
             "seed": first,
             "seed2": second,

@@ -1,39 +1,18 @@
 //! Item-by-item work: NumPy's broadcasting, whole columns at once, and memory reused where nobody else holds it.
 
 use super::super::{Arg, Kernel, RowAt, RowsAt};
-use crate::element::{Column, DType, Dims, Item, Shape, StringsBuilder, Tensor, Value, count};
+use crate::element::{Column, DType, Dims, Item, Shape, StringsBuilder, Tensor, Value};
 use crate::error::{Error, Result};
 use smallvec::{SmallVec, smallvec};
 
 pub type Tensors = SmallVec<[Tensor; 3]>;
 
+pub use crate::element::check_room;
+
 /// A new tensor to be filled, or an error where it cannot fit into memory.
 pub fn room(dtype: DType, shape: &[usize]) -> Result<Tensor> {
     check_room(dtype, shape)?;
     Ok(Tensor::new(dtype, shape))
-}
-
-/// Whether a tensor of that shape can be made. Zero sizes count as one, so that no partial product overflows later.
-pub fn check_room(dtype: DType, shape: &[usize]) -> Result<()> {
-    let spread: Shape = shape.iter().map(|&d| d.max(1)).collect();
-    let too_large = || Error::data(format!("a tensor of shape {shape:?} does not fit into memory"));
-    count(&spread).map_err(|_| too_large())?;
-    let bytes = shape.iter().product::<usize>() * if dtype == DType::String { 16 } else { dtype.size() };
-    // An allocation that fails ends the process, and so does the system when its memory runs out; asking first does not.
-    if bytes > 256 << 20 && (bytes > memory_bytes() || Vec::<u8>::new().try_reserve_exact(bytes).is_err()) {
-        return Err(too_large());
-    }
-    Ok(())
-}
-
-/// The memory of this machine.
-fn memory_bytes() -> usize {
-    static BYTES: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
-    *BYTES.get_or_init(|| {
-        // SAFETY: asks for two numbers, changes nothing.
-        let (pages, page) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
-        usize::try_from(pages).ok().zip(usize::try_from(page).ok()).map_or(1 << 40, |(n, size)| n.saturating_mul(size))
-    })
 }
 
 /// The shape of the result of two partly known shapes.
