@@ -4,7 +4,7 @@ use super::super::{Func, Made, arity, dense};
 use super::broadcast::{Elementwise, Tensors, broadcast_dims, build_strings, map_same, zip, zip_same, zip_strings};
 use super::cast::{cast, relabel};
 use super::integer::Int;
-use super::number::{inner_dtype, numbers, promote, signless};
+use super::number::{Rounding, inner_dtype, numbers, promote, signless};
 use crate::element::{B8, DType, Leaf, Tensor};
 use crate::error::{Error, Result};
 
@@ -163,7 +163,7 @@ pub static FUNCS: &[Func] = &[
                             None => zip_same(x, y, |a: T, b: T| a.floor_div(b)),
                         }
                     };
-                    float zip_same(x, y, |a: T, b: T| (a / b).floor()))
+                    float zip_same(x, y, |a: T, b: T| (a / b).down()))
             })
         },
     },

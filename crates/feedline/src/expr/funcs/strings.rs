@@ -10,6 +10,7 @@ use super::printf::Style;
 use crate::element::{B8, DType, Dims, Item, Leaf, Shape, StringsBuilder, Tensor};
 use crate::error::{Error, Result};
 use regex::bytes::Regex;
+use std::fmt::Write;
 
 pub static FUNCS: &[Func] = &[
     Func {
@@ -364,18 +365,28 @@ fn make_as_string(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
         }
         let mut out = StringsBuilder::with_capacity(t.len());
         let mut text = Vec::new();
+        let plain = style.width == 0 && style.fill.is_none();
         let mut push = |s: &str, out: &mut StringsBuilder| {
+            if plain {
+                return out.push(s.as_bytes());
+            }
             text.clear();
             style.pad(s, &mut text);
             out.push(&text);
         };
+        let mut digits = String::new();
         match dtype {
             DType::Bool => {
                 t.items::<B8>().iter().for_each(|b| push(if b.get() { "true" } else { "false" }, &mut out));
             }
-            d if d.is_int() => {
-                numbers!(d, T => int { t.items::<T>().iter().for_each(|x| push(&x.to_string(), &mut out)); Ok(()) })?
-            }
+            d if d.is_int() => numbers!(d, T => int {
+                for x in t.items::<T>() {
+                    digits.clear();
+                    write!(digits, "{x}").map_err(|e| Error::internal(e.to_string()))?;
+                    push(&digits, &mut out);
+                }
+                Ok(())
+            })?,
             _ => {
                 let t = cast(t.clone(), DType::Float64)?;
                 t.items::<f64>().iter().for_each(|x| push(&style.float(*x), &mut out));
