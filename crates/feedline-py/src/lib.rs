@@ -1,1 +1,38 @@
+//! The compiled part of the Python package: `feedline._native`. What it offers is described in `_native.pyi`.
 
+mod error;
+mod generator;
+mod host;
+mod iterator;
+mod plan;
+mod structure;
+mod table;
+mod trace;
+mod values;
+
+use pyo3::prelude::*;
+
+#[pymodule(gil_used = false)]
+fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    m.add_class::<plan::PyPlan>()?;
+    m.add_class::<values::Packed>()?;
+    m.add_class::<iterator::Iterator>()?;
+    m.add_class::<trace::Function>()?;
+    m.add_class::<trace::Trace>()?;
+    m.add_function(wrap_pyfunction!(plan::make, m)?)?;
+    m.add_function(wrap_pyfunction!(plan::unpickled, m)?)?;
+    m.add_function(wrap_pyfunction!(plan::read_plan, m)?)?;
+    m.add_function(wrap_pyfunction!(plan::reduce, m)?)?;
+    m.add_function(wrap_pyfunction!(values::pack, m)?)?;
+    m.add_function(wrap_pyfunction!(structure::register_class, m)?)?;
+    m.add_function(wrap_pyfunction!(trace::host_function, m)?)?;
+    m.add_function(wrap_pyfunction!(trace::call, m)?)?;
+    m.add_function(wrap_pyfunction!(table::functions, m)?)?;
+    m.add_function(wrap_pyfunction!(table::operators, m)?)?;
+    m.add_function(wrap_pyfunction!(table::configure, m)?)?;
+    m.add_function(wrap_pyfunction!(table::configuration, m)?)?;
+    m.add_function(wrap_pyfunction!(host::shutdown, m)?)?;
+    m.add_function(wrap_pyfunction!(table::after_fork_in_child, m)?)?;
+    Ok(())
+}

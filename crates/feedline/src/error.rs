@@ -20,6 +20,8 @@ pub enum Kind {
     Budget,
     /// The position or the number asked for is beyond the end of the data.
     Range,
+    /// What the user said of the data is not so.
+    Precondition,
     /// The pipeline was stopped.
     Cancelled,
     /// Our fault.
@@ -35,6 +37,7 @@ impl Kind {
             Kind::Func => "function",
             Kind::Budget => "budget",
             Kind::Range => "range",
+            Kind::Precondition => "precondition",
             Kind::Cancelled => "cancelled",
             Kind::Internal => "internal",
         }

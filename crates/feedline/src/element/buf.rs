@@ -7,7 +7,7 @@
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::any::Any;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 /// What NumPy, JAX and TensorFlow want of an address to take it without a copy.
@@ -25,6 +25,8 @@ struct Block {
     ptr: NonNull<u8>,
     len: usize,
     owner: Owner,
+    /// Somebody keeps it for later passes: it must not be handed out for writing.
+    frozen: AtomicBool,
 }
 
 enum Owner {
@@ -44,7 +46,7 @@ impl Buf {
     pub fn new(len: usize) -> Buf {
         let cap = capacity(len);
         let ptr = FREE.take(cap).unwrap_or_else(|| system_alloc(cap));
-        Buf(Arc::new(Block { ptr, len, owner: Owner::Pool(cap) }))
+        Buf(Arc::new(Block { ptr, len, owner: Owner::Pool(cap), frozen: AtomicBool::new(false) }))
     }
 
     pub fn zeroed(len: usize) -> Buf {
@@ -59,7 +61,7 @@ impl Buf {
     /// `ptr` must be valid for reads of `len` bytes, and nobody may write them, as long as `keep` lives.
     pub unsafe fn foreign(ptr: *const u8, len: usize, keep: Box<dyn Any + Send + Sync>) -> Buf {
         let ptr = NonNull::new(ptr.cast_mut()).unwrap_or(NonNull::dangling());
-        Buf(Arc::new(Block { ptr, len, owner: Owner::Foreign { _keep: keep } }))
+        Buf(Arc::new(Block { ptr, len, owner: Owner::Foreign { _keep: keep }, frozen: AtomicBool::new(true) }))
     }
 
     pub fn as_slice(&self) -> &[u8] {
@@ -83,9 +85,13 @@ impl Buf {
     pub fn is_empty(&self) -> bool {
         self.0.len == 0
     }
-    /// Whether the memory belongs to somebody outside (then it must not be handed out for writing).
-    pub fn is_foreign(&self) -> bool {
-        matches!(self.0.owner, Owner::Foreign { .. })
+    /// Says that its contents are kept (by a source, a cache, a constant) and must stay as they are.
+    pub fn freeze(&self) {
+        self.0.frozen.store(true, Relaxed);
+    }
+    /// Whether it may only be read: frozen, or somebody else's memory.
+    pub fn is_frozen(&self) -> bool {
+        self.0.frozen.load(Relaxed)
     }
     pub fn is_shared(&self) -> bool {
         Arc::strong_count(&self.0) > 1
@@ -136,9 +142,12 @@ fn system_free(ptr: NonNull<u8>, cap: usize) {
     unsafe { dealloc(ptr.as_ptr(), layout(cap)) }
 }
 
+/// Blocks with their capacities.
+type FreeList = Mutex<Vec<(usize, NonNull<u8>)>>;
+
 /// The free lists, one for each number of leading bits.
 struct Free {
-    lists: [Mutex<Vec<(usize, NonNull<u8>)>>; CLASSES],
+    lists: [FreeList; CLASSES],
     kept: AtomicUsize,
 }
 
@@ -148,7 +157,7 @@ unsafe impl Sync for Free {}
 static FREE: Free = Free { lists: [const { Mutex::new(Vec::new()) }; CLASSES], kept: AtomicUsize::new(0) };
 
 impl Free {
-    fn list(&self, cap: usize) -> &Mutex<Vec<(usize, NonNull<u8>)>> {
+    fn list(&self, cap: usize) -> &FreeList {
         &self.lists[cap.ilog2() as usize]
     }
     fn take(&self, cap: usize) -> Option<NonNull<u8>> {

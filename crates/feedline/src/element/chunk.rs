@@ -110,10 +110,37 @@ impl Column {
             Column::Rows(v, r) => stack_values(&v[r.clone()]),
         }
     }
+    /// Says that the rows are kept and must not change under whoever they are handed to.
+    pub fn freeze(&self) {
+        match self {
+            Column::Dense(t) => t.freeze(),
+            Column::Rows(v, r) => v[r.clone()].iter().for_each(|v| v.freeze()),
+        }
+    }
     pub fn nbytes(&self) -> usize {
         match self {
             Column::Dense(t) => t.nbytes(),
             Column::Rows(v, r) => v[r.clone()].iter().map(|v| v.nbytes()).sum(),
+        }
+    }
+}
+
+impl Column {
+    /// Both one after the other without a copy, if they are neighbours in the same memory.
+    fn joined(&self, next: &Column) -> Option<Column> {
+        match (self, next) {
+            (Column::Dense(a), Column::Dense(b)) => Some(Column::Dense(a.joined(b)?)),
+            (Column::Rows(a, r), Column::Rows(b, q)) if Arc::ptr_eq(a, b) && r.end == q.start => {
+                Some(Column::Rows(a.clone(), r.start..q.end))
+            }
+            _ => None,
+        }
+    }
+    /// Whether somebody else keeps the memory alive too.
+    pub fn is_shared(&self) -> bool {
+        match self {
+            Column::Dense(t) => t.is_shared(),
+            Column::Rows(v, _) => Arc::strong_count(v) > 1,
         }
     }
 }
@@ -364,6 +391,29 @@ impl Chunk {
             Column::concat(&column)
         });
         Chunk::new(rows, pos, columns)
+    }
+    pub fn freeze(&self) {
+        self.columns.iter().for_each(|c| c.freeze());
+    }
+    /// Takes in `next` without a copy if it continues this chunk in the stream and in memory. False if it does not.
+    pub fn extend(&mut self, next: &Chunk) -> bool {
+        let follows = match (&self.pos, &next.pos) {
+            (Pos::Run(a), Pos::Run(b)) => a + self.rows as u64 == *b,
+            _ => false,
+        };
+        if !follows {
+            return false;
+        }
+        let joined: Option<SmallVec<[Column; 2]>> =
+            self.columns.iter().zip(&next.columns).map(|(a, b)| a.joined(b)).collect();
+        let Some(columns) = joined else { return false };
+        self.columns = columns;
+        self.rows += next.rows;
+        true
+    }
+    /// Whether all of its memory is kept alive by others too.
+    pub fn is_shared(&self) -> bool {
+        self.columns.iter().all(|c| c.is_shared())
     }
     pub fn with_pos(mut self, pos: Pos) -> Chunk {
         self.pos = pos;

@@ -270,7 +270,38 @@ impl Tensor {
     }
     /// Whether the memory can be written in place.
     pub fn is_unique(&self) -> bool {
-        matches!(&self.data, Data::Plain { buf, .. } if !buf.is_shared() && !buf.is_foreign())
+        matches!(&self.data, Data::Plain { buf, .. } if !buf.is_shared() && !buf.is_frozen())
+    }
+    /// Says that the items are kept and must not change under whoever they are handed to.
+    pub fn freeze(&self) {
+        if let Data::Plain { buf, .. } = &self.data {
+            buf.freeze();
+        }
+    }
+    /// Whether somebody else keeps the memory alive too.
+    pub fn is_shared(&self) -> bool {
+        match &self.data {
+            Data::Plain { buf, .. } => buf.is_shared() || buf.is_frozen(),
+            Data::Strings { list, .. } => Arc::strong_count(list) > 1,
+        }
+    }
+    /// Both one after the other without a copy, if `next` lies right behind this in the same memory.
+    pub fn joined(&self, next: &Tensor) -> Option<Tensor> {
+        let adjacent = match (&self.data, &next.data) {
+            (Data::Plain { buf, start }, Data::Plain { buf: other, start: at }) => {
+                buf.same(other) && *at == start + self.len() * self.dtype.size()
+            }
+            (Data::Strings { list, start }, Data::Strings { list: other, start: at }) => {
+                Arc::ptr_eq(list, other) && *at == start + self.len()
+            }
+            _ => false,
+        };
+        if !adjacent || self.dtype != next.dtype || self.shape[1..] != next.shape[1..] {
+            return None;
+        }
+        let mut shape = self.shape.clone();
+        shape[0] += next.shape[0];
+        Some(Tensor { dtype: self.dtype, shape, data: self.data.clone() })
     }
     /// The block and the byte at which the items begin. Not for strings.
     pub fn buf(&self) -> (&Buf, usize) {

@@ -54,6 +54,8 @@ pub trait NestedDataset: Send + Sync + fmt::Debug + 'static {
     fn as_any(&self) -> &dyn Any;
     /// A template with its open parameters filled in.
     fn bind(&self, env: Vec<Value>) -> Nested;
+    /// Bytes that it keeps alive, as a window does with the elements in it.
+    fn nbytes(&self) -> usize;
     /// The written form (JSON) of a dataset that is part of a function.
     fn write(&self) -> Result<serde_json::Value>;
 }
@@ -78,7 +80,20 @@ impl Value {
             Value::Tensor(t) => t.nbytes(),
             Value::Ragged(r) => r.nbytes(),
             Value::Sparse(s) => s.indices.nbytes() + s.values.nbytes(),
-            Value::Absent | Value::Dataset(_) => 64,
+            Value::Dataset(n) => n.0.nbytes(),
+            Value::Absent => 64,
+        }
+    }
+    /// Says that it is kept and must not change under whoever it is handed to.
+    pub fn freeze(&self) {
+        match self {
+            Value::Tensor(t) => t.freeze(),
+            Value::Ragged(r) => r.values.freeze(),
+            Value::Sparse(s) => {
+                s.indices.freeze();
+                s.values.freeze();
+            }
+            Value::Absent | Value::Dataset(_) => {}
         }
     }
     pub fn as_tensor(&self) -> Option<&Tensor> {

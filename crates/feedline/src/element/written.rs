@@ -15,21 +15,35 @@ use std::sync::Arc;
 /// What a written plan refers to but does not spell out.
 pub type Attachments = Vec<Arc<dyn Any + Send + Sync>>;
 
+/// Who will read the written form.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reader {
+    /// This process, at once: functions and datasets are handed over as they are.
+    Here,
+    /// Another process: everything but arrays and Python objects is spelt out.
+    Elsewhere,
+}
+
 thread_local! {
-    static CURRENT: RefCell<Option<Attachments>> = const { RefCell::new(None) };
+    static CURRENT: RefCell<Option<(Reader, Attachments)>> = const { RefCell::new(None) };
 }
 
 /// Runs `f` while `attach` and `attached` refer to this list, and gives the list back.
-pub fn with_attachments<R>(list: Attachments, f: impl FnOnce() -> R) -> (R, Attachments) {
-    let before = CURRENT.replace(Some(list));
+pub fn with_attachments<R>(reader: Reader, list: Attachments, f: impl FnOnce() -> R) -> (R, Attachments) {
+    let before = CURRENT.replace(Some((reader, list)));
     let result = f();
-    (result, CURRENT.replace(before).unwrap_or_default())
+    (result, CURRENT.replace(before).map(|(_, list)| list).unwrap_or_default())
+}
+
+/// Puts an object aside if it will be read in this process.
+pub fn attach_live(object: Arc<dyn Any + Send + Sync>) -> Option<usize> {
+    CURRENT.with_borrow(|c| matches!(c, Some((Reader::Here, _)))).then(|| attach(object)).flatten()
 }
 
 /// Puts an object aside and says where; `None` if no list is open.
 pub fn attach(object: Arc<dyn Any + Send + Sync>) -> Option<usize> {
     CURRENT.with_borrow_mut(|list| {
-        let list = list.as_mut()?;
+        let (_, list) = list.as_mut()?;
         list.push(object);
         Some(list.len() - 1)
     })
@@ -37,7 +51,7 @@ pub fn attach(object: Arc<dyn Any + Send + Sync>) -> Option<usize> {
 
 /// The object that was put aside there.
 pub fn attached(i: usize) -> Option<Arc<dyn Any + Send + Sync>> {
-    CURRENT.with_borrow(|list| list.as_ref()?.get(i).cloned())
+    CURRENT.with_borrow(|list| list.as_ref()?.1.get(i).cloned())
 }
 
 const INLINE_BYTES: usize = 256;

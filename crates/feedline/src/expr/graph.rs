@@ -3,7 +3,7 @@
 
 use super::func::{Arg, Attrs, Kernel, RowsAt, run};
 use super::funcs;
-use crate::element::{Column, Element, Leaf, Nested, Spec, Tree, Value};
+use crate::element::{Column, DType, Element, Leaf, Nested, Spec, Tensor, Tree, Value};
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -151,10 +151,14 @@ impl Graph {
         let mut slots: Vec<SmallVec<[Arg; 1]>> = Vec::with_capacity(self.nodes.len());
         for (id, node) in self.nodes.iter().enumerate() {
             let slot: SmallVec<[Arg; 1]> = match &node.kind {
-                Kind::Input(i) => smallvec::smallvec![Arg::Rows(inputs[*i].clone())],
+                Kind::Input(i) => smallvec::smallvec![Arg::Rows(argument(&inputs[*i], &node.leaf))],
                 Kind::Const(v) => smallvec::smallvec![Arg::Same(v.clone())],
                 Kind::Capture(k) => {
-                    let value = captures.get(*k).ok_or_else(|| Error::internal("a captured value is not there"))?;
+                    let value = captures.get(*k).ok_or_else(|| {
+                        Error::usage(
+                            "this function depends on a value of the function around it and can only run there",
+                        )
+                    })?;
                     smallvec::smallvec![value.clone()]
                 }
                 Kind::Part { node, index } => smallvec::smallvec![slots[*node][*index].clone()],
@@ -181,17 +185,13 @@ impl Graph {
                     columns.into_iter().map(|c| Arg::Rows(Column::from_values(c))).collect()
                 }
                 Kind::Cond { pred, then, otherwise } => {
-                    let captures: Vec<Arg> = self.exports.iter().map(|&n| slots[n][0].clone()).collect();
+                    let captures: Vec<Arg> = self.exports.iter().map(|&n| exported(&slots, n)).collect();
                     eval_cond(&slots[*pred][0], then, otherwise, &captures, rows, at)?
                 }
                 Kind::Dataset(nested) => {
-                    let values = (0..rows)
-                        .map(|row| {
-                            let env =
-                                self.exports.iter().map(|&n| slots[n].first().map_or(Value::Absent, |a| a.get(row)));
-                            Value::Dataset(nested.0.bind(env.collect()))
-                        })
-                        .collect();
+                    let env: Vec<Arg> = self.exports.iter().map(|&n| exported(&slots, n)).collect();
+                    let bind = |row| Value::Dataset(nested.0.bind(env.iter().map(|a| a.get(row)).collect()));
+                    let values = (0..rows).map(bind).collect();
                     smallvec::smallvec![Arg::Rows(Column::from_values(values))]
                 }
             };
@@ -300,6 +300,43 @@ impl Kind {
     }
 }
 
+/// An exported value; what is made later than the one who asks cannot be what it refers to.
+fn exported(slots: &[SmallVec<[Arg; 1]>], node: NodeId) -> Arg {
+    slots.get(node).and_then(|s| s.first()).cloned().unwrap_or(Arg::Same(Value::Absent))
+}
+
+/// A leaf as functions see it: a row of a ragged vector, which has no ragged axis left, is a dense tensor.
+pub fn as_argument(leaf: &Leaf) -> Leaf {
+    match leaf {
+        Leaf::Ragged { dtype, shape, ragged_rank: 0, .. } => Leaf::Tensor { dtype: *dtype, shape: shape.clone() },
+        other => other.clone(),
+    }
+}
+
+fn argument(column: &Column, leaf: &Leaf) -> Column {
+    match (column, leaf) {
+        (Column::Rows(values, rows), Leaf::Tensor { .. })
+            if values[rows.clone()].iter().any(|v| matches!(v, Value::Ragged(_))) =>
+        {
+            let dense = values[rows.clone()].iter().map(|v| match v {
+                Value::Ragged(r) => Value::Tensor(r.values.clone()),
+                other => other.clone(),
+            });
+            Column::from_values(dense.collect())
+        }
+        _ => column.clone(),
+    }
+}
+
+fn shape_attr(t: &Tensor) -> Option<serde_json::Value> {
+    let sizes: Vec<i64> = match (t.rank(), t.dtype()) {
+        (1, DType::Int32) => t.items::<i32>().iter().map(|&d| d.into()).collect(),
+        (1, DType::Int64) => t.items::<i64>().to_vec(),
+        _ => return None,
+    };
+    Some(sizes.into())
+}
+
 fn check_host(func: &dyn HostFn, result: &Element, outputs: &[Leaf]) -> Result<()> {
     if result.len() != outputs.len() {
         return Err(Error::func(format!(
@@ -359,13 +396,16 @@ pub struct Builder {
 impl Builder {
     /// Nodes `0..` are the leaves of the argument.
     pub fn new(input: &Spec) -> Builder {
-        let inputs: Vec<Leaf> = input.leaves().into_iter().cloned().collect();
+        let inputs: Vec<Leaf> = input.leaves().into_iter().map(as_argument).collect();
         let nodes = inputs.iter().enumerate().map(|(i, l)| Node { kind: Kind::Input(i), leaf: l.clone() }).collect();
         Builder { inputs, nodes, exports: vec![] }
     }
     fn push(&mut self, kind: Kind, leaf: Leaf) -> NodeId {
         self.nodes.push(Node { kind, leaf });
         self.nodes.len() - 1
+    }
+    pub fn input_count(&self) -> usize {
+        self.inputs.len()
     }
     pub fn leaf(&self, node: NodeId) -> &Leaf {
         &self.nodes[node].leaf
@@ -379,6 +419,7 @@ impl Builder {
     }
     pub fn constant(&mut self, value: Value) -> Result<NodeId> {
         let leaf = Leaf::of(&value).ok_or_else(|| Error::usage("a dataset cannot be a constant of a function"))?;
+        value.freeze();
         Ok(self.push(Kind::Const(value), leaf))
     }
     /// A value that the function around this one exported as number `k`.
@@ -393,8 +434,17 @@ impl Builder {
         })
     }
     /// Calls a function of the table. Calls of constants alone are computed now.
-    pub fn call(&mut self, name: &str, args: &[NodeId], attrs: Attrs) -> Result<NodeId> {
+    pub fn call(&mut self, name: &str, args: &[NodeId], mut attrs: Attrs) -> Result<NodeId> {
         let func = funcs::find(name)?;
+        let mut args: SmallVec<[NodeId; 4]> = args.into();
+        // A shape that is known now becomes an attribute, so that the result's shape is known too.
+        if let Some(i) = funcs::shape_arg(name).filter(|i| args.len() > *i && args.len() > 1)
+            && let Some(shape) = self.constant_value(args[i]).and_then(|v| shape_attr(v.as_tensor()?))
+        {
+            attrs.0.insert("shape".into(), shape);
+            args.remove(i);
+        }
+        let args = &args[..];
         let leaves: Vec<Leaf> = args.iter().map(|&a| self.leaf(a).clone()).collect();
         let made = (func.make)(&leaves, &attrs).map_err(|e| e.in_op(name))?;
         if func.pure

@@ -5,4 +5,5 @@ pub mod funcs;
 mod graph;
 
 pub use func::{Arg, Attrs, ByRow, Func, Kernel, Made, RowAt, RowsAt, arity, dense, run};
-pub use graph::{Builder, Graph, HostAttachment, HostFn, Kind, Node, NodeId};
+pub use funcs::Philox;
+pub use graph::{Builder, Graph, HostAttachment, HostFn, Kind, Node, NodeId, as_argument};

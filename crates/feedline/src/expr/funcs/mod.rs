@@ -25,12 +25,12 @@ mod reduce;
 mod select;
 mod shape;
 mod sort;
-#[cfg(test)]
-mod speed;
 mod split;
 mod strings;
 #[cfg(test)]
 mod testing;
+
+pub use philox::Philox;
 
 use super::Func;
 use crate::error::{Error, Result};
@@ -62,4 +62,13 @@ pub fn all() -> impl Iterator<Item = &'static Func> {
 
 pub fn find(name: &str) -> Result<&'static Func> {
     all().find(|f| f.name == name).ok_or_else(|| Error::usage(format!("there is no function {name:?}")))
+}
+
+/// The argument that gives the result's shape, where a function also takes it as the attribute `shape`.
+pub fn shape_arg(name: &str) -> Option<usize> {
+    match name {
+        "fill" => Some(0),
+        "reshape" => Some(1),
+        _ => None,
+    }
 }

@@ -39,6 +39,7 @@ impl Philox {
         [a, b, c, d]
     }
 
+    #[inline]
     pub fn next_u32(&mut self) -> u32 {
         if self.used == 4 {
             self.block = self.block(self.counter);

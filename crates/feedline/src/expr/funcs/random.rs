@@ -3,7 +3,6 @@
 
 use super::super::{Arg, Attrs, Func, Kernel, Made, RowAt, RowsAt, arity, dense};
 use super::broadcast::{check_room, room};
-use super::cast::cast;
 use super::lead::{check_integers, integers, sizes, take_axis};
 use super::number::{Number, numbers};
 use super::philox::Philox;
@@ -357,6 +356,7 @@ fn make_shuffle(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::cast::cast;
     use super::super::testing::{attrs, call, refused};
     use super::*;
     use serde_json::json;

@@ -1,8 +1,7 @@
-//! How long functions take per item, for `cargo test --release -- --ignored --nocapture speed`.
+//! How long functions take per item: `cargo bench -p feedline --bench functions`.
 
-use super::super::{Builder, Graph, RowsAt};
-use super::testing::attrs;
-use crate::element::{Column, DType, Leaf, Pos, Spec, Tensor, Value};
+use feedline::element::{Column, Leaf, Pos, Spec, Tensor, Value};
+use feedline::expr::{Builder, Graph, RowsAt};
 use serde_json::{Value as Json, json};
 use std::time::Instant;
 
@@ -15,9 +14,9 @@ fn graph(x: &Tensor, steps: &[Step<'_>]) -> Graph {
     for (name, args, json) in steps {
         let args: Vec<_> =
             args.iter().map(|a| a.as_ref().map_or(at, |t| b.constant(Value::Tensor(t.clone())).unwrap())).collect();
-        at = b.call(name, &args, attrs(json.clone())).unwrap();
+        at = b.call(name, &args, serde_json::from_value(json.clone()).unwrap()).unwrap();
     }
-    b.finish(&crate::element::Tree::Leaf(at))
+    b.finish(&feedline::element::Tree::Leaf(at))
 }
 
 fn time(what: &str, x: Tensor, steps: &[Step<'_>]) {
@@ -36,9 +35,7 @@ fn time(what: &str, x: Tensor, steps: &[Step<'_>]) {
     println!("{what:36} {:9.3} ns/item {:12.1} us/chunk", best / items as f64, best / 1e3);
 }
 
-#[test]
-#[ignore = "measures"]
-fn speed() {
+fn main() {
     let none = || json!({});
     let with = |t: Tensor| vec![None, Some(t)];
     let ints = Tensor::from_items([4096], &(0..4096i64).collect::<Vec<_>>());
@@ -67,7 +64,8 @@ fn speed() {
         bytes,
         &[("cast", vec![None], json!({"dtype": "float32"})), ("truediv", with(Tensor::scalar(255f32)), none())],
     );
-    let f32s = |t: &Tensor| super::cast::cast(t.clone(), DType::Float32).unwrap();
+    let f32s =
+        |t: &Tensor| Tensor::from_items(t.shape(), &t.items::<u8>().iter().map(|&x| f32::from(x)).collect::<Vec<_>>());
     time(
         "image: cast, / 255, - mean, / std",
         image.clone(),

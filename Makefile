@@ -1,0 +1,47 @@
+# Everything sets itself up in .venv of this checkout; it needs Rust, Python 3.10+ and a C compiler.
+
+PYTHON ?= python3
+VENV := .venv
+PY := $(VENV)/bin/python
+SOURCES := $(shell find crates -name '*.rs' -o -name 'Cargo.toml') Cargo.toml Cargo.lock pyproject.toml
+
+.PHONY: demo test test-rust test-python bench check fmt clean
+
+demo: $(VENV)/built
+	$(PY) examples/demo.py
+
+test: test-rust test-python
+
+test-rust:
+	cargo test --workspace --exclude feedline-py
+	cargo test -p feedline --features shuttle --test shuttle
+
+test-python: $(VENV)/built
+	$(PY) -m pytest
+
+bench: $(VENV)/built
+	$(PYTHON) bench/run.py
+
+check: $(VENV)/built
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	$(PY) tools/generate.py --check
+	$(PY) -m ruff check crates/feedline-py/python tests bench tools examples
+	$(PY) -m mypy crates/feedline-py/python/feedline
+
+$(VENV)/tools: requirements-dev.txt
+	$(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	touch $@
+
+# The package is installed in place: Python files are used as they are, the compiled part is made when it changed.
+$(VENV)/built: $(VENV)/tools $(SOURCES)
+	VIRTUAL_ENV=$(abspath $(VENV)) $(VENV)/bin/maturin develop --release --quiet
+	touch $@
+
+fmt:
+	cargo fmt --all
+	$(PY) -m ruff format crates/feedline-py/python tests bench tools examples
+
+clean:
+	rm -rf $(VENV) .venvs target

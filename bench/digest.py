@@ -1,0 +1,87 @@
+"""What a loader delivered, boiled down to a few exact numbers that all loaders must agree on."""
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+import numpy as np
+
+Columns = list[np.ndarray]
+
+
+class Digest(Protocol):
+    """Folds the first `rows` rows of a stream, batch by batch: kept batches would show as peak memory."""
+
+    rows: int
+
+    def add(self, columns: Columns) -> None: ...
+
+    def value(self) -> dict[str, Any]: ...
+
+
+class Ordered:
+    """For pipelines that keep order: a plain sum, and one by position, which a swap of two rows changes."""
+
+    def __init__(self, rows: int) -> None:
+        self.rows, self.seen, self.total, self.weighted = rows, 0, 0, 0
+
+    def add(self, columns: Columns) -> None:
+        x = columns[0].astype(np.int64)
+        self.total += int(x.sum())
+        self.weighted += int((x * np.arange(self.seen, self.seen + len(x))).sum())
+        self.seen += len(x)
+
+    def value(self) -> dict[str, Any]:
+        return {"rows": self.seen, "sum": self.total, "sum_by_position": self.weighted}
+
+
+class Epoch:
+    """For shuffled (image, label) pipelines: every row once, labels, pixels and pairs kept, fully mixed.
+
+    Scaled pixels times 255 round back to the very bytes they came from, so the sums are exact. A full shuffle
+    puts the mean source position of the first hundred rows near the middle; one within a window does not.
+    """
+
+    def __init__(self, rows: int) -> None:
+        self.rows, self.pixels, self.pairs = rows, 0, 0
+        self.labels = np.zeros(10, np.int64)
+        self.positions: list[np.ndarray] = []
+
+    def add(self, columns: Columns) -> None:
+        images, labels = columns
+        pixels = np.rint(images * 255).astype(np.int64)
+        position = pixels[:, 0, :4] @ (256 ** np.arange(4))
+        self.pixels += int(pixels.sum())
+        self.pairs += int((position * labels).sum())
+        self.labels += np.bincount(labels, minlength=10)
+        self.positions.append(position)
+
+    def value(self) -> dict[str, Any]:
+        positions = np.concatenate(self.positions)
+        middle = float(positions[:100].mean()) / self.rows
+        return {"rows": len(positions), "distinct_rows": len(np.unique(positions)),
+                "labels": self.labels.tolist(), "pixels": self.pixels, "pairs": self.pairs,
+                "full_shuffle": .25 < middle < .75}
+
+
+def columns(batch: Any) -> Columns:
+    """A batch (an array, a tuple or a dict of arrays or of host tensors) as a list of NumPy arrays."""
+    if isinstance(batch, dict):
+        batch = batch.values()
+    elif not isinstance(batch, (list, tuple)):
+        batch = (batch,)
+    return [np.asarray(x) for x in batch]
+
+
+def shape(batch: Any) -> str:
+    return ", ".join(f"{x.dtype}{list(x.shape)}" for x in columns(batch))
+
+
+def fold(digest: Digest, batches: Iterable[Any]) -> dict[str, Any]:
+    """The digest of the first `digest.rows` rows; takes no more batches than it needs."""
+    left, stream = digest.rows, iter(batches)
+    while left > 0:
+        got = [x[:left] for x in columns(next(stream))]
+        digest.add(got)
+        left -= len(got[0])
+    return digest.value()

@@ -1,0 +1,41 @@
+"""feedline as its users write it. Functions are traced: both orders of map and batch should cost the same."""
+import feedline as fl
+from numpy import ndarray
+
+from cells import Batches, cell
+
+PACKAGE = "feedline"
+
+
+@cell("W1", "feedline", "pool")
+def w1(n: int, batch: int) -> Batches:
+    return fl.Dataset.range(n).map(lambda x: x * 2 + 1).batch(batch)
+
+
+@cell("W1", "feedline batch-then-map", "pool")
+def w1_batched(n: int, batch: int) -> Batches:
+    return fl.Dataset.range(n).batch(batch).map(lambda x: x * 2 + 1)
+
+
+def scale(image, label):
+    return fl.cast(image, fl.float32) / 255.0, label
+
+
+@cell("W8", "feedline", "pool")
+def w8(images: ndarray, labels: ndarray, batch: int) -> Batches:
+    return fl.Dataset.from_tensor_slices((images, labels)).shuffle(60_000).batch(batch).map(scale)
+
+
+@cell("W8", "feedline global shuffle", "pool")
+def w8_global(images: ndarray, labels: ndarray, batch: int) -> Batches:
+    return fl.Dataset.from_tensor_slices((images, labels)).shuffle().batch(batch).map(scale)
+
+
+@cell("W8", "feedline map-then-batch", "pool")
+def w8_map_first(images: ndarray, labels: ndarray, batch: int) -> Batches:
+    return fl.Dataset.from_tensor_slices((images, labels)).shuffle(60_000).map(scale).batch(batch)
+
+
+@cell("M1", "feedline", "pool")
+def m1(n: int, batch: int) -> Batches:
+    return fl.Dataset.range(n).batch(batch)

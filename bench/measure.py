@@ -1,0 +1,92 @@
+"""The clock of a cell: first batch, one window thrown away as warm-up, then the windows that count."""
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from itertools import chain, islice
+from typing import Any
+
+from cells import Batches, Cell
+from digest import fold, shape
+from proc import cpu_s, machine_cpu_s, own_cpu_s
+from workloads import Workload
+
+BLOCK_S = .01
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How many windows; each is one full pass and at least `min_s`, but never longer than about `max_s`."""
+
+    windows: int
+    min_s: float
+    max_s: float
+
+
+@dataclass(frozen=True)
+class Window:
+    batches: int
+    items: int
+    seconds: float
+    cpu_s: float
+    foreign_cores: float
+
+
+def measure(workload: Workload, cell: Cell, timing: Timing) -> dict[str, Any]:
+    inputs = workload.inputs()
+    start = time.perf_counter()
+    stream = endless(cell.make(*inputs))
+    first = next(stream)
+    first_ms = (time.perf_counter() - start) * 1e3
+    found = {"batch": shape(first), **fold(workload.digest(), chain((first,), stream))}
+    expected = {"batch": workload.batch, **fold(workload.digest(), workload.truth(*inputs))}
+    rows = row_counter(first)
+    warm = window(stream, rows, workload.items, timing, block=1)
+    block = max(1, int(warm.batches / warm.seconds * BLOCK_S))
+    windows = [window(stream, rows, workload.items, timing, block) for _ in range(timing.windows)]
+    return {"first_batch_ms": first_ms, "threads": cell.threads, "windows": [asdict(w) for w in windows],
+            "found": found, "differs": [key for key in expected if found[key] != expected[key]]}
+
+
+def endless(stream: Batches) -> Iterator[Any]:
+    """Pass after pass, chained in C: a generator's frame a batch would weigh on cheap batches."""
+    return chain.from_iterable(passes(stream))
+
+
+def passes(stream: Batches) -> Iterator[Batches]:
+    while True:
+        batches = iter(stream)
+        try:
+            first = next(batches)
+        except StopIteration:
+            raise RuntimeError("a pass gave no batch; can the cell's answer be iterated again?") from None
+        yield chain((first,), batches)
+
+
+def window(stream: Iterator[Any], rows: Callable[[Any], int], full: int, timing: Timing,
+           block: int) -> Window:
+    """Takes batches, looking at the clock once a block, and at nothing of a batch but its shape."""
+    batches = items = 0
+    parent = os.getppid()
+    own, watcher, machine, start = own_cpu_s(), cpu_s(parent), machine_cpu_s(), time.perf_counter()
+    while True:
+        for batch in islice(stream, block):
+            items += rows(batch)
+        batches += block
+        seconds = time.perf_counter() - start
+        if (items >= full and seconds >= timing.min_s) or seconds >= timing.max_s:
+            break
+    own, watcher, machine = own_cpu_s() - own, cpu_s(parent) - watcher, machine_cpu_s() - machine
+    return Window(batches, items, seconds, own, max(0.0, (machine - own - watcher) / seconds))
+
+
+def row_counter(batch: Any) -> Callable[[Any], int]:
+    """The cheapest way to a batch's number of rows, chosen once from the first batch."""
+    if isinstance(batch, dict):
+        name = next(iter(batch))
+        return lambda b: b[name].shape[0]
+    if isinstance(batch, (tuple, list)):
+        return lambda b: b[0].shape[0]
+    return lambda b: b.shape[0]

@@ -1,0 +1,68 @@
+"""results.md out of results.json: a table a workload, fastest first, and the small costs of feedline."""
+from __future__ import annotations
+
+from typing import Any
+
+from summary import NOISY_CORES
+
+HEAD = ("| loader | {unit}/s | spread | CPU s per million | cores | peak MB | first batch ms | x best peer "
+        "| x tf.data | same result |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|---|")
+
+
+def report(results: dict[str, Any]) -> str:
+    m, settings, rows = results["machine"], results["settings"], results["cells"]
+    timing = "Processes a cell: {repeats}; windows in each: {windows}, of {min_s:g} to {max_s:g} s"
+    versions = {f"{row['loader']} {row['version']}" for row in rows if "version" in row}
+    parts = [
+        "# Benchmark results\n\nWritten by `bench/run.py`; `bench/README.md` says how a cell is measured.\n",
+        f"{results['when']}: {m['cpu']}, {m['cores']} cores, {m['memory_gib']} GiB, Linux {m['linux']}. "
+        f"{timing.format(**settings)}. {', '.join(sorted(versions))}.\n",
+        "The rate is the median of all windows, the spread (max - min) / median over them. (!) means that "
+        f"other programs used more than {NOISY_CORES} of a core meanwhile.\n",
+    ]
+    for workload in dict.fromkeys(row["workload"] for row in rows):
+        parts += table(workload, [row for row in rows if row["workload"] == workload])
+    return "\n".join(parts + micro(results)) + "\n"
+
+
+def table(workload: str, rows: list[dict[str, Any]]) -> list[str]:
+    good = sorted((row for row in rows if "rate" in row), key=lambda row: -row["rate"])
+    what = next((row["what"] for row in good), "no cell ran")
+    unit = next((row["unit"] for row in good), "items")
+    failed = [f"| {name(row)} | failed: {row['error'].replace('|', '/')} |" + " |" * 8
+              for row in rows if "error" in row]
+    return [f"\n## {workload}: {what}\n", HEAD.format(unit=unit), *map(line, good), *failed]
+
+
+def line(row: dict[str, Any]) -> str:
+    noisy = " (!)" if row["foreign_cores"] > NOISY_CORES else ""
+    failed = f" ({row['failed']} of {row['failed'] + row['processes']} runs failed)" if row["failed"] else ""
+    same = "yes" if not row["differs"] else "NO: " + ", ".join(row["differs"])
+    spread = (row["highest"] - row["lowest"]) / row["rate"]
+    return (f"| {name(row)}{failed} | {row['rate']:,.0f}{noisy} | {spread:.0%} | {row['cpu_ns'] / 1e3:.3g} "
+            f"| {row['cores']:.2f} | {row['peak_bytes'] / 1e6:,.0f} | {row['first_batch_ms']:,.1f} "
+            f"| {ratio(row['x_best_peer'])} | {ratio(row['x_tfdata'])} | {same} |")
+
+
+def name(row: dict[str, Any]) -> str:
+    return f"**{row['variant']}**" if row["loader"] == "feedline" else row["variant"]
+
+
+def ratio(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def micro(results: dict[str, Any]) -> list[str]:
+    """The costs of feedline that no ratio shows, taken from the import times and from its cells."""
+    cells = {row["workload"]: row for row in results["cells"]
+             if row["variant"] == "feedline" and "rate" in row}
+    lines = []
+    for module, taken in results["imports"].items():
+        what = "bare interpreter start" if module == "bare" else f"`import {module}`, less the bare start"
+        lines.append(f"| {what} | {taken['ms']:.1f} ms (spread {taken['spread_ms']:.1f}) |")
+    if row := cells.get("M1"):
+        lines.append(f"| one batch through Python, batches of 1 | {1e6 / row['rate']:.2f} us |")
+    if row := cells.get("W1"):
+        lines.append(f"| CPU an element of W1 | {row['cpu_ns']:.1f} ns |")
+        lines.append(f"| peak memory of W1 | {row['peak_bytes'] / 1e6:,.0f} MB |")
+    return ["\n## Small costs of feedline\n", "| what | figure |\n|---|--:|", *lines] if lines else []

@@ -1,0 +1,41 @@
+"""The one table of workloads: what every loader is asked to do, on which input, and how it is checked.
+
+A workload is data and a promise, never code of a loader: cells get `inputs()` as their arguments, so that all
+start from the same arrays, and `digest` and `truth` say what must come out: no speed comes from doing less.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import data
+from digest import Columns, Digest, Epoch, Ordered
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One row. `inputs` are made before the clock starts; `batch` is the first one's types and shapes."""
+
+    what: str
+    unit: str
+    items: int
+    batch: str
+    inputs: Callable[[], tuple]
+    digest: Callable[[], Digest]
+    truth: Callable[..., Iterator[Columns]]
+
+
+WORKLOADS = {
+    "W1": Workload(
+        what="range(2M) -> map(x*2+1) -> batch 128", unit="elements", items=2_000_000,
+        batch="int64[128]",
+        inputs=lambda: (2_000_000, 128), digest=lambda: Ordered(rows=100 * 128), truth=data.odd_numbers),
+    "W8": Workload(
+        what="60k x 28 x 28 uint8 in memory -> full shuffle -> batch 128 -> float32/255", unit="samples",
+        items=60_000, batch="float32[128, 28, 28], int64[128]",
+        inputs=lambda: (*data.digits(), 128), digest=lambda: Epoch(rows=60_000), truth=data.scaled_digits),
+    "M1": Workload(
+        what="range(1M) -> batch 1: what one batch costs in Python", unit="batches", items=1_000_000,
+        batch="int64[1]",
+        inputs=lambda: (1_000_000, 1), digest=lambda: Ordered(rows=12_800), truth=data.numbers),
+}

@@ -1,0 +1,136 @@
+"""The compiled part. Everything here is private; `feedline` wraps it."""
+
+from collections.abc import Callable, Iterator as PyIterator, Mapping, Sequence
+from typing import Any
+
+__version__: str
+
+# A "structure" is nested tuples, dicts, NamedTuples and dataclasses around leaves.
+# A "spec" is a structure of `feedline.spec` objects (TensorSpec, RaggedTensorSpec, SparseTensorSpec, NoneSpec, DatasetSpec).
+
+class Plan:
+    """An immutable description of a pipeline: an operator and its inputs."""
+
+    @property
+    def op(self) -> str: ...
+    @property
+    def params(self) -> str:
+        """The operator's parameters as a person reads them, such as `batch_size=32, drop_remainder=True`."""
+    @property
+    def inputs(self) -> list[Plan]: ...
+    @property
+    def spec(self) -> Any: ...
+    @property
+    def cardinality(self) -> int:
+        """-1 infinite, -2 unknown."""
+    @property
+    def indexed(self) -> bool:
+        """Whether elements can be had by number."""
+    @property
+    def symbolic(self) -> bool:
+        """Whether it refers to symbolic values of a function being traced (then it cannot be iterated)."""
+    def iter(self, options: Mapping[str, Any] | None = None) -> Iterator:
+        """A new iterator. `options` are those of `Options`, flattened (see make_options)."""
+    def at(self, index: int) -> Any:
+        """Element number `index` (negative is refused) of an indexed plan; errors if the plan is not indexed."""
+    def explain(self, format: str = "text") -> str: ...
+    def options(self) -> dict[str, Any]:
+        """The options in force at this node: merged from all with_options below, later wins."""
+    def written(self) -> str:
+        """The written form, as JSON (large arrays and Python functions are refused)."""
+    def fingerprint(self) -> str: ...
+    def pickled(self) -> tuple[str, list[Any]]:
+        """The written form and its attachments: arrays and Python functions."""
+
+def unpickled(written: str, attachments: list[Any]) -> Plan: ...
+def make(op: str, params: Mapping[str, Any], inputs: Sequence[Plan]) -> Plan:
+    """Builds an operator on inputs, checking everything.
+
+    Values in params: None, bool, int, float, str, bytes, lists and dicts of them; `Function`; `Packed`; `Plan`; a
+    DType is given by its name; a symbolic scalar as `Symbol node` {"symbol": export_number}.
+    Raises ValueError or TypeError for what is wrong, naming the operator.
+    """
+
+def read_plan(written: str) -> Plan: ...
+
+class Packed:
+    """Values with their structure, flattened once."""
+
+    @property
+    def spec(self) -> Any: ...
+    def unpack(self) -> Any: ...
+
+def pack(value: Any, spec: Any = None) -> Packed:
+    """Python data to values: lists become one tensor, tuples, dicts, NamedTuples and dataclasses are structure.
+
+    int -> int32 (int64 if it does not fit), float -> float32, str/bytes -> string, bool -> bool; NumPy keeps its dtype
+    and is not copied where it is contiguous and aligned. With a spec: converted to it, refusing what would lose data.
+    """
+
+class Iterator(PyIterator[Any]):
+    def __next__(self) -> Any: ...
+    @property
+    def spec(self) -> Any: ...
+    def close(self) -> None: ...
+    def explain(self, format: str = "text") -> str:
+        """The plan as it runs, with its meters."""
+    def delivered(self) -> int: ...
+
+class Function:
+    """A finished traced function."""
+
+    @property
+    def spec(self) -> Any:
+        """The spec of its result."""
+    @property
+    def is_pure(self) -> bool: ...
+    @property
+    def is_python(self) -> bool:
+        """Whether it calls Python anywhere."""
+
+class Trace:
+    """A function being traced. Nodes are numbers; node i < number of leaves is leaf i of the argument."""
+
+    def __init__(self, spec: Any) -> None: ...
+    @property
+    def leaf_count(self) -> int: ...
+    def leaf(self, node: int) -> Any:
+        """The spec object of a node."""
+    def constant_value(self, node: int) -> Any | None:
+        """The value as NumPy if the node is a constant, else None."""
+    def const(self, value: Any, dtype: str | None = None) -> int: ...
+    def call(self, name: str, args: Sequence[int], attrs: Mapping[str, Any]) -> int: ...
+    def host(self, func: Callable[..., Any], args: Sequence[int], outputs: Sequence[Any], structure: Any = None) -> list[int]:
+        """Calls Python with the arguments' real values. `outputs`: leaf specs. The function returns a structure whose
+        leaves are converted to the outputs (a single leaf if there is one output and no structure)."""
+    def export(self, node: int) -> int:
+        """Makes a node visible to inner functions and to parameters of datasets made in this function."""
+    def capture(self, export: int, spec: Any) -> int:
+        """In an inner trace: a value that the trace around it exported."""
+    def dataset(self, plan: Plan) -> int:
+        """A node whose value is that (symbolic) dataset."""
+    def cond(self, pred: int, then: Function, otherwise: Function) -> list[int]: ...
+    def finish(self, outputs: Any) -> Function:
+        """`outputs`: a structure of node numbers."""
+
+def host_function(spec: Any, func: Callable[..., Any], output_spec: Any, unpack: bool = True) -> Function:
+    """The whole function runs as Python, per element. A tuple argument is unpacked into positional arguments when
+    `unpack`. Output leaves are checked against `output_spec`."""
+
+def call(name: str, args: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
+    """Runs a function of the table on real values at once; the result is NumPy (or ragged, sparse)."""
+
+def functions() -> list[tuple[str, str]]:
+    """Name and one-sentence doc of each function that expressions can call."""
+
+def operators() -> list[dict[str, Any]]:
+    """Name, doc, parameters of each operator: the table behind the reference page."""
+
+def configure(cpu_budget: int | None = None, memory_limit: int | None = None, seed: int | None = None) -> None: ...
+def configuration() -> dict[str, Any]: ...
+def reduce(plan: Plan, initial: Packed, function: Function, options: Mapping[str, Any] | None = None) -> Any: ...
+def shutdown() -> None:
+    """Stops the pool's work in Python functions; called at interpreter exit."""
+def after_fork_in_child() -> None: ...
+def register_class(tag: str, cls: type) -> None:
+    """A NamedTuple or dataclass to give back for structures with that tag (`module:qualname`)."""

@@ -1,0 +1,88 @@
+"""Settings of the whole process: how many workers, how much memory, which seed.
+
+Environment variables, read when feedline is imported: FEEDLINE_CPU_BUDGET (a number), FEEDLINE_MEMORY_LIMIT
+(bytes, or text such as 2GB) and FEEDLINE_LOG (a level of Python's logging, such as INFO).
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from . import _native
+
+__all__ = ["configuration", "configure", "parse_bytes"]
+
+_UNITS = {"": 1, "B": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+
+
+def parse_bytes(value: Any) -> int:
+    """A number of bytes from a number, or from text such as "256MB" or "1.5 GiB" (powers of 1024).
+
+    >>> parse_bytes("256MB"), parse_bytes(1000)
+    (268435456, 1000)
+    """
+    if isinstance(value, str):
+        text = value.strip().upper().removesuffix("IB").removesuffix("B").strip()
+        number, unit = (text[:-1], text[-1]) if text and text[-1] in "KMGT" else (text, "")
+        try:
+            value = int(float(number) * _UNITS[unit])
+        except ValueError:
+            raise ValueError(
+                f"a number of bytes is written like 1000, '256MB' or '2GB', not {value!r}"
+            ) from None
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"a number of bytes is a whole number or text such as '256MB', not {value!r}")
+    count = value.__index__()
+    if count <= 0:
+        raise ValueError(f"a memory limit must be positive, not {count}")
+    return count
+
+
+def configure(
+    *, cpu_budget: int | None = None, memory_limit: int | str | None = None, seed: int | None = None
+) -> None:
+    """Sets what all pipelines of this process share. What is not given stays as it is.
+
+    Args:
+        cpu_budget: How many workers may run at once, over all pipelines.
+        memory_limit: Bytes that all buffers together may hold: a number, or text such as "2GB".
+        seed: The global seed, as `fl.random.set_seed` sets it.
+    """
+    if cpu_budget is not None:
+        if isinstance(cpu_budget, bool) or not hasattr(cpu_budget, "__index__"):
+            raise TypeError(f"cpu_budget is a whole number, not {cpu_budget!r}")
+        if cpu_budget < 1:
+            raise ValueError(f"cpu_budget must be at least 1, not {cpu_budget}")
+    limit = None if memory_limit is None else parse_bytes(memory_limit)
+    if cpu_budget is not None or limit is not None:
+        _native.configure(cpu_budget=cpu_budget, memory_limit=limit)
+    if seed is not None:
+        from .seeds import set_seed
+
+        set_seed(seed)
+
+
+def configuration() -> dict[str, Any]:
+    """What is in force now: `cpu_budget`, `memory_limit` and what else the system decided."""
+    return _native.configuration()
+
+
+def read_environment() -> None:
+    """Takes over the settings of the environment."""
+    cpu_budget, memory_limit = os.environ.get("FEEDLINE_CPU_BUDGET"), os.environ.get("FEEDLINE_MEMORY_LIMIT")
+    if cpu_budget or memory_limit:
+        try:
+            configure(cpu_budget=int(cpu_budget) if cpu_budget else None, memory_limit=_number(memory_limit))
+        except ValueError as error:
+            raise ValueError(f"FEEDLINE_CPU_BUDGET or FEEDLINE_MEMORY_LIMIT: {error}") from None
+    level = os.environ.get("FEEDLINE_LOG")
+    if level:
+        import logging
+
+        logging.basicConfig()
+        logging.getLogger("feedline").setLevel(level.upper())
+
+
+def _number(text: str | None) -> int | str | None:
+    return int(text) if text and text.isdigit() else text or None

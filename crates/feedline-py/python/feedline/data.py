@@ -1,0 +1,21 @@
+"""`fl.data`: the names of `tf.data`."""
+
+from __future__ import annotations
+
+from . import experimental
+from .dataset import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Dataset
+from .iterator import Iterator
+from .options import Options, ThreadingOptions
+from .spec import DatasetSpec
+
+__all__ = [
+    "AUTOTUNE",
+    "INFINITE_CARDINALITY",
+    "UNKNOWN_CARDINALITY",
+    "Dataset",
+    "DatasetSpec",
+    "Iterator",
+    "Options",
+    "ThreadingOptions",
+    "experimental",
+]

@@ -1,0 +1,290 @@
+"""What every dataset is: a plan, with its spec, its length, its iterators, its looks and its storage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .. import _native, trace
+from ..errors import OutOfRangeError, UnimplementedError
+from ..options import Options, frozen_options, make_options
+from ..spec import DatasetSpec, spec_text
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from ..function import Sample
+    from ..iterator import Iterator
+    from ..trace import Tracer
+
+AUTOTUNE = -1
+"""Lets the runtime choose."""
+INFINITE_CARDINALITY = -1
+"""What `cardinality()` gives for an endless dataset."""
+UNKNOWN_CARDINALITY = -2
+"""What `cardinality()` gives where the number of elements is only found by counting."""
+
+
+class Cardinality(int):
+    """A number of elements, which also answers `numpy()`."""
+
+    def numpy(self) -> int:
+        """The number."""
+        return int(self)
+
+
+class Core:
+    """A plan and what can be known of it."""
+
+    __slots__ = ("__weakref__", "_home", "_node", "_plan")
+
+    _plan: _native.Plan
+    _home: Tracer | None
+    """The function being traced whose values the plan refers to."""
+    _node: int | None
+    """The node of that function that stands for this dataset, once it has one."""
+
+    def __init__(self, plan: _native.Plan) -> None:
+        if not isinstance(plan, _native.Plan):
+            raise TypeError("a dataset is made by one of its sources, such as fl.Dataset.from_tensor_slices")
+        self._plan = plan
+        self._home = trace.current() if plan.symbolic else None
+        self._node = None
+
+    @classmethod
+    def _from_plan(cls, plan: _native.Plan) -> Self:
+        return cls(plan)
+
+    @classmethod
+    def _make(cls, op: str, params: Mapping[str, Any], inputs: Sequence[Core] = ()) -> Self:
+        tracer = trace.current()
+        plans = [dataset._plan if tracer is None else tracer.plan_of(dataset) for dataset in inputs]  # type: ignore[arg-type]
+        return cls(_native.make(op, params, plans))
+
+    def _then(self, op: str, **params: Any) -> Self:
+        """One more operator on this dataset."""
+        return self._make(op, params, [self])
+
+    @classmethod
+    def _of_node(cls, tracer: Tracer, node: int, element_spec: Any) -> Self:
+        """A dataset that is a value of a function being traced."""
+        plan = _native.make("nested", {"symbol": tracer.native.export(node), "spec": element_spec}, [])
+        made = cls(plan)
+        made._home, made._node = tracer, node
+        return made
+
+    # What is known of it.
+
+    @property
+    def element_spec(self) -> Any:
+        """The structure, dtypes and shapes of the elements.
+
+        >>> import feedline as fl
+        >>> fl.Dataset.range(3).batch(2).element_spec
+        TensorSpec(shape=(None,), dtype=fl.int64)
+        """
+        return self._plan.spec
+
+    def cardinality(self) -> Cardinality:
+        """The number of elements: -1 if endless, -2 if it is not known without counting.
+
+        >>> import feedline as fl
+        >>> fl.Dataset.range(10).batch(3).cardinality()
+        4
+        """
+        return Cardinality(self._plan.cardinality)
+
+    def options(self) -> Options:
+        """The options in force, which cannot be changed; `with_options` makes a dataset with others."""
+        return frozen_options(self._plan.options())
+
+    def with_options(self, options: Options | None = None, name: str | None = None, **keywords: Any) -> Self:
+        """The same dataset with options; later ones win over earlier ones, one by one.
+
+        >>> import feedline as fl
+        >>> fl.Dataset.range(3).with_options(deterministic=False).options().deterministic
+        False
+
+        Args:
+            options: `fl.Options`.
+            name: Not used.
+            keywords: Options by name, in place of an object or on top of it.
+        """
+        return self._then("with_options", options=make_options(options, keywords))
+
+    def fingerprint(self) -> str:
+        """A hash of the pipeline: equal for equal pipelines, in every process."""
+        return self._plan.fingerprint()
+
+    def explain(self, format: str = "text") -> str:
+        """The pipeline as written and as it will run, in words.
+
+        Args:
+            format: "text", or another format that the plan can be shown in, such as "json".
+        """
+        return self._plan.explain(format)
+
+    def __len__(self) -> int:
+        count = self._plan.cardinality
+        if count == INFINITE_CARDINALITY:
+            raise TypeError("the dataset is endless and has no length; cut it with .take(n)")
+        if count == UNKNOWN_CARDINALITY:
+            raise TypeError(
+                "the length of the dataset is not known without reading it (after filter, flat_map, a "
+                "generator, …); if you know it, say so with .assert_cardinality(n)"
+            )
+        return count
+
+    def __bool__(self) -> bool:
+        return True
+
+    # Reading it.
+
+    def __iter__(self) -> Iterator:
+        if self._home is not None:
+            raise trace.NeedsValue(
+                "a loop over a dataset inside a function", "use its operators: map, reduce, batch"
+            )
+        return self._plan.iter()  # type: ignore[return-value]
+
+    def iter(self, **options: Any) -> Iterator:
+        """A new iterator, with options for this pass only.
+
+        >>> import feedline as fl
+        >>> with fl.Dataset.range(3).iter(prefetch=False) as it:
+        ...     print(next(it))
+        0
+        """
+        if not options:
+            return self.__iter__()
+        if self._home is not None:
+            return self.__iter__()
+        return self._plan.iter(make_options(None, options))  # type: ignore[return-value]
+
+    def _sample(self) -> Sample | None:
+        """Gives the first element, for functions that cannot be traced; None inside a traced function."""
+        return None if self._home is not None else self._first
+
+    def _first(self) -> Any:
+        # By number where possible: a pass of its own would count as an epoch.
+        if self._plan.cardinality > 0 and self._plan.indexed:
+            return self._plan.at(0)
+        iterator = self._plan.iter({"prefetch": False})
+        try:
+            return next(iterator)
+        finally:
+            iterator.close()
+
+    def as_numpy_iterator(self) -> Iterator:
+        """An iterator whose elements are NumPy values (text as bytes).
+
+        >>> import feedline as fl
+        >>> list(fl.Dataset.range(2).as_numpy_iterator())
+        [np.int64(0), np.int64(1)]
+
+        Raises:
+            TypeError: Elements contain datasets.
+        """
+        from ..nest import flatten
+
+        if any(isinstance(leaf, DatasetSpec) for leaf in flatten(self.element_spec, lists=False)):
+            raise TypeError(
+                "as_numpy_iterator: the elements contain datasets, which are no NumPy values; read them with "
+                ".flat_map(lambda window: window.batch(size)), or iterate the dataset itself"
+            )
+        return Core.__iter__(self)
+
+    def __getitem__(self, key: int | slice) -> Any:
+        if isinstance(key, slice):
+            return self._slice(key)
+        if isinstance(key, bool) or not hasattr(key, "__index__"):
+            raise TypeError(f"a dataset is indexed by a whole number or a slice, not {key!r}")
+        index = key.__index__()
+        self._need_index()
+        count = self._plan.cardinality
+        if index < 0:
+            if count < 0:
+                raise OutOfRangeError(f"element {index} of a dataset that has no known end")
+            index += count
+        if index < 0 or 0 <= count <= index:
+            raise OutOfRangeError(f"element {key} was asked for, but the dataset has {count} elements")
+        return self._plan.at(index)
+
+    def _need_index(self) -> None:
+        if not self._plan.indexed:
+            raise UnimplementedError(
+                f"elements of {self!r} cannot be had by number: an operator in it (filter, flat_map, "
+                "a generator, …) has to read in order; use .skip(n).peek(), or index before it"
+            )
+
+    def _slice(self, key: slice) -> Self:
+        start, stop, step = key.start, key.stop, 1 if key.step is None else key.step
+        if step < 1:
+            raise ValueError(
+                f"a slice of a dataset cannot have the step {step}: datasets are not read backwards"
+            )
+        if (start is not None and start < 0) or (stop is not None and stop < 0):
+            start, stop, _ = slice(start, stop).indices(len(self))
+        made = self
+        if stop is not None:
+            made = made._then("take", count=max(stop, 0))
+        if start:
+            made = made._then("skip", count=start)
+        return made if step == 1 else made._then("shard", num_shards=step, index=0)
+
+    # Showing and storing it.
+
+    def __repr__(self) -> str:
+        count = self._plan.cardinality
+        length = {-1: "endless", -2: "unknown length", 1: "1 element"}.get(count, f"{count} elements")
+        return f"{chain_text(self._plan)}: {spec_text(self.element_spec)}, {length}"
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        rows = []
+        plan: _native.Plan | None = self._plan
+        while plan is not None:
+            cells = (call_text(plan), spec_text(plan.spec), cardinality_text(plan.cardinality))
+            rows.append("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>")
+            plan = plan.inputs[0] if plan.inputs else None
+        head = "<tr><th>operator</th><th>elements</th><th>count</th></tr>"
+        return f"<table>{head}{''.join(reversed(rows))}</table>"
+
+    def __reduce__(self) -> Any:
+        from .pickling import pickled
+
+        return pickled(self)
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return type(self)(_native.unpickled(*self._plan.pickled()))
+
+
+def chain_text(plan: _native.Plan) -> str:
+    """A plan as the chain of calls that makes it."""
+    inputs = plan.inputs
+    if not inputs:
+        return call_text(plan)
+    if len(inputs) == 1:
+        return f"{chain_text(inputs[0])}.{call_text(plan)}"
+    return f"{plan.op}({', '.join(chain_text(i) for i in inputs)})"
+
+
+def call_text(plan: _native.Plan) -> str:
+    """One operator with its parameters, shortened: `range(10)`, `batch(3)`."""
+    params = plan.params
+    if plan.op == "range":
+        params = (
+            params.removeprefix("start=0, ").replace(', output_type="int64"', "").removesuffix(", step=1")
+        )
+    if params.count("=") == 1 and params.partition("=")[0].isidentifier():
+        params = params.partition("=")[2]
+    return f"{plan.op}({params if len(params) <= 60 else params[:59] + '…'})"
+
+
+def cardinality_text(count: int) -> str:
+    """A number of elements in words."""
+    return {-1: "endless", -2: "unknown"}.get(count, str(count))

@@ -1,0 +1,140 @@
+"""Operators that choose elements and their order, keep them, or read them ahead."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..params import check_name, integer
+from ..seeds import get_seed
+from .core import AUTOTUNE, Core
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class Selection(Core):
+    """Methods of `Dataset` that choose and order."""
+
+    __slots__ = ()
+
+    def take(self, count: int, name: str | None = None) -> Self:
+        """The first elements: at most `count`, all for -1.
+
+        >>> import feedline as fl
+        >>> list(fl.Dataset.range(10).take(2).as_numpy_iterator())
+        [np.int64(0), np.int64(1)]
+        """
+        check_name("take", name)
+        return self._then("take", count=integer("take", "count", count))
+
+    def skip(self, count: int, name: str | None = None) -> Self:
+        """Without the first `count` elements; without all for -1.
+
+        >>> import feedline as fl
+        >>> list(fl.Dataset.range(4).skip(2).as_numpy_iterator())
+        [np.int64(2), np.int64(3)]
+        """
+        check_name("skip", name)
+        return self._then("skip", count=integer("skip", "count", count))
+
+    def repeat(self, count: int | None = None, name: str | None = None) -> Self:
+        """The elements several times over; for ever if no count (or -1) is given.
+
+        >>> import feedline as fl
+        >>> list(fl.Dataset.range(2).repeat(2).as_numpy_iterator())
+        [np.int64(0), np.int64(1), np.int64(0), np.int64(1)]
+        """
+        check_name("repeat", name)
+        times = None if count is None else integer("repeat", "count", count)
+        return self._then("repeat", count=None if isinstance(times, int) and times < 0 else times)
+
+    def shard(self, num_shards: int, index: int, name: str | None = None) -> Self:
+        """Every `num_shards`-th element, beginning with element `index`: the part of one of several workers.
+
+        >>> import feedline as fl
+        >>> list(fl.Dataset.range(5).shard(2, 1).as_numpy_iterator())
+        [np.int64(1), np.int64(3)]
+        """
+        check_name("shard", name)
+        return self._then(
+            "shard",
+            num_shards=integer("shard", "num_shards", num_shards),
+            index=integer("shard", "index", index),
+        )
+
+    def shuffle(
+        self,
+        buffer_size: int | None = None,
+        seed: int | None = None,
+        reshuffle_each_iteration: bool | None = None,
+        name: str | None = None,
+    ) -> Self:
+        """The elements in random order.
+
+        >>> import feedline as fl
+        >>> sorted(fl.Dataset.range(4).shuffle(seed=1).as_numpy_iterator())
+        [np.int64(0), np.int64(1), np.int64(2), np.int64(3)]
+
+        Args:
+            buffer_size: From how many elements the next one is drawn. None is a uniform order of all
+                elements: it costs no memory if they can be had by number, else all of them are held.
+            seed: Makes the order reproducible.
+            reshuffle_each_iteration: False gives the same order in every pass; True, the default, a new one.
+            name: A name for the operator, an identifier.
+        """
+        check_name("shuffle", name)
+        first, second = get_seed(seed)
+        return self._then(
+            "shuffle",
+            buffer_size=None if buffer_size is None else integer("shuffle", "buffer_size", buffer_size),
+            seed=first,
+            seed2=second,
+            reshuffle_each_iteration=True
+            if reshuffle_each_iteration is None
+            else bool(reshuffle_each_iteration),
+        )
+
+    def prefetch(self, buffer_size: int | None = None, name: str | None = None) -> Self:
+        """Reads ahead while the consumer works. feedline adds one at the end of every pipeline by itself.
+
+        Args:
+            buffer_size: How many elements (batches, after `batch`); None or `fl.AUTOTUNE` leave it to the
+                runtime, 0 is none.
+            name: A name for the operator, an identifier.
+        """
+        check_name("prefetch", name)
+        size = None if buffer_size is None else integer("prefetch", "buffer_size", buffer_size)
+        return self._then("prefetch", buffer_size=None if size == AUTOTUNE else size)
+
+    def cache(self, filename: Any = "", name: str | None = None) -> Self:
+        """Keeps the elements of the first complete pass for later ones.
+
+        >>> import feedline as fl
+        >>> list(fl.Dataset.range(2).cache().repeat(2).as_numpy_iterator())
+        [np.int64(0), np.int64(1), np.int64(0), np.int64(1)]
+
+        Args:
+            filename: Where to keep them; in memory if it is empty.
+            name: A name for the operator, an identifier.
+        """
+        check_name("cache", name)
+        if not filename:
+            return self._then("cache")
+        import os
+
+        return self._then("cache", filename=os.fspath(filename))
+
+    def assert_cardinality(self, expected_cardinality: int, name: str | None = None) -> Self:
+        """States the number of elements; another number is an error when the pipeline runs.
+
+        >>> import feedline as fl
+        >>> len(fl.Dataset.range(4).filter(lambda x: x < 2).assert_cardinality(2))
+        2
+
+        Args:
+            expected_cardinality: The number, -1 for an endless dataset, -2 for an unknown one.
+            name: A name for the operator, an identifier.
+        """
+        check_name("assert_cardinality", name)
+        count = integer("assert_cardinality", "expected_cardinality", expected_cardinality)
+        return self._then("assert_cardinality", count=count)

@@ -1,0 +1,46 @@
+"""Parameters of operators: whole numbers (also symbolic), switches, names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import trace
+from .calls import symbolic
+
+__all__ = ["check_name", "integer", "optional_integer", "parallel_calls"]
+
+
+def check_name(op: str, name: str | None) -> None:
+    """Names of operators are identifiers."""
+    if name is not None and not (isinstance(name, str) and name.isidentifier()):
+        raise ValueError(f"{op}: name must be an identifier, not {name!r}")
+
+
+def integer(op: str, parameter: str, value: Any) -> Any:
+    """A whole number, or a reference to a symbolic one."""
+    if symbolic(value) and not isinstance(value, (list, tuple)):
+        tracer = trace.required()
+        if not value.dtype.is_integer or value.shape not in ((), None):
+            raise TypeError(f"{op}: {parameter} must be a whole number, not {value!r}")
+        return {"symbol": tracer.export(value)}
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{op}: {parameter} must be a whole number, not {value!r}")
+    try:
+        return value.__index__()
+    except TypeError:
+        raise TypeError(f"{op}: {parameter} must be a whole number, not {value!r}") from None
+
+
+def optional_integer(op: str, parameter: str, value: Any) -> Any:
+    """The same, or None."""
+    return None if value is None else integer(op, parameter, value)
+
+
+def parallel_calls(op: str, value: Any) -> int | None:
+    """None, -1 for AUTOTUNE, or a positive number."""
+    if value is None:
+        return None
+    count = integer(op, "num_parallel_calls", value)
+    if not isinstance(count, int) or count == 0 or count < -1:
+        raise ValueError(f"{op}: num_parallel_calls must be positive, fl.AUTOTUNE or None, not {value!r}")
+    return count

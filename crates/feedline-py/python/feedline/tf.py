@@ -1,0 +1,210 @@
+"""TensorFlow's names for what feedline has: `import feedline.tf as tf`, and the input side of a program moves
+over.
+
+Elements that are iterated here answer `.numpy()`, as TensorFlow's tensors do; they are NumPy arrays all the
+same.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator as _PyIterator
+from types import SimpleNamespace
+from typing import Any
+
+from . import (
+    bitwise,
+    debugging,
+    errors,
+    experimental as _experimental,
+    lookup,
+    math,
+    nest,
+    ops as _ops,
+    ragged,
+    random,
+    sparse,
+    strings,
+)
+from .dataset import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Dataset as _Dataset
+from .dtypes import (
+    DType,
+    as_dtype,
+    bfloat16,
+    bool_,
+    float16,
+    float32,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    string,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+)
+from .iterator import Iterator as _Iterator, Optional
+from .ops import *  # noqa: F403
+from .options import Options as _Options, ThreadingOptions as _ThreadingOptions
+from .ragged import RaggedTensor
+from .sparse import SparseTensor
+from .spec import (
+    DatasetSpec as _DatasetSpec,
+    RaggedTensorSpec,
+    SparseTensorSpec,
+    TensorSpec,
+    as_shape as TensorShape,
+)
+from .tensor import Tensor, as_tensors
+
+bool = bool_
+newaxis = None
+
+__all__ = [
+    "DType",
+    "RaggedTensor",
+    "RaggedTensorSpec",
+    "SparseTensor",
+    "SparseTensorSpec",
+    "Tensor",
+    "TensorShape",
+    "TensorSpec",
+    "as_dtype",
+    "bfloat16",
+    "bitwise",
+    "bool",
+    "convert_to_tensor",
+    "data",
+    "debugging",
+    "errors",
+    "float16",
+    "float32",
+    "float64",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "io",
+    "is_tensor",
+    "lookup",
+    "math",
+    "nest",
+    "newaxis",
+    "ragged",
+    "random",
+    "sparse",
+    "string",
+    "strings",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    *_ops.__all__,
+]
+
+
+def convert_to_tensor(value: Any, dtype: Any = None, name: str | None = None) -> Any:
+    """A tensor from Python data: `constant`, or the value itself if it is symbolic."""
+    return _ops.constant(value, dtype)
+
+
+def is_tensor(x: Any) -> Any:
+    """Whether a value is a tensor: an array, a symbolic value, a ragged or a sparse tensor."""
+    return hasattr(x, "dtype") and hasattr(x, "shape")
+
+
+class _Reading:
+    """Goes over a dataset and gives elements that answer `.numpy()`."""
+
+    __slots__ = ("_iterator",)
+
+    def __init__(self, iterator: _Iterator) -> None:
+        self._iterator = iterator
+
+    def __iter__(self) -> _PyIterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        return _element(next(self._iterator))
+
+    def get_next(self) -> Any:
+        """The next element; OutOfRangeError after the last."""
+        return _element(self._iterator.get_next())
+
+    def get_next_as_optional(self) -> Optional:
+        """The next element as an `Optional`."""
+        found = self._iterator.get_next_as_optional()
+        return Optional.from_value(_element(found.get_value())) if found.has_value() else found
+
+    def __enter__(self) -> _Reading:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._iterator.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._iterator, name)
+
+
+def _element(value: Any) -> Any:
+    if isinstance(value, _Dataset):
+        return Dataset(value._plan)
+    if nest.is_nested(value, lists=False):
+        return nest.map_structure(_element, value, lists=False)
+    return as_tensors(value)
+
+
+class Dataset(_Dataset):
+    """`feedline.Dataset`, with elements that answer `.numpy()`."""
+
+    __slots__ = ()
+
+    def __iter__(self) -> Any:
+        return _Reading(super().__iter__())
+
+    def iter(self, **options: Any) -> Any:
+        """A new iterator, with options for this pass only."""
+        return _Reading(super().iter(**options)) if options else iter(self)
+
+    def __getitem__(self, key: Any) -> Any:
+        found = super().__getitem__(key)
+        return found if isinstance(found, Dataset) else _element(found)
+
+    def peek(self) -> Any:
+        """The first element."""
+        return _element(super().peek())
+
+    def reduce(self, initial_state: Any, reduce_func: Any, name: str | None = None) -> Any:
+        """Carries a state through all elements and gives the last one."""
+        return _element(super().reduce(initial_state, reduce_func, name))
+
+
+def _experimental_names() -> SimpleNamespace:
+    names = {name: getattr(_experimental, name) for name in _experimental.__all__}
+    for name in ("Counter", "RandomDataset", "choose_from_datasets", "from_list", "sample_from_datasets"):
+        names[name] = _of_this_class(names[name])
+    return SimpleNamespace(**names)
+
+
+def _of_this_class(function: Any) -> Any:
+    @functools.wraps(function)
+    def made(*args: Any, **kwargs: Any) -> Dataset:
+        return Dataset(function(*args, **kwargs)._plan)
+
+    return made
+
+
+data = SimpleNamespace(
+    AUTOTUNE=AUTOTUNE,
+    INFINITE_CARDINALITY=INFINITE_CARDINALITY,
+    UNKNOWN_CARDINALITY=UNKNOWN_CARDINALITY,
+    Dataset=Dataset,
+    DatasetSpec=_DatasetSpec,
+    Iterator=_Iterator,
+    Options=_Options,
+    ThreadingOptions=_ThreadingOptions,
+    experimental=_experimental_names(),
+)
+io = SimpleNamespace()

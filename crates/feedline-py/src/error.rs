@@ -1,0 +1,84 @@
+//! Errors across the border: ours become Python exceptions by kind; the user's own come back as they were raised.
+
+use feedline::{Error, Kind};
+use pyo3::exceptions::{PyRuntimeError, PyStopIteration, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use std::fmt;
+use std::sync::Arc;
+
+/// The user's own exception, travelling as the cause of an error of ours.
+pub struct Raised(pub PyErr);
+
+impl fmt::Debug for Raised {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+impl fmt::Display for Raised {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+impl std::error::Error for Raised {}
+
+/// An exception of the user's function as an error in the place of its element.
+pub fn raised(err: PyErr) -> Error {
+    Error::func(err.to_string()).with_source(Arc::new(Raised(err)))
+}
+
+static BY_KIND: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+
+/// An error as a Python exception.
+pub fn to_py(error: &Error) -> PyErr {
+    Python::attach(|py| {
+        if let Some(Raised(err)) = error.cause().and_then(|c| c.downcast_ref::<Raised>()) {
+            let own = err.clone_ref(py);
+            // An exception of that type would end a `for` loop as if the data were over.
+            if own.is_instance_of::<PyStopIteration>(py) {
+                let new = PyRuntimeError::new_err(format!("the function raised StopIteration ({})", place(error)));
+                new.set_cause(py, Some(own));
+                return new;
+            }
+            // Python 3.11 and later show notes under the traceback.
+            let _ = own.value(py).call_method1("add_note", (format!("feedline: raised in {}", place(error)),));
+            return own;
+        }
+        let text = error.to_string();
+        match error.kind() {
+            Kind::Usage => PyValueError::new_err(text),
+            kind => by_kind(py, kind.name(), text).unwrap_or_else(|e| e),
+        }
+    })
+}
+
+fn place(error: &Error) -> String {
+    let at = error.at();
+    let op = at.op.as_deref().unwrap_or("a function");
+    at.element.map_or_else(|| op.to_string(), |n| format!("{op}, element {n}"))
+}
+
+fn by_kind(py: Python<'_>, kind: &str, text: String) -> PyResult<PyErr> {
+    let find = BY_KIND
+        .get_or_try_init(py, || Ok::<_, PyErr>(py.import("feedline.errors")?.getattr("by_kind")?.unbind()))?
+        .bind(py);
+    Ok(PyErr::from_value(find.call1((kind,))?.call1((text,))?))
+}
+
+pub trait IntoPy<T> {
+    /// Our error as a Python exception.
+    fn py(self) -> PyResult<T>;
+}
+
+impl<T> IntoPy<T> for feedline::Result<T> {
+    fn py(self) -> PyResult<T> {
+        self.map_err(|e| to_py(&e))
+    }
+}
+
+pub fn type_error(text: impl Into<String>) -> PyErr {
+    PyTypeError::new_err(text.into())
+}
+pub fn value_error(text: impl Into<String>) -> PyErr {
+    PyValueError::new_err(text.into())
+}

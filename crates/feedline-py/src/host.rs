@@ -1,0 +1,86 @@
+//! Python functions inside pipelines: called one element at a time, with the interpreter attached once per chunk.
+
+use crate::error::raised;
+use crate::structure;
+use crate::values::{convert, value_to_py};
+use feedline::element::{Element, Spec, Tree};
+use feedline::expr::HostFn;
+use feedline::{Error, Result};
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// Set at interpreter exit: from then on workers leave Python alone.
+static SHUT_DOWN: AtomicBool = AtomicBool::new(false);
+
+#[pyfunction]
+pub fn shutdown() {
+    SHUT_DOWN.store(true, Relaxed);
+}
+
+/// Attaches unless the interpreter is going away.
+pub fn attach<R>(f: impl FnOnce(Python<'_>) -> R) -> Option<R> {
+    if SHUT_DOWN.load(Relaxed) {
+        return None;
+    }
+    Python::try_attach(f)
+}
+
+/// A Python callable with what is known of its arguments and results.
+pub struct PyFunc {
+    pub func: Py<PyAny>,
+    /// The argument's structure; its leaves arrive in order.
+    pub input: Spec,
+    /// A tuple becomes several positional arguments.
+    pub unpack: bool,
+    pub output: Spec,
+}
+
+impl std::fmt::Debug for PyFunc {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.name())
+    }
+}
+
+impl PyFunc {
+    fn try_call(&self, py: Python<'_>, args: Element) -> PyResult<Element> {
+        let mut values = args.into_iter();
+        let mut leaf = |_: &feedline::element::Leaf| value_to_py(py, values.next().expect("a value for each leaf"));
+        let args = match &self.input {
+            Tree::Tuple { items, .. } if self.unpack => {
+                let items = items.iter().map(|i| structure::build(py, i, &mut leaf)).collect::<PyResult<Vec<_>>>()?;
+                PyTuple::new(py, items)?
+            }
+            one => PyTuple::new(py, [structure::build(py, one, &mut leaf)?])?,
+        };
+        let result = self.func.bind(py).call1(args)?;
+        let mut out = Element::new();
+        convert(&result, &self.output, &mut out).map_err(|e| {
+            let text = format!("what {} returned cannot be used: {}", self.name(), e.value(py));
+            crate::error::value_error(text)
+        })?;
+        Ok(out)
+    }
+}
+
+impl HostFn for PyFunc {
+    fn name(&self) -> String {
+        attach(|py| {
+            let func = self.func.bind(py);
+            func.getattr("__qualname__").and_then(|n| n.extract()).unwrap_or_else(|_| func.to_string())
+        })
+        .unwrap_or_else(|| "a Python function".into())
+    }
+    fn call(&self, args: Element) -> Result<Element> {
+        attach(|py| self.try_call(py, args).map_err(raised)).unwrap_or_else(|| Err(Error::cancelled()))
+    }
+    fn scoped(&self, body: &mut dyn FnMut()) {
+        // At interpreter exit there is nothing to attach to; calls inside then say so.
+        if attach(|_| body()).is_none() {
+            body();
+        }
+    }
+    fn parallel(&self) -> bool {
+        false
+    }
+}

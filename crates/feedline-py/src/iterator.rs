@@ -1,0 +1,107 @@
+//! A pass over a dataset, as Python's iterator. The interpreter is released while it waits.
+
+use crate::error::{IntoPy, raised, to_py};
+use crate::structure::{self, spec_to_py};
+use crate::values::cell_to_py;
+use feedline::element::{Chunk, Spec, Tree};
+use feedline::plan::Plan;
+use feedline::runtime::Iter;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use std::sync::{Mutex, MutexGuard, TryLockError};
+
+#[pyclass(subclass, module = "feedline._native")]
+pub struct Iterator {
+    iter: Mutex<Iter>,
+    spec: Spec,
+    /// The plan as the user wrote it.
+    asked: Plan,
+    /// Tuples of leaves only: the commonest structure, built without walking the tree.
+    flat: Option<usize>,
+    /// The process that made it: after a fork its workers do not exist in the child.
+    pid: u32,
+}
+
+impl Iterator {
+    pub fn new(iter: Iter, asked: Plan) -> Iterator {
+        let spec = asked.spec.clone();
+        let flat = match &spec {
+            Tree::Tuple { tag: None, items } if items.iter().all(|i| matches!(i, Tree::Leaf(_))) => Some(items.len()),
+            _ => None,
+        };
+        Iterator { iter: Mutex::new(iter), spec, asked, flat, pid: std::process::id() }
+    }
+
+    /// Two Python threads may share an iterator: each element goes to one of them.
+    fn lock(&self, py: Python<'_>) -> MutexGuard<'_, Iter> {
+        loop {
+            match self.iter.try_lock() {
+                Ok(guard) => return guard,
+                Err(TryLockError::Poisoned(e)) => return e.into_inner(),
+                // Whoever holds it may need the interpreter to go on: wait without it, then try again.
+                Err(TryLockError::WouldBlock) => py.detach(|| drop(self.iter.lock())),
+            }
+        }
+    }
+
+    fn row<'py>(&self, py: Python<'py>, chunk: &Chunk, row: usize) -> PyResult<Bound<'py, PyAny>> {
+        let columns = chunk.columns();
+        if let Tree::Leaf(_) = self.spec {
+            return cell_to_py(py, &columns[0], row);
+        }
+        if self.flat.is_some() {
+            let items =
+                columns.iter().map(|c| cell_to_py(py, c, row)).collect::<PyResult<smallvec::SmallVec<[_; 4]>>>()?;
+            return Ok(PyTuple::new(py, items)?.into_any());
+        }
+        let mut column = columns.iter();
+        structure::build(py, &self.spec, &mut |_| cell_to_py(py, column.next().expect("a column for each leaf"), row))
+    }
+}
+
+#[pymethods]
+impl Iterator {
+    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let mut guard = self.lock(py);
+        let iter = &mut *guard;
+        loop {
+            if let Some((chunk, row)) = iter.next_ready() {
+                return self.row(py, chunk, row).map(Some);
+            }
+            if self.pid != std::process::id() {
+                return Err(crate::error::value_error(
+                    "this iterator was made before a fork and its workers stayed in the parent; make a new one with iter(dataset)",
+                ));
+            }
+            let more = py.detach(|| {
+                iter.fetch(&mut || match Python::try_attach(|py| py.check_signals()) {
+                    Some(Err(e)) => Err(raised(e)),
+                    _ => Ok(()),
+                })
+            });
+            match more {
+                Ok(true) => {}
+                Ok(false) => return Ok(None),
+                Err(error) => return Err(to_py(&error)),
+            }
+        }
+    }
+    #[getter]
+    fn spec<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        spec_to_py(py, &self.spec)
+    }
+    fn close(&self, py: Python<'_>) {
+        self.lock(py).close();
+    }
+    fn delivered(&self, py: Python<'_>) -> u64 {
+        self.lock(py).delivered()
+    }
+    #[pyo3(signature = (format="text"))]
+    fn explain(&self, format: &str) -> PyResult<String> {
+        let format = feedline::plan::Format::parse(format).py()?;
+        Ok(feedline::plan::explain(&self.asked, format))
+    }
+}

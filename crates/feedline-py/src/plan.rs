@@ -1,0 +1,316 @@
+//! Plans across the border: operators are made from their names and parameters as JSON, with everything that JSON
+//! cannot hold put aside.
+
+use crate::error::{IntoPy, type_error, value_error};
+use crate::generator::PyGenerator;
+use crate::host::PyFunc;
+use crate::iterator::Iterator;
+use crate::structure::{self, spec_from_py, spec_to_py};
+use crate::trace::Function;
+use crate::values::{Packed, element_to_py, value_from_py, value_to_py};
+use feedline::element::{Attachments, Reader, Tensor, Tree, Value, with_attachments};
+use feedline::expr::HostAttachment;
+use feedline::ops::from_generator::GeneratorAttachment;
+use feedline::plan::{Bound as BoundPlan, Format, Plan};
+use feedline::runtime::process_pool;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+use serde_json::{Value as Json, json};
+use std::any::Any;
+use std::sync::Arc;
+
+/// A plan and, for a dataset out of an element, the values that it refers to.
+#[pyclass(frozen, name = "Plan", module = "feedline._native")]
+pub struct PyPlan(pub BoundPlan);
+
+impl PyPlan {
+    fn new(plan: Plan) -> PyPlan {
+        PyPlan(BoundPlan { plan, env: Arc::new([]) })
+    }
+}
+
+#[pymethods]
+impl PyPlan {
+    #[getter]
+    fn op(&self) -> &'static str {
+        self.0.plan.name()
+    }
+    #[getter]
+    fn params(&self) -> String {
+        self.0.plan.op.show()
+    }
+    #[getter]
+    fn inputs(&self) -> Vec<PyPlan> {
+        let env = &self.0.env;
+        self.0.plan.inputs.iter().map(|p| PyPlan(BoundPlan { plan: p.clone(), env: env.clone() })).collect()
+    }
+    #[getter]
+    fn spec<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        spec_to_py(py, &self.0.plan.spec)
+    }
+    #[getter]
+    fn cardinality(&self) -> i64 {
+        self.0.plan.card.as_i64()
+    }
+    #[getter]
+    fn indexed(&self) -> bool {
+        feedline::runtime::index_of(&self.0, 0, process_pool()).is_ok()
+    }
+    #[getter]
+    fn symbolic(&self) -> bool {
+        self.0.env.is_empty() && self.0.plan.is_symbolic()
+    }
+    #[pyo3(signature = (options=None))]
+    fn iter(&self, py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Iterator> {
+        let bound = match options {
+            Some(options) if !options.is_empty() => {
+                let params = PyDict::new(py);
+                params.set_item("options", options)?;
+                let plan = make_plan("with_options", params.as_any(), vec![self.0.plan.clone()])?;
+                BoundPlan { plan, env: self.0.env.clone() }
+            }
+            _ => self.0.clone(),
+        };
+        let iter = py.detach(|| feedline::iterate(&bound)).py()?;
+        Ok(Iterator::new(iter, bound.plan.clone()))
+    }
+    fn at<'py>(&self, py: Python<'py>, index: i64) -> PyResult<Bound<'py, PyAny>> {
+        let chunk = py.detach(|| -> feedline::Result<_> {
+            let all = feedline::runtime::index_of(&self.0, 0, process_pool())?;
+            let row = u64::try_from(index).ok().filter(|i| *i < all.len()).ok_or_else(|| {
+                feedline::Error::range(format!("element {index} was asked for; the dataset has {}", all.len()))
+            })?;
+            all.get(&[row])
+        });
+        element_to_py(py, &self.0.plan.spec, chunk.py()?.element(0))
+    }
+    #[pyo3(signature = (format="text"))]
+    fn explain(&self, format: &str) -> PyResult<String> {
+        Ok(feedline::plan::explain(&self.0.plan, Format::parse(format).py()?))
+    }
+    fn options<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        json_to_py(py, &serde_json::to_value(&self.0.plan.options).map_err(|e| value_error(e.to_string()))?)
+    }
+    fn written(&self) -> PyResult<String> {
+        let (json, attachments) = feedline::plan::write_plan(&self.0.plan).py()?;
+        if !attachments.is_empty() {
+            return Err(value_error(
+                "a plan with large arrays or Python functions cannot be written as text; pickle it",
+            ));
+        }
+        Ok(json.to_string())
+    }
+    fn fingerprint(&self) -> PyResult<String> {
+        self.0.plan.fingerprint().py()
+    }
+    fn pickled<'py>(&self, py: Python<'py>) -> PyResult<(String, Bound<'py, PyList>)> {
+        if !self.0.env.is_empty() {
+            return Err(value_error("a dataset out of an element cannot be pickled"));
+        }
+        let (json, attachments) = feedline::plan::write_plan(&self.0.plan).py()?;
+        let objects = attachments.into_iter().map(|a| attachment_to_py(py, a)).collect::<PyResult<Vec<_>>>()?;
+        Ok((json.to_string(), PyList::new(py, objects)?))
+    }
+    fn __repr__(&self) -> String {
+        format!("{:?}", self.0.plan)
+    }
+}
+
+#[pyfunction]
+pub fn unpickled(written: &str, attachments: Vec<Bound<'_, PyAny>>) -> PyResult<PyPlan> {
+    let json: Json = serde_json::from_str(written).map_err(|e| value_error(e.to_string()))?;
+    let attachments = attachments.iter().map(attachment_from_py).collect::<PyResult<Attachments>>()?;
+    Ok(PyPlan::new(feedline::plan::read_plan(&json, attachments).py()?))
+}
+
+#[pyfunction]
+pub fn read_plan(written: &str) -> PyResult<PyPlan> {
+    unpickled(written, vec![])
+}
+
+/// `("array", ndarray)`, `("function", …)` or `("generator", …)`.
+fn attachment_to_py(py: Python<'_>, object: Arc<dyn Any + Send + Sync>) -> PyResult<Bound<'_, PyAny>> {
+    if let Some(tensor) = object.downcast_ref::<Tensor>() {
+        return ("array", value_to_py(py, Value::Tensor(tensor.clone()))?).into_pyobject(py).map(|t| t.into_any());
+    }
+    if let Some(host) = object.downcast_ref::<HostAttachment>()
+        && let Some(f) = (&*host.0 as &dyn Any).downcast_ref::<PyFunc>()
+    {
+        let specs = (spec_to_py(py, &f.input)?, spec_to_py(py, &f.output)?);
+        return ("function", f.func.clone_ref(py), specs.0, specs.1, f.unpack).into_pyobject(py).map(|t| t.into_any());
+    }
+    if let Some(generator) = object.downcast_ref::<GeneratorAttachment>()
+        && let Some(g) = (&*generator.0 as &dyn Any).downcast_ref::<PyGenerator>()
+    {
+        return ("generator", g.callable.clone_ref(py), spec_to_py(py, &g.spec)?)
+            .into_pyobject(py)
+            .map(|t| t.into_any());
+    }
+    Err(type_error("this dataset holds an object that cannot be pickled"))
+}
+
+fn attachment_from_py(object: &Bound<'_, PyAny>) -> PyResult<Arc<dyn Any + Send + Sync>> {
+    let kind: String = object.get_item(0)?.extract()?;
+    Ok(match kind.as_str() {
+        "array" => match value_from_py(&object.get_item(1)?)? {
+            Value::Tensor(t) => Arc::new(t),
+            _ => return Err(type_error("not an array")),
+        },
+        "function" => Arc::new(HostAttachment(Arc::new(PyFunc {
+            func: object.get_item(1)?.unbind(),
+            input: spec_from_py(&object.get_item(2)?)?,
+            output: spec_from_py(&object.get_item(3)?)?,
+            unpack: object.get_item(4)?.extract()?,
+        }))),
+        "generator" => Arc::new(GeneratorAttachment(Arc::new(PyGenerator {
+            callable: object.get_item(1)?.unbind(),
+            spec: spec_from_py(&object.get_item(2)?)?,
+        }))),
+        other => return Err(type_error(format!("an attachment of unknown kind {other:?}"))),
+    })
+}
+
+/// A Python value as JSON; `other` is asked about what JSON does not have.
+pub fn json_from_py(
+    obj: &Bound<'_, PyAny>,
+    other: &mut dyn FnMut(&Bound<'_, PyAny>) -> PyResult<Option<Json>>,
+) -> PyResult<Json> {
+    if obj.is_none() {
+        return Ok(Json::Null);
+    }
+    if let Some(json) = other(obj)? {
+        return Ok(json);
+    }
+    if obj.is_instance_of::<PyBool>() {
+        return Ok(Json::Bool(obj.extract()?));
+    }
+    if obj.is_instance_of::<PyInt>() {
+        return match obj.extract::<i64>() {
+            Ok(n) => Ok(n.into()),
+            Err(_) => Ok(obj.extract::<u64>().map_err(|_| value_error(format!("{obj} is too large")))?.into()),
+        };
+    }
+    if obj.is_instance_of::<PyFloat>() {
+        return Ok(json!(obj.extract::<f64>()?));
+    }
+    if let Ok(s) = obj.cast::<PyString>() {
+        return Ok(s.to_cow()?.into());
+    }
+    if let Ok(b) = obj.cast::<PyBytes>() {
+        return Ok(String::from_utf8_lossy(b.as_bytes()).into());
+    }
+    if let Ok(dict) = obj.cast::<PyDict>() {
+        let map = dict.iter().map(|(k, v)| Ok((k.extract::<String>()?, json_from_py(&v, other)?)));
+        return Ok(Json::Object(map.collect::<PyResult<_>>()?));
+    }
+    if obj.is_instance_of::<PyList>() || obj.is_instance_of::<PyTuple>() {
+        let list = obj.try_iter()?.map(|v| json_from_py(&v?, other)).collect::<PyResult<Vec<_>>>()?;
+        return Ok(list.into());
+    }
+    // NumPy's whole numbers, and whatever else says that it is one.
+    if let Ok(n) = obj.call_method0("__index__") {
+        return Ok(n.extract::<i64>()?.into());
+    }
+    if let Ok(x) = obj.extract::<f64>() {
+        return Ok(json!(x));
+    }
+    Err(type_error(format!("{} of type {} is not a possible parameter", obj.repr()?, obj.get_type().name()?)))
+}
+
+fn json_to_py<'py>(py: Python<'py>, json: &Json) -> PyResult<Bound<'py, PyAny>> {
+    Ok(match json {
+        Json::Null => py.None().into_bound(py),
+        Json::Bool(b) => PyBool::new(py, *b).to_owned().into_any(),
+        Json::Number(n) => match (n.as_i64(), n.as_f64()) {
+            (Some(i), _) => i.into_pyobject(py)?.into_any(),
+            (None, x) => x.unwrap_or(f64::NAN).into_pyobject(py)?.into_any(),
+        },
+        Json::String(s) => PyString::new(py, s).into_any(),
+        Json::Array(list) => {
+            PyList::new(py, list.iter().map(|v| json_to_py(py, v)).collect::<PyResult<Vec<_>>>()?)?.into_any()
+        }
+        Json::Object(map) => {
+            let dict = PyDict::new(py);
+            for (k, v) in map {
+                dict.set_item(k, json_to_py(py, v)?)?;
+            }
+            dict.into_any()
+        }
+    })
+}
+
+fn make_plan(op: &str, params: &Bound<'_, PyAny>, inputs: Vec<Plan>) -> PyResult<Plan> {
+    let info = feedline::ops::find(op).py()?;
+    let mut attachments: Attachments = vec![];
+    let params = params.cast::<PyDict>()?;
+    let mut map = serde_json::Map::new();
+    if op == "from_generator" {
+        let need =
+            |name: &str| params.get_item(name)?.ok_or_else(|| type_error(format!("from_generator: {name} is missing")));
+        let generator = PyGenerator { callable: need("generator")?.unbind(), spec: spec_from_py(&need("spec")?)? };
+        attachments.push(Arc::new(GeneratorAttachment(Arc::new(generator))));
+        map.insert("generator".into(), 0.into());
+    } else {
+        for (k, v) in params.iter() {
+            let k: String = k.extract()?;
+            let json = match k.as_str() {
+                "spec" => serde_json::to_value(spec_from_py(&v)?).map_err(|e| value_error(e.to_string()))?,
+                "structure" => {
+                    let tree: Tree<usize> = structure::tree(&v, true, &mut |n| n.extract())?;
+                    serde_json::to_value(tree).map_err(|e| value_error(e.to_string()))?
+                }
+                "symbols" => {
+                    let tree: Tree<usize> = structure::tree(&v, true, &mut |n| n.extract())?;
+                    json!(tree.leaves())
+                }
+                _ => json_from_py(&v, &mut |obj| {
+                    let object: Arc<dyn Any + Send + Sync> = if let Ok(f) = obj.cast::<Function>() {
+                        f.get().0.clone()
+                    } else if let Ok(p) = obj.cast::<Packed>() {
+                        p.get().0.clone()
+                    } else {
+                        return Ok(None);
+                    };
+                    attachments.push(object);
+                    Ok(Some(json!({ "live": attachments.len() - 1 })))
+                })?,
+            };
+            map.insert(k, json);
+        }
+    }
+    let (made, _) = with_attachments(Reader::Here, attachments, || (info.read)(Json::Object(map)));
+    Plan::new(made.map_err(|e| e.in_op(op)).py()?, inputs).py()
+}
+
+#[pyfunction]
+pub fn make(op: &str, params: &Bound<'_, PyAny>, inputs: Vec<Bound<'_, PyPlan>>) -> PyResult<PyPlan> {
+    // Operators on a dataset out of an element see the values that it refers to.
+    let env = inputs.iter().map(|p| p.get().0.env.clone()).find(|e| !e.is_empty()).unwrap_or_else(|| Arc::new([]));
+    let inputs = inputs.iter().map(|p| p.get().0.plan.clone()).collect();
+    Ok(PyPlan(BoundPlan { plan: make_plan(op, params, inputs)?, env }))
+}
+
+#[pyfunction]
+#[pyo3(signature = (plan, initial, function, options=None))]
+pub fn reduce<'py>(
+    py: Python<'py>,
+    plan: &Bound<'py, PyPlan>,
+    initial: &Bound<'py, Packed>,
+    function: &Bound<'py, Function>,
+    options: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let _ = options;
+    let (plan, initial) = (plan.get().0.clone(), initial.get().0.clone());
+    let function = feedline::op::Function(function.get().0.clone());
+    let state = py
+        .detach(|| {
+            feedline::reduce_watched(&plan, initial.values.clone(), &function, &mut || match Python::try_attach(|py| {
+                py.check_signals()
+            }) {
+                Some(Err(e)) => Err(crate::error::raised(e)),
+                _ => Ok(()),
+            })
+        })
+        .py()?;
+    element_to_py(py, function.spec(), state)
+}

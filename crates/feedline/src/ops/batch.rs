@@ -1,0 +1,298 @@
+//! `batch(batch_size)`: consecutive elements stacked along a new first axis.
+
+use crate::dataset::Dataset;
+use crate::element::{Chunk, Column, Element, Leaf, Pos, Shape, Spec};
+use crate::error::{Error, Result};
+use crate::op::{Int, Op, OpInfo, Param, at_least, read};
+use crate::plan::{Card, Plan};
+use crate::runtime::{BuildCx, Built, Cx, Index, Pull, Stage};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+pub static INFO: OpInfo = OpInfo {
+    name: "batch",
+    doc: "Stacks consecutive elements along a new first axis.",
+    params: &[
+        Param::new("batch_size", "", "elements in a batch"),
+        Param::new("drop_remainder", "False", "leave out a last batch that is not full"),
+    ],
+    read: read::<Batch>,
+};
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Batch {
+    pub batch_size: Int,
+    #[serde(default)]
+    pub drop_remainder: bool,
+}
+
+impl Dataset {
+    /// Stacks `batch_size` consecutive elements; the last batch may be smaller unless it is dropped.
+    ///
+    /// ```
+    /// # use feedline::Dataset;
+    /// let ds = Dataset::range(5)?.batch(2, false)?;
+    /// let sizes: Vec<usize> = ds.iter()?.map(|e| e.unwrap()[0].tensor().len()).collect();
+    /// assert_eq!(sizes, [2, 2, 1]);
+    /// # Ok::<(), feedline::Error>(())
+    /// ```
+    pub fn batch(&self, batch_size: i64, drop_remainder: bool) -> Result<Dataset> {
+        self.apply(Batch { batch_size: batch_size.into(), drop_remainder })
+    }
+}
+
+/// The spec of a batch of such elements.
+pub fn batched(spec: &Spec, size: Option<usize>) -> Result<Spec> {
+    spec.try_map(&mut |leaf| {
+        Ok(match leaf {
+            Leaf::Tensor { dtype, shape } => Leaf::Tensor { dtype: *dtype, shape: shape.under(size) },
+            Leaf::Ragged { dtype, shape, ragged_rank, splits } => {
+                Leaf::Ragged { dtype: *dtype, shape: shape.under(size), ragged_rank: ragged_rank + 1, splits: *splits }
+            }
+            Leaf::Sparse { dtype, shape } => Leaf::Sparse { dtype: *dtype, shape: shape.under(size) },
+            Leaf::Absent => Leaf::Absent,
+            Leaf::Dataset(_) => {
+                return Err(Error::usage(
+                    "datasets inside elements cannot be batched; turn them into tensors first, for example with \
+                     flat_map(lambda window: window.batch(size))",
+                ));
+            }
+        })
+    })
+}
+
+/// How many batches n elements make.
+pub fn batches(card: Card, size: Option<u64>, drop_remainder: bool) -> Card {
+    match (card, size) {
+        (Card::Known(n), Some(b)) if drop_remainder => Card::Known(n / b),
+        (Card::Known(n), Some(b)) => Card::Known(n.div_ceil(b)),
+        (Card::Known(_), None) => Card::Unknown,
+        (other, _) => other,
+    }
+}
+
+impl Op for Batch {
+    fn info(&self) -> &'static OpInfo {
+        &INFO
+    }
+    fn spec(&self, inputs: &[Plan]) -> Result<Spec> {
+        if let Some(n) = self.batch_size.known() {
+            at_least("batch_size", n, 1)?;
+        }
+        let size = self.batch_size.known().filter(|_| self.drop_remainder).map(|n| n as usize);
+        batched(&inputs[0].spec, size)
+    }
+    fn cardinality(&self, inputs: &[Plan]) -> Card {
+        batches(inputs[0].card, self.batch_size.known().map(|n| n as u64), self.drop_remainder)
+    }
+    fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
+        let size = self.size(cx)?;
+        let input = cx.stage_in(&node.inputs[0], size)?;
+        let gather = Gather { rows: size, parts: vec![], held: 0 };
+        Ok(Built::Stage(Box::new(BatchStage {
+            input,
+            gather,
+            drop_remainder: self.drop_remainder,
+            made: 0,
+            ended: false,
+        })))
+    }
+    fn index(&self, cx: &BuildCx, node: &Plan) -> Result<Option<Arc<dyn Index>>> {
+        let Some(input) = cx.index(&node.inputs[0])? else { return Ok(None) };
+        let size = self.size(cx)? as u64;
+        let len = if self.drop_remainder { input.len() / size } else { input.len().div_ceil(size) };
+        Ok(Some(Arc::new(BatchIndex { input, size, len })))
+    }
+    fn write(&self) -> Result<serde_json::Value> {
+        Ok(serde_json::to_value(self)?)
+    }
+}
+
+impl Batch {
+    fn size(&self, cx: &BuildCx) -> Result<usize> {
+        let n = self.batch_size.get(cx)?;
+        at_least("batch_size", n, 1)?;
+        Ok(n as usize)
+    }
+}
+
+/// Collects rows until there are enough for a batch.
+pub struct Gather {
+    pub rows: usize,
+    parts: Vec<Chunk>,
+    held: usize,
+}
+
+impl Gather {
+    pub fn new(rows: usize) -> Gather {
+        Gather { rows, parts: vec![], held: 0 }
+    }
+    pub fn missing(&self) -> usize {
+        self.rows - self.held
+    }
+    pub fn is_empty(&self) -> bool {
+        self.held == 0
+    }
+    /// Takes rows (at most as many as are missing).
+    pub fn push(&mut self, chunk: Chunk) {
+        self.held += chunk.rows();
+        self.parts.push(chunk);
+    }
+    pub fn clear(&mut self) {
+        self.parts.clear();
+        self.held = 0;
+    }
+    /// All that was collected, as one chunk.
+    pub fn take(&mut self) -> Chunk {
+        let chunk = match self.parts.len() {
+            1 => self.parts.pop().expect("one part"),
+            _ => Chunk::concat(Pos::Run(0), &self.parts),
+        };
+        self.clear();
+        chunk
+    }
+}
+
+/// All rows of a chunk as one element.
+pub fn stack(chunk: &Chunk) -> Result<Element> {
+    chunk.columns().iter().map(|c| c.stack()).collect()
+}
+
+struct BatchStage {
+    input: Box<dyn Stage>,
+    gather: Gather,
+    drop_remainder: bool,
+    made: u64,
+    ended: bool,
+}
+
+impl Stage for BatchStage {
+    fn next(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
+        loop {
+            if self.ended {
+                return Pull::End;
+            }
+            let size = self.gather.rows;
+            // With nothing collected, several batches can be cut out of one dense chunk at once.
+            let ask = if self.gather.is_empty() { size.saturating_mul(want) } else { self.gather.missing() };
+            match self.input.next(cx, ask) {
+                Pull::Rows(mut chunk) => {
+                    let whole = chunk.rows() / size;
+                    if self.gather.is_empty() && whole > 0 {
+                        let full = chunk.split_front(whole * size);
+                        if chunk.rows() > 0 {
+                            self.gather.push(chunk);
+                        }
+                        return self.many(full, whole);
+                    }
+                    self.gather.push(chunk);
+                    if self.gather.missing() > 0 {
+                        continue;
+                    }
+                }
+                // The elements that were collected for this batch are lost with the one that failed.
+                Pull::Fail(error) => {
+                    self.gather.clear();
+                    return Pull::Fail(error);
+                }
+                Pull::Pending => return Pull::Pending,
+                Pull::End => {
+                    self.ended = true;
+                    if self.gather.is_empty() || self.drop_remainder {
+                        return Pull::End;
+                    }
+                }
+            }
+            return match stack(&self.gather.take()) {
+                Ok(element) => {
+                    self.made += 1;
+                    Pull::Rows(Chunk::one(self.made - 1, element))
+                }
+                Err(error) => Pull::Fail(error.at_element(self.made)),
+            };
+        }
+    }
+}
+
+impl BatchStage {
+    /// Cuts a chunk of `whole` batches: a new shape for dense columns, no copy.
+    fn many(&mut self, chunk: Chunk, whole: usize) -> Pull {
+        let size = self.gather.rows;
+        let first = self.made;
+        if chunk.columns().iter().all(|c| matches!(c, Column::Dense(_))) {
+            let columns = chunk.into_columns().into_iter().map(|c| match c {
+                Column::Dense(t) => {
+                    let mut shape: Shape = smallvec::smallvec![whole, size];
+                    shape.extend_from_slice(&t.shape()[1..]);
+                    Column::Dense(t.into_reshaped(shape))
+                }
+                rows => rows,
+            });
+            self.made += whole as u64;
+            return Pull::Rows(Chunk::new(whole, Pos::Run(first), columns));
+        }
+        // One batch at a time: its rows may not fit together, and that must cost this batch only.
+        let mut chunk = chunk;
+        let one = chunk.split_front(size);
+        if chunk.rows() > 0 {
+            self.input =
+                Box::new(Pushed { chunk: Some(chunk), rest: std::mem::replace(&mut self.input, Box::new(Nothing)) });
+        }
+        match stack(&one) {
+            Ok(element) => {
+                self.made += 1;
+                Pull::Rows(Chunk::one(first, element))
+            }
+            Err(error) => Pull::Fail(error.at_element(first)),
+        }
+    }
+}
+
+/// Rows that were taken too early, then the rest.
+struct Pushed {
+    chunk: Option<Chunk>,
+    rest: Box<dyn Stage>,
+}
+
+impl Stage for Pushed {
+    fn next(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
+        match &mut self.chunk {
+            Some(chunk) => {
+                let front = chunk.split_front(want);
+                if chunk.rows() == 0 {
+                    self.chunk = None;
+                }
+                Pull::Rows(front)
+            }
+            None => self.rest.next(cx, want),
+        }
+    }
+}
+
+pub(super) struct Nothing;
+
+impl Stage for Nothing {
+    fn next(&mut self, _: &mut Cx<'_>, _: usize) -> Pull {
+        Pull::End
+    }
+}
+
+struct BatchIndex {
+    input: Arc<dyn Index>,
+    size: u64,
+    len: u64,
+}
+
+impl Index for BatchIndex {
+    fn len(&self) -> u64 {
+        self.len
+    }
+    fn get(&self, rows: &[u64]) -> Result<Chunk> {
+        let elements = rows.iter().map(|&b| {
+            let of: Vec<u64> = (b * self.size..((b + 1) * self.size).min(self.input.len())).collect();
+            stack(&self.input.get(&of)?)
+        });
+        Ok(Chunk::from_elements(Pos::List(rows.into()), elements.collect::<Result<_>>()?))
+    }
+}

@@ -1,0 +1,121 @@
+//! What the ways to make a batch other than stacking share. Not an operator.
+
+use super::batch::Gather;
+use crate::element::{Chunk, Element, Pos};
+use crate::error::Result;
+use crate::op::{Int, at_least};
+use crate::plan::Plan;
+use crate::runtime::{BuildCx, Built, Cx, Index, Item, Pull, Stage};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Consecutive rows go to a function, which makes one element of them, or fails and costs this batch.
+pub struct Batches {
+    pub size: Int,
+    pub drop_remainder: bool,
+}
+
+impl Batches {
+    fn size(&self, cx: &BuildCx) -> Result<usize> {
+        let n = self.size.get(cx)?;
+        at_least("batch_size", n, 1)?;
+        Ok(n as usize)
+    }
+    pub fn build<F>(self, cx: &BuildCx, node: &Plan, make: F) -> Result<Built>
+    where
+        F: Fn(&Chunk) -> Result<Element> + Send + 'static,
+    {
+        let size = self.size(cx)?;
+        let input = cx.stage_in(&node.inputs[0], size)?;
+        let (gather, drop_remainder) = (Gather::new(size), self.drop_remainder);
+        let ready = VecDeque::new();
+        Ok(Built::Stage(Box::new(BatchesStage { input, gather, drop_remainder, make, ready, made: 0, ended: false })))
+    }
+    pub fn index<F>(self, cx: &BuildCx, node: &Plan, make: F) -> Result<Option<Arc<dyn Index>>>
+    where
+        F: Fn(&Chunk) -> Result<Element> + Send + Sync + 'static,
+    {
+        let Some(input) = cx.index(&node.inputs[0])? else { return Ok(None) };
+        let size = self.size(cx)? as u64;
+        let len = if self.drop_remainder { input.len() / size } else { input.len().div_ceil(size) };
+        Ok(Some(Arc::new(MadeIndex { input, size, len, make })))
+    }
+}
+
+struct BatchesStage<F> {
+    input: Box<dyn Stage>,
+    gather: Gather,
+    drop_remainder: bool,
+    make: F,
+    ready: VecDeque<Item>,
+    made: u64,
+    ended: bool,
+}
+
+impl<F: Fn(&Chunk) -> Result<Element> + Send> BatchesStage<F> {
+    fn finish(&mut self) {
+        self.ready.push_back(match (self.make)(&self.gather.take()) {
+            Ok(element) => {
+                self.made += 1;
+                Item::Rows(Chunk::one(self.made - 1, element))
+            }
+            Err(error) => Item::Fail(error.at_element(self.made)),
+        });
+    }
+}
+
+impl<F: Fn(&Chunk) -> Result<Element> + Send> Stage for BatchesStage<F> {
+    fn next(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
+        loop {
+            if let Some(item) = self.ready.pop_front() {
+                return item.into();
+            }
+            if self.ended || cx.is_cancelled() {
+                return Pull::End;
+            }
+            let ask = self.gather.missing().saturating_add(self.gather.rows.saturating_mul(want - 1));
+            match self.input.next(cx, ask) {
+                Pull::Rows(mut chunk) => {
+                    while chunk.rows() > 0 {
+                        self.gather.push(chunk.split_front(self.gather.missing()));
+                        if self.gather.missing() == 0 {
+                            self.finish();
+                        }
+                    }
+                }
+                // The elements that were collected for this batch are lost with the one that failed.
+                Pull::Fail(error) => {
+                    self.gather.clear();
+                    return Pull::Fail(error);
+                }
+                Pull::Pending => return Pull::Pending,
+                Pull::End => {
+                    self.ended = true;
+                    if !self.gather.is_empty() && !self.drop_remainder {
+                        self.finish();
+                    }
+                }
+            }
+        }
+    }
+}
+
+struct MadeIndex<F> {
+    input: Arc<dyn Index>,
+    size: u64,
+    len: u64,
+    make: F,
+}
+
+impl<F: Fn(&Chunk) -> Result<Element> + Send + Sync> Index for MadeIndex<F> {
+    fn len(&self) -> u64 {
+        self.len
+    }
+    fn get(&self, rows: &[u64]) -> Result<Chunk> {
+        let elements = rows.iter().map(|&b| {
+            let of: Vec<u64> = (b * self.size..((b + 1) * self.size).min(self.input.len())).collect();
+            (self.make)(&self.input.get(&of)?)
+        });
+        Ok(Chunk::from_elements(Pos::List(rows.into()), elements.collect::<Result<_>>()?))
+    }
+}

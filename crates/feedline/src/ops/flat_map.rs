@@ -1,0 +1,315 @@
+//! `flat_map(function)`: the elements of the datasets that a function makes, one dataset after the other.
+
+use super::map::{MapFn, RustFn};
+use super::weave::{Ask, Parts};
+use crate::dataset::Dataset;
+use crate::element::{Leaf, Spec, Value};
+use crate::error::{Error, Result};
+use crate::expr::{Builder, Graph, NodeId};
+use crate::op::{Function, Op, OpInfo, Param, Props, read};
+use crate::plan::{Bound, Card, Plan};
+use crate::runtime::{BuildCx, Built, ChunkFn, Cx, Item, Pull, Stage, pop_rows};
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+pub static INFO: OpInfo = OpInfo {
+    name: "flat_map",
+    doc: "Makes a dataset of each element and puts these one after the other.",
+    params: &[Param::new("function", "", "from an element to a dataset")],
+    read: read::<FlatMap>,
+};
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FlatMap {
+    function: Function,
+}
+
+impl Dataset {
+    /// Traces `f`, which makes a dataset of the leaves of an element (`Builder::dataset`).
+    ///
+    /// ```
+    /// # use feedline::{Dataset, plan::Bound};
+    /// let two = Dataset::range(2)?;
+    /// let ds = Dataset::range(3)?
+    ///     .flat_map(|b, _| Ok(b.dataset(Bound::nested(two.plan().clone()), two.spec().clone())))?;
+    /// let n: Vec<i64> = ds.iter()?.map(|e| e.unwrap()[0].tensor().item()).collect();
+    /// assert_eq!(n, [0, 1, 0, 1, 0, 1]);
+    /// # Ok::<(), feedline::Error>(())
+    /// ```
+    pub fn flat_map(&self, f: impl FnOnce(&mut Builder, &[NodeId]) -> Result<NodeId>) -> Result<Dataset> {
+        self.apply(FlatMap { function: traced(self.spec(), f)? })
+    }
+    /// Any Rust function from an element to a dataset, whose elements are `inner`.
+    ///
+    /// ```
+    /// # use feedline::{Dataset, element::{DType, Spec}};
+    /// let ds = Dataset::range(4)?.flat_map_fn(Spec::scalar(DType::Int64), |e| Dataset::range(e[0].tensor().item()))?;
+    /// let n: Vec<i64> = ds.iter()?.map(|e| e.unwrap()[0].tensor().item()).collect();
+    /// assert_eq!(n, [0, 0, 1, 0, 1, 2]);
+    /// # Ok::<(), feedline::Error>(())
+    /// ```
+    pub fn flat_map_fn(
+        &self,
+        inner: Spec,
+        f: impl Fn(crate::element::Element) -> Result<Dataset> + Send + Sync + 'static,
+    ) -> Result<Dataset> {
+        self.apply(FlatMap { function: to_dataset(self.spec(), inner, f) })
+    }
+}
+
+/// A traced function from the leaves of an element to one node.
+pub fn traced(input: &Spec, f: impl FnOnce(&mut Builder, &[NodeId]) -> Result<NodeId>) -> Result<Function> {
+    let mut builder = Builder::new(input);
+    let args: Vec<NodeId> = (0..input.leaf_count()).collect();
+    let out = f(&mut builder, &args)?;
+    Ok(Function::new(builder.finish(&crate::element::Tree::Leaf(out))))
+}
+
+/// A Rust function that makes datasets.
+pub fn to_dataset(
+    input: &Spec,
+    inner: Spec,
+    f: impl Fn(crate::element::Element) -> Result<Dataset> + Send + Sync + 'static,
+) -> Function {
+    let call = move |e| Ok(smallvec::smallvec![Value::Dataset(Bound::nested(f(e)?.plan().clone()))]);
+    let output = Spec::leaf(Leaf::Dataset(Arc::new(inner)));
+    Function::new(Graph::host(input, Arc::new(RustFn(Box::new(call))), output))
+}
+
+impl Op for FlatMap {
+    fn info(&self) -> &'static OpInfo {
+        &INFO
+    }
+    fn spec(&self, inputs: &[Plan]) -> Result<Spec> {
+        self.function.takes(&[&inputs[0].spec])?;
+        Ok(self.function.gives_dataset()?.clone())
+    }
+    fn cardinality(&self, _: &[Plan]) -> Card {
+        Card::Unknown
+    }
+    fn props(&self) -> Props {
+        super::function_props(&[&self.function])
+    }
+    fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
+        let outer = Inners::new(cx, node, &self.function)?;
+        Ok(Built::Stage(Box::new(FlatMapStage { outer, inner: None, parts: Parts::default(), failed: None, made: 0 })))
+    }
+    fn write(&self) -> Result<serde_json::Value> {
+        Ok(serde_json::to_value(self)?)
+    }
+    fn show(&self) -> String {
+        format!("{:?}", self.function)
+    }
+}
+
+/// The datasets that a function makes of the elements of an input, one after the other.
+pub struct Inners {
+    pub cx: BuildCx,
+    input: Box<dyn Stage>,
+    function: MapFn,
+    ready: VecDeque<Item>,
+    ask: Ask,
+    /// Python functions run when their result is needed, not before.
+    serial: bool,
+    /// What host code must return: it makes a new dataset each time.
+    check: Option<Spec>,
+}
+
+/// What comes next of them.
+pub enum Inner {
+    /// The dataset, and the position of its element.
+    Dataset(Value, u64),
+    Fail(Error),
+    Pending,
+    End,
+}
+
+impl Inners {
+    pub fn new(cx: &BuildCx, node: &Plan, function: &Function) -> Result<Inners> {
+        let check = function.0.host_fn().map(|_| node.spec.clone());
+        Ok(Inners {
+            cx: cx.clone(),
+            input: cx.stage(&node.inputs[0])?,
+            function: MapFn(function.bound(cx)),
+            ready: VecDeque::new(),
+            ask: Ask(1),
+            serial: super::map::is_serial_host(&function.0),
+            check,
+        })
+    }
+    pub fn next(&mut self, cx: &mut Cx<'_>) -> Inner {
+        loop {
+            match pop_rows(&mut self.ready, 1) {
+                Some(Item::Rows(one)) => {
+                    let value = one.columns()[0].get(0);
+                    return match self.checked(&value) {
+                        Ok(()) => Inner::Dataset(value, one.pos.at(0)),
+                        Err(error) => Inner::Fail(error.at_element(one.pos.at(0))),
+                    };
+                }
+                Some(Item::Fail(error)) => return Inner::Fail(error),
+                None => {}
+            }
+            let want = if self.serial { 1 } else { self.ask.0 };
+            match self.input.next(cx, want) {
+                Pull::Rows(chunk) => {
+                    self.ask.saw(&chunk);
+                    let mut out = Vec::new();
+                    self.function.run(chunk, &mut out);
+                    self.ready.extend(out);
+                }
+                Pull::Fail(error) => return Inner::Fail(error),
+                Pull::Pending => return Inner::Pending,
+                Pull::End => return Inner::End,
+            }
+        }
+    }
+    /// Starts such a dataset. Its random numbers depend on the element that it was made of.
+    pub fn stage(&self, value: &Value, pos: u64) -> Result<Box<dyn Stage>> {
+        self.cx.nested_stage(value, pos + 1).map_err(|e| e.at_element(pos))
+    }
+    fn checked(&self, value: &Value) -> Result<()> {
+        let Some(spec) = &self.check else { return Ok(()) };
+        let got = &Bound::of(value)?.plan.spec;
+        if got == spec || spec.join(got).is_ok_and(|joint| joint == *spec && spec.leaf_order(got).is_sorted()) {
+            return Ok(());
+        }
+        Err(Error::func(format!(
+            "the function returned a dataset of {got}, where a dataset of {spec} was declared or seen first"
+        )))
+    }
+}
+
+struct FlatMapStage {
+    outer: Inners,
+    inner: Option<Box<dyn Stage>>,
+    parts: Parts,
+    /// An error that comes after the rows that were collected before it.
+    failed: Option<Error>,
+    made: u64,
+}
+
+impl FlatMapStage {
+    /// One step: rows go to `parts`; anything else is returned.
+    fn step(&mut self, cx: &mut Cx<'_>, want: usize) -> Option<Pull> {
+        if let Some(inner) = &mut self.inner {
+            match inner.next(cx, want) {
+                Pull::Rows(chunk) => self.parts.push(chunk),
+                Pull::End => self.inner = None,
+                other => return Some(other),
+            }
+            return None;
+        }
+        let opened = match self.outer.next(cx) {
+            Inner::Dataset(value, pos) => self.outer.stage(&value, pos),
+            Inner::Fail(error) => Err(error),
+            Inner::Pending => return Some(Pull::Pending),
+            Inner::End => return Some(Pull::End),
+        };
+        match opened {
+            Ok(stage) => self.inner = Some(stage),
+            Err(error) => return Some(Pull::Fail(error)),
+        }
+        None
+    }
+}
+
+impl Stage for FlatMapStage {
+    fn next(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
+        if let Some(error) = self.failed.take() {
+            return Pull::Fail(error);
+        }
+        while !self.parts.is_full(want) {
+            if cx.is_cancelled() {
+                return Pull::End;
+            }
+            let Some(pull) = self.step(cx, want - self.parts.rows()) else { continue };
+            if self.parts.rows() == 0 {
+                return pull;
+            }
+            // What came before it goes first; the end and "not yet" are met again.
+            if let Pull::Fail(error) = pull {
+                self.failed = Some(error);
+            }
+            break;
+        }
+        Pull::Rows(self.parts.take(&mut self.made).expect("full, so not empty"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::check::*;
+    use super::*;
+    use crate::element::DType;
+
+    #[test]
+    fn inner_datasets_follow_each_other() {
+        let ds = Dataset::range(5).unwrap().flat_map(ranges).unwrap();
+        same(&ds, "0 0 1 0 1 2 0 1 2 3");
+        assert_eq!(ds.cardinality(), Card::Unknown);
+        same(&Dataset::range(0).unwrap().flat_map(ranges).unwrap(), "");
+        same(&Dataset::range(1).unwrap().flat_map(ranges).unwrap(), "");
+    }
+
+    #[test]
+    fn errors_cost_one_element_each() {
+        // In the function: that input is dropped. In an inner dataset: it goes on.
+        let ds = fail_at(&Dataset::range(4).unwrap(), 2).flat_map(ranges).unwrap();
+        same(&ds, "0 ! 0 1 2");
+        let inner = |e: crate::element::Element| Ok(fail_at(&Dataset::range(e[0].tensor().item())?, 1));
+        let ds = Dataset::range(4).unwrap().flat_map_fn(Spec::scalar(DType::Int64), inner).unwrap();
+        same(&ds, "0 0 ! 0 ! 2");
+        let broken = |e: crate::element::Element| match e[0].tensor().item::<i64>() {
+            2 => Err(Error::func("no")),
+            n => Dataset::range(n),
+        };
+        same(&Dataset::range(4).unwrap().flat_map_fn(Spec::scalar(DType::Int64), broken).unwrap(), "0 ! 0 1 2");
+    }
+
+    #[test]
+    fn what_is_not_a_dataset_is_refused() {
+        let ds = Dataset::range(3).unwrap();
+        let error = ds.flat_map(|_, x| Ok(x[0])).unwrap_err();
+        assert!(error.message().contains("must return a dataset"), "{error}");
+        // Host code shows only at run time what it returns.
+        let other = |_: crate::element::Element| Dataset::range(3)?.batch(2, false);
+        same(&ds.flat_map_fn(Spec::scalar(DType::Int64), other).unwrap(), "! ! !");
+    }
+
+    #[test]
+    fn inner_functions_see_the_values_around_them() {
+        // x to range(2).map(y to x + y), and one level deeper: x to range(2).flat_map(y to range(x + y)).
+        let sum = |b: &mut Builder, symbol: usize, y: NodeId| {
+            let x = b.capture(symbol, Leaf::scalar(DType::Int64));
+            b.call("add", &[x, y], crate::expr::Attrs::default())
+        };
+        let ds = Dataset::range(3).unwrap().flat_map(|b, x| {
+            let symbol = b.export(x[0]);
+            let inner = Dataset::range(2)?.map(|b, y| sum(b, symbol, y[0]))?;
+            Ok(b.dataset(Bound::nested(inner.plan().clone()), inner.spec().clone()))
+        });
+        same(&ds.unwrap(), "0 1 1 2 2 3");
+        let ds = Dataset::range(3).unwrap().flat_map(|b, x| {
+            let symbol = b.export(x[0]);
+            let inner = Dataset::range(2)?.flat_map(|b, y| {
+                let n = sum(b, symbol, y[0])?;
+                ranges(b, &[n])
+            })?;
+            Ok(b.dataset(Bound::nested(inner.plan().clone()), inner.spec().clone()))
+        });
+        same(&ds.unwrap(), "0 0 0 1 0 1 0 1 2");
+    }
+
+    #[test]
+    fn many_small_ones_come_in_few_chunks() {
+        let ds = Dataset::range(10_000).unwrap().flat_map(|b, _| {
+            let two = Dataset::range(2)?;
+            Ok(b.dataset(Bound::nested(two.plan().clone()), two.spec().clone()))
+        });
+        let n: i64 = ds.unwrap().iter().unwrap().map(|e| e.unwrap()[0].tensor().item::<i64>()).sum();
+        assert_eq!(n, 10_000);
+    }
+}

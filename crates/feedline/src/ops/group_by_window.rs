@@ -1,0 +1,420 @@
+//! `group_by_window(key, reduce, window_size)`: elements collect by key; each full window goes through a function.
+
+use super::flat_map::{to_dataset, traced};
+use super::map::MapFn;
+use super::rows::Rows;
+use super::weave::Parts;
+use crate::dataset::Dataset;
+use crate::element::{Chunk, Column, DType, Leaf, Spec, Tensor, Value};
+use crate::error::{Error, Result};
+use crate::expr::{Builder, NodeId};
+use crate::op::{Bound, Function, Int, Op, OpInfo, Param, Props, at_least, read, scalar_i64};
+use crate::plan::{Bound as Nested, Card, Plan};
+use crate::runtime::{BuildCx, Built, ChunkFn, Cx, Item, Pull, Stage};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+pub static INFO: OpInfo = OpInfo {
+    name: "group_by_window",
+    doc: "Collects elements by key; each full window goes through a function that returns a dataset.",
+    params: &[
+        Param::new("key", "", "from an element to its key, an int64 scalar"),
+        Param::new("reduce", "", "from a key and a dataset of its elements to a dataset"),
+        Param::new("window_size", "None", "elements in a full window"),
+        Param::new("window_size_func", "None", "the same as a function of the key"),
+    ],
+    read: read::<GroupByWindow>,
+};
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GroupByWindow {
+    key: Function,
+    reduce: Function,
+    #[serde(default)]
+    window_size: Option<Int>,
+    #[serde(default)]
+    window_size_func: Option<Function>,
+}
+
+impl Dataset {
+    /// Collects elements by the key that the traced `key` gives; each full window goes through `reduce`, which returns a
+    /// dataset of elements of the spec `output`.
+    ///
+    /// ```
+    /// # use feedline::Dataset;
+    /// let pairs = Dataset::range(1)?.batch(2, false)?;
+    /// let ds = Dataset::range_from(7, 3, -1)?
+    ///     .group_by_window(2, |_, x| Ok(x[0]), pairs.spec().clone(), |_key, window| window.batch(2, false))?;
+    /// let first: Vec<i64> = ds.iter()?.map(|e| e.unwrap()[0].tensor().items::<i64>()[0]).collect();
+    /// assert_eq!(first, [4, 5, 6, 7]); // no window is full: by key at the end
+    /// # Ok::<(), feedline::Error>(())
+    /// ```
+    pub fn group_by_window(
+        &self,
+        window_size: i64,
+        key: impl FnOnce(&mut Builder, &[NodeId]) -> Result<NodeId>,
+        output: Spec,
+        reduce: impl Fn(i64, Dataset) -> Result<Dataset> + Send + Sync + 'static,
+    ) -> Result<Dataset> {
+        let window = Spec::leaf(Leaf::Dataset(Arc::new(self.spec().clone())));
+        let reduce = to_dataset(&Spec::tuple(vec![key_spec(), window]), output, move |e| {
+            let window = Dataset::from_plan(Nested::of(&e[1])?.plan.clone());
+            reduce(e[0].tensor().item(), window)
+        });
+        let (key, window_size) = (traced(self.spec(), key)?, Some(window_size.into()));
+        self.apply(GroupByWindow { key, reduce, window_size, window_size_func: None })
+    }
+}
+
+/// Keys are int64 scalars.
+pub fn key_spec() -> Spec {
+    Spec::scalar(DType::Int64)
+}
+
+pub fn check_key(function: &Function, what: &str) -> Result<()> {
+    if function.spec().may_be_scalar(DType::Int64) {
+        return Ok(());
+    }
+    Err(Error::usage(format!("{what} must return an int64 scalar, but returns {}", function.spec())))
+}
+
+/// The keys of all rows of a chunk; a row whose function fails has an error.
+pub fn keys(function: &MapFn, chunk: &Chunk) -> Vec<Result<i64>> {
+    let mut items = Vec::new();
+    function.run(chunk.clone(), &mut items);
+    let mut keys = Vec::with_capacity(chunk.rows());
+    for item in items {
+        match item {
+            Item::Fail(error) => keys.push(Err(error)),
+            Item::Rows(chunk) => match &chunk.columns()[0] {
+                Column::Dense(t) if t.rank() == 1 => keys.extend(t.items::<i64>().iter().map(|k| Ok(*k))),
+                column => keys.extend((0..column.rows()).map(|row| key_of(&column.get(row), chunk.pos.at(row)))),
+            },
+        }
+    }
+    keys
+}
+
+fn key_of(value: &Value, pos: u64) -> Result<i64> {
+    match value.as_tensor() {
+        Some(t) if t.rank() == 0 => Ok(t.item()),
+        _ => Err(Error::data(format!("the key must be a scalar, not {value:?}")).at_element(pos)),
+    }
+}
+
+impl Op for GroupByWindow {
+    fn info(&self) -> &'static OpInfo {
+        &INFO
+    }
+    fn spec(&self, inputs: &[Plan]) -> Result<Spec> {
+        self.key.takes(&[&inputs[0].spec])?;
+        check_key(&self.key, "the key function")?;
+        match (&self.window_size, &self.window_size_func) {
+            (Some(size), None) => size.known().map_or(Ok(()), |n| at_least("window_size", n, 1))?,
+            (None, Some(function)) => {
+                function.takes(&[&key_spec()])?;
+                check_key(function, "window_size_func")?;
+            }
+            _ => crate::bail!(Usage, "give either window_size or window_size_func"),
+        }
+        let window = Spec::leaf(Leaf::Dataset(Arc::new(inputs[0].spec.clone())));
+        self.reduce.takes(&[&key_spec(), &window])?;
+        Ok(self.reduce.gives_dataset()?.clone())
+    }
+    fn cardinality(&self, inputs: &[Plan]) -> Card {
+        if inputs[0].card == Card::Infinite { Card::Infinite } else { Card::Unknown }
+    }
+    fn props(&self) -> Props {
+        let functions: Vec<&Function> = [&self.key, &self.reduce].into_iter().chain(&self.window_size_func).collect();
+        super::function_props(&functions)
+    }
+    fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
+        let size = match (&self.window_size, &self.window_size_func) {
+            (Some(size), _) => {
+                let n = size.get(cx)?;
+                at_least("window_size", n, 1)?;
+                Size::Fixed(n as usize)
+            }
+            (None, Some(function)) => Size::ByKey(function.bound(cx)),
+            (None, None) => crate::bail!(Usage, "give either window_size or window_size_func"),
+        };
+        Ok(Built::Stage(Box::new(GroupStage {
+            input: cx.stage(&node.inputs[0])?,
+            key: MapFn(self.key.bound(cx)),
+            size,
+            reduce: self.reduce.bound(cx),
+            spec: node.inputs[0].spec.clone(),
+            cx: cx.clone(),
+            serial: self.props().host,
+            groups: BTreeMap::new(),
+            current: None,
+            output: None,
+            windows: 0,
+            ended: false,
+            parts: Parts::default(),
+            failed: None,
+            made: 0,
+        })))
+    }
+    fn write(&self) -> Result<serde_json::Value> {
+        Ok(serde_json::to_value(self)?)
+    }
+}
+
+enum Size {
+    Fixed(usize),
+    ByKey(Bound),
+}
+
+impl Size {
+    fn of(&self, key: i64, pos: u64) -> Result<usize> {
+        match self {
+            Size::Fixed(n) => Ok(*n),
+            Size::ByKey(function) => {
+                let size = function.call(&smallvec::smallvec![Tensor::scalar(key).into()], pos)?;
+                let n = scalar_i64(&size[0])?;
+                if n < 1 {
+                    return Err(Error::func(format!(
+                        "window_size_func must return at least 1, but returned {n} for key {key}"
+                    )));
+                }
+                Ok(n as usize)
+            }
+        }
+    }
+}
+
+/// The open window of a key.
+struct Group {
+    size: usize,
+    parts: Vec<Chunk>,
+    held: usize,
+    /// Rows of the current chunk that belong to it and are not cut out yet.
+    rows: Vec<usize>,
+}
+
+impl Group {
+    fn cut(&mut self, chunk: &Chunk) {
+        let (Some(&first), Some(&last)) = (self.rows.first(), self.rows.last()) else { return };
+        // A few rows are copied, lest a window that stays open keeps the whole chunk in memory.
+        let slice = last - first + 1 == self.rows.len() && self.rows.len() * 2 >= chunk.rows();
+        self.parts.push(if slice { chunk.slice(first..last + 1) } else { chunk.take(&self.rows) });
+        self.rows.clear();
+    }
+}
+
+struct GroupStage {
+    input: Box<dyn Stage>,
+    key: MapFn,
+    size: Size,
+    reduce: Bound,
+    spec: Spec,
+    cx: BuildCx,
+    /// Python runs inside: one element at a time, in order.
+    serial: bool,
+    groups: BTreeMap<i64, Group>,
+    current: Option<Current>,
+    /// What the function made of the last full window: read out before more input is.
+    output: Option<Box<dyn Stage>>,
+    windows: u64,
+    ended: bool,
+    parts: Parts,
+    failed: Option<Error>,
+    made: u64,
+}
+
+/// The chunk that is being dealt out.
+struct Current {
+    chunk: Chunk,
+    keys: std::vec::IntoIter<Result<i64>>,
+    row: usize,
+    /// Keys with rows that are not cut out yet.
+    touched: Vec<i64>,
+}
+
+impl GroupStage {
+    /// Hands a full (or last) window to the function.
+    fn flush(&mut self, key: i64, parts: Vec<Chunk>) -> Result<()> {
+        let number = self.windows;
+        self.windows += 1;
+        let window = Rows::new(parts, self.spec.clone()).into_value()?;
+        let result = self.reduce.call(&smallvec::smallvec![Tensor::scalar(key).into(), window], number)?;
+        self.output = Some(self.cx.nested_stage(&result[0], number + 1)?);
+        Ok(())
+    }
+    /// Deals out rows until a window is full or the chunk is used up.
+    fn deal(&mut self, mut current: Current) -> Result<()> {
+        while let Some(key) = current.keys.next() {
+            let row = current.row;
+            current.row += 1;
+            let full = key.and_then(|key| self.put(key, row, &mut current));
+            match full {
+                Ok(None) => {}
+                Ok(Some((key, parts))) => {
+                    self.current = Some(current);
+                    return self.flush(key, parts);
+                }
+                Err(error) => {
+                    let error = error.at_element(current.chunk.pos.at(row));
+                    self.current = Some(current);
+                    return Err(error);
+                }
+            }
+        }
+        for key in current.touched {
+            if let Some(group) = self.groups.get_mut(&key) {
+                group.cut(&current.chunk);
+            }
+        }
+        Ok(())
+    }
+    /// Puts a row into its window; gives the window if it is full now.
+    fn put(&mut self, key: i64, row: usize, current: &mut Current) -> Result<Option<(i64, Vec<Chunk>)>> {
+        if !self.groups.contains_key(&key) {
+            let size = self.size.of(key, current.chunk.pos.at(row))?;
+            self.groups.insert(key, Group { size, parts: vec![], held: 0, rows: vec![] });
+        }
+        let group = self.groups.get_mut(&key).expect("just made sure");
+        if group.rows.is_empty() {
+            current.touched.push(key);
+        }
+        group.rows.push(row);
+        group.held += 1;
+        if group.held < group.size {
+            return Ok(None);
+        }
+        group.cut(&current.chunk);
+        group.held = 0;
+        let parts = std::mem::take(&mut group.parts);
+        // Only a size that had to be computed is worth remembering.
+        if matches!(self.size, Size::Fixed(_)) {
+            self.groups.remove(&key);
+        }
+        Ok(Some((key, parts)))
+    }
+    /// One step: rows go to `parts`; anything else is returned.
+    fn step(&mut self, cx: &mut Cx<'_>, want: usize) -> Option<Pull> {
+        if let Some(output) = &mut self.output {
+            match output.next(cx, want) {
+                Pull::Rows(chunk) => self.parts.push(chunk),
+                Pull::End => self.output = None,
+                other => return Some(other),
+            }
+            return None;
+        }
+        let dealt = match self.current.take() {
+            Some(current) => self.deal(current),
+            None if self.ended => {
+                // What is left, in rising order of the keys.
+                let Some((key, group)) = self.groups.pop_first() else { return Some(Pull::End) };
+                if group.parts.is_empty() { Ok(()) } else { self.flush(key, group.parts) }
+            }
+            None => match self.input.next(cx, if self.serial { 1 } else { want }) {
+                Pull::Rows(chunk) => {
+                    let keys = keys(&self.key, &chunk).into_iter();
+                    self.deal(Current { chunk, keys, row: 0, touched: vec![] })
+                }
+                Pull::End => {
+                    self.ended = true;
+                    Ok(())
+                }
+                other => return Some(other),
+            },
+        };
+        dealt.err().map(Pull::Fail)
+    }
+}
+
+impl Stage for GroupStage {
+    fn next(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
+        if let Some(error) = self.failed.take() {
+            return Pull::Fail(error);
+        }
+        while !self.parts.is_full(want) {
+            if cx.is_cancelled() {
+                return Pull::End;
+            }
+            let Some(pull) = self.step(cx, want - self.parts.rows()) else { continue };
+            if self.parts.rows() == 0 {
+                return pull;
+            }
+            if let Pull::Fail(error) = pull {
+                self.failed = Some(error);
+            }
+            break;
+        }
+        Pull::Rows(self.parts.take(&mut self.made).expect("full, so not empty"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::check::*;
+    use super::*;
+    use crate::element::Element;
+
+    /// Windows as batches of at most `batch`.
+    fn grouped(
+        ds: &Dataset,
+        key: Function,
+        size: Option<i64>,
+        by_key: Option<Function>,
+        batch: i64,
+    ) -> Result<Dataset> {
+        let window = Spec::leaf(Leaf::Dataset(Arc::new(ds.spec().clone())));
+        let args = Spec::tuple(vec![key_spec(), window]);
+        let inner = ds.batch(batch, false)?.spec().clone();
+        let reduce =
+            to_dataset(&args, inner, move |e| Dataset::from_plan(Nested::of(&e[1])?.plan.clone()).batch(batch, false));
+        ds.apply(GroupByWindow { key, reduce, window_size: size.map(Int::from), window_size_func: by_key })
+    }
+    fn key(f: impl Fn(i64) -> Result<i64> + Send + Sync + 'static) -> Function {
+        let call = move |e: Element| Ok(smallvec::smallvec![Tensor::scalar(f(e[0].tensor().item())?).into()]);
+        let host = super::super::map::RustFn(Box::new(call));
+        Function::new(crate::expr::Graph::host(&key_spec(), Arc::new(host), key_spec()))
+    }
+    fn parity(size: i64, batch: i64) -> Dataset {
+        let ds = Dataset::range(10).unwrap();
+        grouped(&ds, key(|x| Ok(x % 2)), Some(size), None, batch).unwrap()
+    }
+
+    #[test]
+    fn full_windows_come_at_once_and_the_rest_by_key() {
+        same(&parity(2, 10), "[0 2] [1 3] [4 6] [5 7] [8] [9]");
+        same(&parity(4, 2), "[0 2] [4 6] [1 3] [5 7] [8] [9]");
+        let ds = ints(&[5, 3, 4, 3, 5, -1]);
+        same(&grouped(&ds, key(Ok), Some(10), None, 10).unwrap(), "[-1] [3 3] [4] [5 5]");
+        same(&grouped(&ds, key(|_| Ok(7)), Some(3), None, 10).unwrap(), "[5 3 4] [3 5 -1]");
+        same(&grouped(&Dataset::range(0).unwrap(), key(Ok), Some(3), None, 10).unwrap(), "");
+    }
+
+    #[test]
+    fn sizes_can_depend_on_the_key() {
+        let ds = Dataset::range(10).unwrap();
+        let by_key = |add: i64| Some(key(move |k| Ok(k + add)));
+        same(&grouped(&ds, key(|x| Ok(x % 2)), None, by_key(1), 10).unwrap(), "[0] [2] [1 3] [4] [6] [5 7] [8] [9]");
+        // Key 0 has no valid size: each of its elements is an error, and that is all.
+        let ds = Dataset::range(5).unwrap();
+        same(&grouped(&ds, key(|x| Ok(x % 2)), None, by_key(0), 10).unwrap(), "! [1] ! [3] !");
+    }
+
+    #[test]
+    fn a_failing_key_costs_its_element() {
+        let ds = Dataset::range(6).unwrap();
+        let bad = |at: i64| key(move |x| if x == at { Err(Error::func("no")) } else { Ok(x % 2) });
+        same(&grouped(&ds, bad(2), Some(2), None, 10).unwrap(), "! [1 3] [0 4] [5]");
+        same(&grouped(&fail_at(&ds, 2), bad(9), Some(2), None, 10).unwrap(), "! [1 3] [0 4] [5]");
+    }
+
+    #[test]
+    fn parameters_are_checked() {
+        let ds = Dataset::range(6).unwrap();
+        assert!(grouped(&ds, key(Ok), Some(0), None, 10).is_err());
+        assert!(grouped(&ds, key(Ok), None, None, 10).is_err());
+        assert!(grouped(&ds, key(Ok), Some(1), Some(key(Ok)), 10).is_err());
+        let no_key = crate::expr::Graph::identity(ds.batch(2, false).unwrap().spec());
+        assert!(grouped(&ds.batch(2, false).unwrap(), Function::new(no_key), Some(1), None, 10).is_err());
+    }
+}

@@ -1,0 +1,126 @@
+//! The parallel form: workers read datasets ahead, those in slots and those that come next, in order and within bounds.
+
+use super::super::flat_map::{Inner, Inners};
+use crate::element::Value;
+use crate::error::Result;
+use crate::runtime::sync::{Mutex, lock};
+use crate::runtime::{Bounds, BuildCx, Cx, Pull, Stage, Wake};
+use std::collections::VecDeque;
+use std::sync::{Arc, Weak};
+
+/// Datasets that are opened before a slot is free for them, at most.
+const KEEP: usize = 32;
+
+/// Datasets that workers read before their turn comes.
+pub struct Ahead {
+    /// Those that have no slot yet, in order.
+    next: VecDeque<Result<Box<dyn Stage>>>,
+    ended: bool,
+    opened: u64,
+    /// How many to keep in `next`.
+    keep: usize,
+    bounds: Bounds,
+    gate: Option<Arc<Gate>>,
+}
+
+impl Ahead {
+    pub fn new(cx: &BuildCx, cycle: usize, calls: usize) -> Ahead {
+        let keep = cycle.min(calls).min(KEEP);
+        let all = cx.run.bounds();
+        // Together they hold no more than one segment may.
+        let bytes = (all.bytes / (cycle.saturating_add(keep))).max(1);
+        let bounds = Bounds { chunks: 4, parallel: 1, bytes, ..all };
+        let gate = (calls < cycle + keep)
+            .then(|| Arc::new(Gate(Mutex::new(Places { free: calls, waiting: VecDeque::new() }))));
+        Ahead { next: VecDeque::new(), ended: false, opened: 0, keep, bounds, gate }
+    }
+    /// Opens datasets up to the number that is kept.
+    pub fn fill(&mut self, outer: &mut Inners, cx: &mut Cx<'_>) {
+        while !self.ended && self.next.len() < self.keep {
+            match outer.next(cx) {
+                Inner::Dataset(value, pos) => {
+                    let opened = self.open(outer, &value, pos);
+                    self.next.push_back(opened);
+                }
+                Inner::Fail(error) => self.next.push_back(Err(error)),
+                Inner::Pending => return,
+                Inner::End => self.ended = true,
+            }
+        }
+    }
+    fn open(&mut self, outer: &Inners, value: &Value, pos: u64) -> Result<Box<dyn Stage>> {
+        // Positions may come twice; this number does not.
+        self.opened += 1;
+        let number = self.opened;
+        let gated = |stage| match &self.gate {
+            Some(gate) => Box::new(Gated { stage, gate: gate.clone(), number, queued: false }) as Box<dyn Stage>,
+            None => stage,
+        };
+        let segment =
+            outer.cx.nested_ahead(value, pos + 1, gated, self.bounds.clone()).map_err(|e| e.at_element(pos))?;
+        segment.start();
+        Ok(Box::new(segment))
+    }
+    /// The next one, `Some(None)` at the end, `None` if it is not there yet.
+    pub fn next(&mut self, outer: &mut Inners, cx: &mut Cx<'_>) -> Option<Option<Result<Box<dyn Stage>>>> {
+        self.fill(outer, cx);
+        match self.next.pop_front() {
+            Some(opened) => Some(Some(opened)),
+            None if self.ended => Some(None),
+            None => None,
+        }
+    }
+}
+
+/// Lets a number of datasets be read at once: `num_parallel_calls`.
+struct Gate(Mutex<Places>);
+
+struct Places {
+    free: usize,
+    /// Who waits for one, in order.
+    waiting: VecDeque<(u64, Weak<dyn Wake>)>,
+}
+
+struct Gated {
+    stage: Box<dyn Stage>,
+    gate: Arc<Gate>,
+    number: u64,
+    queued: bool,
+}
+
+impl Stage for Gated {
+    fn next(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
+        {
+            let mut gate = lock(&self.gate.0);
+            // Something else woke it: a place that comes free must not be offered to it in vain.
+            if std::mem::take(&mut self.queued) {
+                gate.waiting.retain(|(number, _)| *number != self.number);
+            }
+            if gate.free == 0 {
+                gate.waiting.push_back((self.number, cx.waker.clone()));
+                self.queued = true;
+                return Pull::Pending;
+            }
+            gate.free -= 1;
+        }
+        // Given back also when the stage panics: the others go on.
+        let _place = Place(&self.gate);
+        self.stage.next(cx, want)
+    }
+}
+
+struct Place<'a>(&'a Gate);
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let waiting = {
+            let mut gate = lock(&self.0.0);
+            gate.free += 1;
+            // Those whose dataset is gone are passed over.
+            std::iter::from_fn(|| gate.waiting.pop_front()).find_map(|(_, w)| w.upgrade())
+        };
+        if let Some(waker) = waiting {
+            waker.wake();
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! The operators, one file each. Adding one: a file, and two lines here. `tests` compares the folder with the table.
+
+mod assert_cardinality;
+mod batch;
+mod batches;
+mod cache;
+#[cfg(test)]
+mod check;
+mod choose_from_datasets;
+mod concatenate;
+mod counter;
+mod enumerate;
+mod filter;
+mod flat_map;
+pub mod from_generator;
+mod from_list;
+mod from_tensor_slices;
+mod from_tensors;
+mod group_by_reducer;
+mod group_by_window;
+mod held;
+mod ignore_errors;
+mod interleave;
+pub mod map;
+mod nested;
+mod padded_batch;
+mod prefetch;
+mod ragged_batch;
+mod random;
+mod range;
+mod rebatch;
+mod repeat;
+mod rows;
+mod sample_from_datasets;
+mod scan;
+mod shard;
+mod shuffle;
+mod skip;
+mod sparse_batch;
+mod take;
+mod take_while;
+mod unbatch;
+mod unique;
+mod weave;
+mod window;
+mod with_options;
+mod zip;
+
+use crate::element::{Chunk, DType, Pos, Spec, Tensor};
+use crate::error::{Error, Result};
+use crate::expr::{Graph, Kind};
+use crate::op::{Function, OpInfo, Props};
+use crate::plan::{Bound, Plan};
+use crate::runtime::BuildCx;
+
+/// Every operator.
+pub static OPS: &[&OpInfo] = &[
+    &assert_cardinality::INFO,
+    &batch::INFO,
+    &cache::INFO,
+    &choose_from_datasets::INFO,
+    &concatenate::INFO,
+    &counter::INFO,
+    &enumerate::INFO,
+    &filter::INFO,
+    &flat_map::INFO,
+    &from_generator::INFO,
+    &from_list::INFO,
+    &from_tensor_slices::INFO,
+    &from_tensors::INFO,
+    &group_by_reducer::INFO,
+    &group_by_window::INFO,
+    &ignore_errors::INFO,
+    &interleave::INFO,
+    &map::INFO,
+    &nested::INFO,
+    &padded_batch::INFO,
+    &prefetch::INFO,
+    &ragged_batch::INFO,
+    &random::INFO,
+    &range::INFO,
+    &rebatch::INFO,
+    &repeat::INFO,
+    &rows::INFO,
+    &sample_from_datasets::INFO,
+    &scan::INFO,
+    &shard::INFO,
+    &shuffle::INFO,
+    &skip::INFO,
+    &sparse_batch::INFO,
+    &take::INFO,
+    &take_while::INFO,
+    &unbatch::INFO,
+    &unique::INFO,
+    &window::INFO,
+    &with_options::INFO,
+    &zip::INFO,
+];
+
+pub fn find(name: &str) -> Result<&'static OpInfo> {
+    OPS.iter().copied().find(|i| i.name == name).ok_or_else(|| Error::usage(format!("there is no operator {name:?}")))
+}
+
+/// These rows of a chunk (in rising order), without a copy if they are neighbours.
+fn kept(chunk: Chunk, rows: &[usize]) -> Chunk {
+    match (rows.first(), rows.last()) {
+        (Some(0), _) if rows.len() == chunk.rows() => chunk,
+        (Some(&first), Some(&last)) if last - first + 1 == rows.len() => chunk.slice(first..last + 1),
+        _ => chunk.take(rows),
+    }
+}
+
+/// The rows of all parts with the positions that they have.
+fn joined(parts: &[Chunk]) -> Chunk {
+    if let [one] = parts {
+        return one.clone();
+    }
+    let mut next = parts[0].pos.at(0);
+    let run = parts.iter().all(|c| {
+        let follows = c.pos == Pos::Run(next);
+        next += c.rows() as u64;
+        follows
+    });
+    let pos = match run {
+        true => parts[0].pos.clone(),
+        false => Pos::List(parts.iter().flat_map(|c| (0..c.rows()).map(|r| c.pos.at(r))).collect()),
+    };
+    Chunk::concat(pos, parts)
+}
+
+/// `rows` numbers of that dtype, computed as int64 and wrapped or converted.
+fn counted(dtype: DType, rows: usize, at: impl Fn(usize) -> i64) -> Tensor {
+    let mut tensor = Tensor::new(dtype, [rows]);
+    macro_rules! fill {
+        ($t:ty, $convert:expr) => {
+            tensor.items_mut::<$t>().iter_mut().enumerate().for_each(|(i, x)| *x = $convert(at(i)))
+        };
+    }
+    match dtype {
+        DType::Int8 => fill!(i8, |x| x as i8),
+        DType::Int16 => fill!(i16, |x| x as i16),
+        DType::Int32 => fill!(i32, |x| x as i32),
+        DType::Int64 => fill!(i64, |x| x),
+        DType::Uint8 => fill!(u8, |x| x as u8),
+        DType::Uint16 => fill!(u16, |x| x as u16),
+        DType::Uint32 => fill!(u32, |x| x as u32),
+        DType::Uint64 => fill!(u64, |x| x as u64),
+        DType::Float16 => fill!(half::f16, |x| half::f16::from_f64(x as f64)),
+        DType::Bfloat16 => fill!(half::bf16, |x| half::bf16::from_f64(x as f64)),
+        DType::Float32 => fill!(f32, |x| x as f32),
+        DType::Float64 => fill!(f64, |x| x as f64),
+        DType::Bool | DType::String => unreachable!("refused when the plan was built"),
+    }
+    tensor
+}
+
+/// Refuses 0 and numbers below AUTOTUNE.
+fn check_parallel(calls: Option<i64>) -> Result<()> {
+    match calls {
+        Some(n) if n == 0 || n < -1 => {
+            Err(Error::usage(format!("num_parallel_calls must be positive or AUTOTUNE (-1), not {n}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// `num_parallel_calls` as a cap: AUTOTUNE is none. `None` (unset) stays: the operator decides.
+fn cap(calls: Option<i64>) -> Option<usize> {
+    calls.map(|n| usize::try_from(n).unwrap_or(usize::MAX))
+}
+
+/// Whether an operator keeps the order: its own word, else the pipeline's; serial operators always do.
+fn ordered(cx: &BuildCx, calls: Option<i64>, own: Option<bool>) -> bool {
+    calls.is_none() || own.or(cx.run.options.deterministic).unwrap_or(true)
+}
+
+/// A function that carries a state must give it back with the same structure and dtypes; shapes may change.
+pub(crate) fn check_state(before: &Spec, after: &Spec) -> Result<()> {
+    before.join(after).map(|_| ()).map_err(|_| {
+        Error::usage(format!(
+            "the function must return a state of the structure and dtypes that it got, {before}, but returns {after}; cast it"
+        ))
+    })
+}
+
+/// What functions and the datasets inside them make of the operator that calls them.
+fn function_props(functions: &[&Function]) -> Props {
+    let mut props = Props::default();
+    for function in functions {
+        let graph = &function.0;
+        props.host |= map::is_serial_host(graph);
+        props.pure &= graph.is_pure();
+        for_each_dataset(graph, &mut |plan| {
+            let own = plan.op.props();
+            props.host |= own.host;
+            props.pure &= own.pure;
+        });
+    }
+    props
+}
+
+/// Every operator of every dataset that a function contains.
+fn for_each_dataset(graph: &Graph, f: &mut impl FnMut(&Plan)) {
+    for node in &graph.nodes {
+        match &node.kind {
+            Kind::Dataset(nested) => {
+                if let Some(bound) = nested.0.as_any().downcast_ref::<Bound>() {
+                    bound.plan.walk(f);
+                }
+            }
+            Kind::Cond { then, otherwise, .. } => {
+                for_each_dataset(then, f);
+                for_each_dataset(otherwise, f);
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod testing {
+    //! What the operators' own tests share.
+
+    use super::find;
+    use crate::dataset::Dataset;
+    use crate::element::Spec;
+    use crate::error::{Error, Result};
+    use crate::options::Options;
+    use crate::plan::Plan;
+
+    /// A source from its written parameters.
+    pub fn source(name: &str, params: serde_json::Value) -> Result<Dataset> {
+        Ok(Dataset::from_plan(Plan::new((find(name)?.read)(params)?, vec![])?))
+    }
+    /// The int64 scalars of a dataset that does not fail.
+    pub fn ints(ds: &Dataset) -> Vec<i64> {
+        ds.iter().unwrap().map(|e| e.unwrap()[0].tensor().item()).collect()
+    }
+    /// `0..n` in which some numbers fail.
+    pub fn failing(n: i64, bad: &[i64]) -> Dataset {
+        let bad = bad.to_vec();
+        let check = move |e: crate::element::Element| match bad.contains(&e[0].tensor().item()) {
+            true => Err(Error::data("bad")),
+            false => Ok(e),
+        };
+        Dataset::range(n).unwrap().map_fn(Spec::scalar(crate::element::DType::Int64), check).unwrap()
+    }
+    /// All elements as text: components with commas, errors as `!`.
+    pub fn events(ds: &Dataset) -> String {
+        let show = |e: Result<crate::element::Element>| match e {
+            Ok(e) => e.iter().map(|v| v.tensor().item::<i64>().to_string()).collect::<Vec<_>>().join(","),
+            Err(_) => "!".into(),
+        };
+        ds.iter().unwrap().map(show).collect::<Vec<String>>().join(" ")
+    }
+    /// The same dataset, run in chunks of that many rows.
+    pub fn in_chunks(ds: &Dataset, rows: usize) -> Dataset {
+        ds.with_options(Options { chunk_rows: Some(rows), ..Options::default() }).unwrap()
+    }
+}

@@ -1,0 +1,221 @@
+//! `shuffle(buffer_size)`: another order. With a buffer it is tf.data's, exactly; without one it is a permutation of all
+//! elements that needs no memory.
+
+mod buffer;
+mod permutation;
+
+use crate::dataset::Dataset;
+use crate::element::Spec;
+use crate::error::{Error, Result};
+use crate::op::{Int, Op, OpInfo, Param, Props, read};
+use crate::plan::{Card, Plan};
+use crate::runtime::{BuildCx, Built, Index, PassSeeds, streams};
+use permutation::{Gather, Numbers, Permutation, PermutedIndex};
+use serde::{Deserialize, Serialize};
+use std::sync::{Arc, OnceLock};
+
+pub static INFO: OpInfo = OpInfo {
+    name: "shuffle",
+    doc: "Puts elements into a random order.",
+    params: &[
+        Param::new("buffer_size", "None", "elements to choose from; -2: all; None: a permutation that needs no memory"),
+        Param::new("seed", "None", "makes the order repeatable; None: another one for each dataset"),
+        Param::new("seed2", "None", "the second half of the seed"),
+        Param::new("reshuffle_each_iteration", "True", "another order in each pass"),
+    ],
+    read: read::<Shuffle>,
+};
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Shuffle {
+    #[serde(default)]
+    buffer_size: Option<Int>,
+    #[serde(default)]
+    seed: Option<i64>,
+    #[serde(default)]
+    seed2: Option<i64>,
+    #[serde(default)]
+    reshuffle_each_iteration: Option<bool>,
+    /// Chosen when first needed; passes draw from it, one after the other.
+    #[serde(skip)]
+    seeds: OnceLock<PassSeeds>,
+}
+
+impl Dataset {
+    /// Elements in another order: chosen from a buffer, or (`None`) permuted as a whole by number.
+    ///
+    /// ```
+    /// # use feedline::Dataset;
+    /// let ds = Dataset::range(10)?.shuffle(Some(10), Some(42), false)?;
+    /// let n: Vec<i64> = ds.iter()?.map(|e| e.unwrap()[0].tensor().item()).collect();
+    /// assert_eq!(n, [2, 0, 7, 8, 9, 3, 6, 4, 1, 5]);
+    /// # Ok::<(), feedline::Error>(())
+    /// ```
+    pub fn shuffle(&self, buffer_size: Option<i64>, seed: Option<i64>, reshuffle: bool) -> Result<Dataset> {
+        self.apply(Shuffle {
+            buffer_size: buffer_size.map(Into::into),
+            seed,
+            seed2: None,
+            reshuffle_each_iteration: Some(reshuffle),
+            seeds: OnceLock::new(),
+        })
+    }
+}
+
+/// `usize::MAX` stands for everything.
+fn buffer_rows(size: i64) -> Result<usize> {
+    match size {
+        -2 => Ok(usize::MAX),
+        n if n > 0 => Ok(n as usize),
+        n => Err(Error::usage(format!(
+            "buffer_size must be positive, not {n}; -2 takes the whole dataset into the buffer, None needs no buffer"
+        ))),
+    }
+}
+
+impl Shuffle {
+    fn each_pass(&self) -> bool {
+        self.reshuffle_each_iteration != Some(false)
+    }
+    fn seeds(&self) -> &PassSeeds {
+        self.seeds.get_or_init(|| PassSeeds::new(self.seed, self.seed2, self.each_pass()))
+    }
+    /// The permuted input of the pass that `cx` belongs to.
+    fn permuted(&self, cx: &BuildCx, input: &Plan) -> Result<PermutedIndex> {
+        let index = cx.index(input)?.ok_or_else(|| no_numbers(streams(input)))?;
+        let (a, b) = self.seeds().pair;
+        let epoch = if self.each_pass() { cx.epoch } else { 0 };
+        let order = Permutation::new(index.len(), [a, b, epoch]);
+        Ok(PermutedIndex { input: index, order })
+    }
+}
+
+fn no_numbers(op: Option<&str>) -> Error {
+    Error::usage(format!(
+        "shuffle() without a buffer_size needs elements by number, but {} streams; give a buffer_size",
+        op.unwrap_or("its input")
+    ))
+}
+
+impl Op for Shuffle {
+    fn info(&self) -> &'static OpInfo {
+        &INFO
+    }
+    fn spec(&self, inputs: &[Plan]) -> Result<Spec> {
+        match self.buffer_size {
+            Some(n) => n.known().map_or(Ok(()), |n| buffer_rows(n).map(|_| ()))?,
+            None => streams(&inputs[0]).map_or(Ok(()), |op| Err(no_numbers(Some(op))))?,
+        }
+        Ok(inputs[0].spec.clone())
+    }
+    fn cardinality(&self, inputs: &[Plan]) -> Card {
+        inputs[0].card
+    }
+    fn props(&self) -> Props {
+        Props { pure: !self.each_pass(), ..Props::default() }
+    }
+    fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
+        let Some(size) = self.buffer_size else {
+            let index = self.permuted(cx, &node.inputs[0])?;
+            let head = Numbers { len: index.len(), at: 0 };
+            return Ok(cx.open(node, Box::new(head), Arc::new(Gather(index))));
+        };
+        let size = buffer_rows(size.get(cx)?)?;
+        // The input is started first: an inner shuffle draws its seeds before an outer one.
+        let input = cx.stage(&node.inputs[0])?;
+        Ok(Built::Stage(Box::new(buffer::BufferStage::new(input, size, self.seeds().start()))))
+    }
+    fn index(&self, cx: &BuildCx, node: &Plan) -> Result<Option<Arc<dyn Index>>> {
+        match self.buffer_size {
+            Some(_) => Ok(None),
+            None => Ok(Some(Arc::new(self.permuted(cx, &node.inputs[0])?))),
+        }
+    }
+    fn write(&self) -> Result<serde_json::Value> {
+        Ok(serde_json::to_value(self)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::testing::{events, failing, in_chunks, ints};
+
+    fn range(n: i64) -> Dataset {
+        Dataset::range(n).unwrap()
+    }
+
+    #[test]
+    fn orders_are_those_of_tf_data() {
+        let fixed = |n, b, seed| ints(&range(n).shuffle(Some(b), Some(seed), false).unwrap());
+        assert_eq!(fixed(10, 3, 7), [0, 2, 3, 4, 5, 7, 6, 1, 8, 9]);
+        assert_eq!(fixed(5, 100, 3), [2, 4, 3, 0, 1]);
+        assert_eq!(fixed(20, 5, 1), [2, 5, 1, 0, 6, 9, 7, 10, 12, 8, 3, 15, 4, 13, 14, 11, 19, 17, 16, 18]);
+        assert_eq!(fixed(6, 6, -1), [3, 0, 4, 1, 2, 5]);
+        assert_eq!(fixed(6, 6, 2147483648), [3, 5, 0, 4, 1, 2]);
+        assert_eq!(fixed(6, 1, 1), [0, 1, 2, 3, 4, 5]);
+    }
+
+    #[test]
+    fn passes_draw_from_one_stream() {
+        let ds = range(8).shuffle(Some(4), Some(0), true).unwrap();
+        assert_eq!(ints(&ds), [0, 3, 2, 6, 5, 4, 7, 1]);
+        assert_eq!(ints(&in_chunks(&ds, 3)), [3, 0, 2, 6, 7, 1, 5, 4]);
+        assert_eq!(ints(&ds), [1, 4, 2, 3, 0, 5, 6, 7]);
+        let ds = range(8).shuffle(Some(-2), Some(42), true).unwrap();
+        assert_eq!([ints(&ds), ints(&ds)], [[1, 4, 0, 6, 5, 2, 3, 7], [3, 2, 4, 5, 1, 7, 6, 0]]);
+        let ds = range(6).shuffle(Some(6), Some(42), true).unwrap().repeat(Some(3)).unwrap();
+        assert_eq!(ints(&ds), [3, 2, 1, 4, 5, 0, 3, 5, 2, 4, 0, 1, 0, 1, 5, 2, 3, 4]);
+        let ds = range(6).shuffle(Some(3), Some(42), true).unwrap().shuffle(Some(3), Some(43), true).unwrap();
+        assert_eq!([ints(&ds), ints(&ds)], [[4, 3, 5, 2, 0, 1], [1, 4, 3, 5, 2, 0]]);
+    }
+
+    #[test]
+    fn errors_come_when_they_are_met() {
+        for rows in [1, 2, 100] {
+            let ds = failing(6, &[3]).shuffle(Some(4), Some(42), true).unwrap();
+            assert_eq!(events(&in_chunks(&ds, rows)), "! 1 5 0 4 2");
+            let ds = failing(8, &[6]).shuffle(Some(3), Some(42), true).unwrap();
+            assert_eq!(events(&in_chunks(&ds, rows)), "0 3 4 2 ! 1 5 7");
+        }
+    }
+
+    #[test]
+    fn buffers_must_be_positive() {
+        assert!(range(5).shuffle(Some(0), None, true).is_err());
+        assert!(range(5).shuffle(Some(-1), None, true).unwrap_err().to_string().contains("-2"));
+        assert_eq!(ints(&range(0).shuffle(Some(4), None, true).unwrap()).len(), 0);
+        assert_eq!(
+            ints(&range(4).repeat(None).unwrap().shuffle(Some(3), Some(42), true).unwrap().take(10).unwrap()),
+            [0, 3, 0, 2, 1, 1, 0, 2, 1, 3]
+        );
+    }
+
+    #[test]
+    fn permutations_need_numbers() {
+        let text =
+            range(9).ignore_errors(false).unwrap().skip(1).unwrap().shuffle(None, None, true).unwrap_err().to_string();
+        assert!(text.contains("but ignore_errors streams; give a buffer_size"), "{text}");
+        let ds = range(1000).shuffle(None, Some(3), true).unwrap();
+        let (a, b) = (ints(&ds), ints(&ds));
+        assert_ne!(a, b);
+        for mut order in [a.clone(), b] {
+            order.sort();
+            assert_eq!(order, (0..1000).collect::<Vec<_>>());
+        }
+        let fixed = range(1000).shuffle(None, Some(3), false).unwrap();
+        assert_eq!(ints(&fixed), ints(&in_chunks(&fixed, 17)));
+        assert_eq!(ints(&fixed), a);
+        let chunk = fixed.index().unwrap().get(&[5, 0]).unwrap();
+        assert_eq!(chunk.element(0)[0].tensor().item::<i64>(), a[5]);
+        assert_eq!(chunk.pos.at(1), a[0] as u64);
+    }
+
+    #[test]
+    fn a_failing_row_costs_that_row() {
+        let ds = failing(100, &[7, 50]).shuffle(None, Some(1), true).unwrap();
+        let ok = ds.iter().unwrap().filter(|e| e.is_ok()).count();
+        assert_eq!((ok, ds.iter().unwrap().count()), (98, 100));
+    }
+}

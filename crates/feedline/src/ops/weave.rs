@@ -1,0 +1,240 @@
+//! Rows of several streams put together: what flat_map, interleave, choose and their like share. Not an operator.
+
+use crate::element::{Chunk, Column, DType, Pos, Value};
+use crate::runtime::{Cx, Pull, Stage};
+use std::time::{Duration, Instant};
+
+/// Whoever collects before passing on stops after this time: long against the overhead of a chunk, short for a reader.
+pub const PATIENCE: Duration = Duration::from_micros(100);
+/// More bytes than this are passed on as they are: copying them together costs more than another chunk.
+const COPY_BYTES: usize = 64 << 10;
+/// Rows above this size are moved by reference, never copied together.
+const ROW_BYTES: usize = 1024;
+
+/// Short chunks that are joined before they go on, as long as that costs little.
+#[derive(Default)]
+pub struct Parts {
+    parts: Vec<Chunk>,
+    rows: usize,
+    bytes: usize,
+    since: Option<Instant>,
+}
+
+impl Parts {
+    pub fn push(&mut self, chunk: Chunk) {
+        self.since.get_or_insert_with(Instant::now);
+        self.rows += chunk.rows();
+        self.bytes += chunk.nbytes();
+        self.parts.push(chunk);
+    }
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+    /// Whether to wait no longer for `want` rows.
+    pub fn is_full(&self, want: usize) -> bool {
+        self.rows >= want || self.bytes >= COPY_BYTES || self.since.is_some_and(|t| t.elapsed() > PATIENCE)
+    }
+    /// All of it as one chunk, numbered from `count`, which is moved on; `None` if there is nothing.
+    pub fn take(&mut self, count: &mut u64) -> Option<Chunk> {
+        let pos = Pos::Run(*count);
+        let chunk = match self.parts.len() {
+            0 => return None,
+            1 => self.parts.pop().expect("one part").with_pos(pos),
+            _ => Chunk::concat(pos, &self.parts),
+        };
+        *count += self.rows as u64;
+        self.parts.clear();
+        (self.rows, self.bytes, self.since) = (0, 0, None);
+        Some(chunk)
+    }
+}
+
+/// How many rows to ask of an input that is read before it is needed: doubles while the rows are small and keep coming.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask(pub usize);
+
+impl Ask {
+    pub fn saw(&mut self, chunk: &Chunk) {
+        if chunk.rows() >= self.0 && chunk.nbytes() * 2 <= COPY_BYTES && self.0 < 4096 {
+            self.0 *= 2;
+        }
+    }
+}
+
+/// A stream, with the rows of it that were pulled but not picked yet.
+pub struct Source {
+    stage: Box<dyn Stage>,
+    /// Columns of the stream in the order of the joint spec; empty if it is the same.
+    order: Vec<usize>,
+    chunk: Option<Chunk>,
+    at: usize,
+    /// Where `chunk` lies among the parts of a `Picked`, if it was picked from: generation and place.
+    part: (u64, usize),
+    pub ask: Ask,
+}
+
+impl Source {
+    pub fn new(stage: Box<dyn Stage>, order: Vec<usize>) -> Source {
+        let order = if order.iter().enumerate().all(|(i, o)| i == *o) { vec![] } else { order };
+        Source { stage, order, chunk: None, at: 0, part: (0, 0), ask: Ask(1) }
+    }
+    /// Rows that can be picked now.
+    pub fn left(&self) -> usize {
+        self.chunk.as_ref().map_or(0, |c| c.rows() - self.at)
+    }
+    /// Pulls at most `want` rows once none are left. Gives what came in their place, if anything did.
+    pub fn pull(&mut self, cx: &mut Cx<'_>, want: usize) -> Option<Pull> {
+        match self.stage.next(cx, want) {
+            Pull::Rows(chunk) => {
+                self.ask.saw(&chunk);
+                let chunk = if self.order.is_empty() { chunk } else { chunk.reordered(&self.order) };
+                (self.chunk, self.at, self.part) = (Some(chunk), 0, (0, 0));
+                None
+            }
+            other => Some(other),
+        }
+    }
+}
+
+/// Rows picked from several sources, put together once.
+pub struct Picked {
+    parts: Vec<Chunk>,
+    /// Part, first row, rows.
+    runs: Vec<(usize, usize, usize)>,
+    rows: usize,
+    generation: u64,
+}
+
+impl Picked {
+    pub fn new() -> Picked {
+        Picked { parts: vec![], runs: vec![], rows: 0, generation: 1 }
+    }
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+    /// The next `rows` rows of a source, which has as many.
+    pub fn pick(&mut self, source: &mut Source, rows: usize) {
+        let chunk = source.chunk.as_ref().expect("a source with rows left");
+        if source.part.0 != self.generation {
+            source.part = (self.generation, self.parts.len());
+            self.parts.push(chunk.clone());
+        }
+        let (part, start) = (source.part.1, source.at);
+        match self.runs.last_mut() {
+            Some((last, first, n)) if *last == part && *first + *n == start => *n += rows,
+            _ => self.runs.push((part, start, rows)),
+        }
+        source.at += rows;
+        self.rows += rows;
+        if source.at == chunk.rows() {
+            source.chunk = None;
+        }
+    }
+    /// All rows in the order in which they were picked, numbered from `count`, which is moved on.
+    pub fn take(&mut self, count: &mut u64) -> Option<Chunk> {
+        if self.rows == 0 {
+            return None;
+        }
+        let pos = Pos::Run(*count);
+        *count += self.rows as u64;
+        let chunk = match self.runs.as_slice() {
+            [(part, start, rows)] => self.parts[*part].slice(*start..start + rows).with_pos(pos),
+            // Long runs are cheapest to copy as they are.
+            runs if self.rows >= runs.len() * 16 => {
+                let cut: Vec<Chunk> =
+                    runs.iter().map(|(p, start, n)| self.parts[*p].slice(*start..start + n)).collect();
+                Chunk::concat(pos, &cut)
+            }
+            _ => {
+                let columns = self.parts[0].columns().len();
+                Chunk::new(self.rows, pos, (0..columns).map(|k| self.column(k)))
+            }
+        };
+        self.parts.clear();
+        self.runs.clear();
+        self.rows = 0;
+        self.generation += 1;
+        Some(chunk)
+    }
+    fn column(&self, k: usize) -> Column {
+        let columns: Vec<&Column> = self.parts.iter().map(|c| &c.columns()[k]).collect();
+        if !stackable(&columns) {
+            let rows = self.runs.iter().flat_map(|(p, start, n)| (*start..start + n).map(|row| columns[*p].get(row)));
+            let values: Vec<Value> = rows.collect();
+            return Column::Rows(values.into(), 0..self.rows);
+        }
+        // The rows in use of every part, one part after the other; then the order in which they were picked.
+        let mut used = vec![(usize::MAX, 0); columns.len()];
+        for (p, start, n) in &self.runs {
+            used[*p] = (used[*p].0.min(*start), used[*p].1.max(start + n));
+        }
+        let cut: Vec<Column> = columns.iter().zip(&used).map(|(c, (from, to))| c.slice(*from..*to)).collect();
+        let mut offset = 0;
+        let mut base = Vec::with_capacity(cut.len());
+        for (column, (from, _)) in cut.iter().zip(&used) {
+            base.push((offset, *from));
+            offset += column.rows();
+        }
+        let mut index = Vec::with_capacity(self.rows);
+        for (p, start, n) in &self.runs {
+            let (offset, from) = base[*p];
+            index.extend(offset + start - from..offset + start - from + n);
+        }
+        Column::concat(&cut).take(&index)
+    }
+}
+
+/// Dense columns of one shape with rows that are cheap to copy.
+fn stackable(columns: &[&Column]) -> bool {
+    let Column::Dense(first) = columns[0] else { return false };
+    let inner = &first.shape()[1..];
+    let size = inner.iter().product::<usize>() * if first.dtype() == DType::String { 16 } else { first.dtype().size() };
+    size <= ROW_BYTES && columns.iter().all(|c| matches!(c, Column::Dense(t) if t.shape()[1..] == *inner))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::element::Tensor;
+
+    struct Given(Vec<Chunk>);
+    impl Stage for Given {
+        fn next(&mut self, _: &mut Cx<'_>, _: usize) -> Pull {
+            if self.0.is_empty() { Pull::End } else { Pull::Rows(self.0.remove(0)) }
+        }
+    }
+
+    fn source(parts: &[&[i64]]) -> Source {
+        let chunk = |p: &&[i64]| Chunk::new(p.len(), Pos::Run(0), [Column::Dense(Tensor::from_items([p.len()], p))]);
+        Source::new(Box::new(Given(parts.iter().map(chunk).collect())), vec![])
+    }
+
+    #[test]
+    fn picks_come_in_their_order_over_chunk_borders() {
+        let waker: std::sync::Weak<dyn crate::runtime::Wake> = std::sync::Weak::<Nobody>::new();
+        let cancelled = crate::runtime::sync::atomic::AtomicBool::new(false);
+        let mut cx = Cx { waker: &waker, cancelled: &cancelled, inner_ns: 0 };
+        let (mut a, mut b) = (source(&[&[1, 2, 3], &[4]]), source(&[&[10, 20]]));
+        let (mut picked, mut count) = (Picked::new(), 0);
+        let mut pick = |s: &mut Source, n: usize, picked: &mut Picked| {
+            if s.left() == 0 {
+                assert!(s.pull(&mut cx, 9).is_none());
+            }
+            picked.pick(s, n);
+        };
+        pick(&mut a, 2, &mut picked);
+        pick(&mut b, 1, &mut picked);
+        pick(&mut a, 1, &mut picked);
+        pick(&mut a, 1, &mut picked);
+        let chunk = picked.take(&mut count).unwrap();
+        assert_eq!(chunk.columns()[0].stack().unwrap().tensor().items::<i64>(), [1, 2, 10, 3, 4]);
+        pick(&mut b, 1, &mut picked);
+        assert_eq!(picked.take(&mut count).unwrap().pos, Pos::Run(5));
+        assert!(picked.take(&mut count).is_none());
+    }
+
+    struct Nobody;
+    impl crate::runtime::Wake for Nobody {
+        fn wake(&self) {}
+    }
+}

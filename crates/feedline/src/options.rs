@@ -1,0 +1,86 @@
+//! What a user can ask of a whole pipeline. `None` everywhere means: the system decides.
+
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Options {
+    /// False lets operators deliver in any order unless they were told otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deterministic: Option<bool>,
+    /// At most this many workers on this pipeline at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_budget: Option<usize>,
+    /// Bytes that buffers of this pipeline may hold.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_limit: Option<usize>,
+    /// Work ahead of the consumer (on unless said otherwise).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prefetch: Option<bool>,
+    /// Improve the plan before running it (on unless said otherwise).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rewrite: Option<bool>,
+    /// A fixed number of rows a chunk, for tests: results must not depend on it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub chunk_rows: Option<usize>,
+    /// tf.data's other options: kept so that they can be read back; they have nothing to decide here.
+    #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
+    pub other: serde_json::Map<String, serde_json::Value>,
+}
+
+impl Options {
+    /// Takes over every field that the later options set.
+    pub fn merge(&mut self, later: &Options) {
+        let Options { deterministic, cpu_budget, memory_limit, prefetch, rewrite, chunk_rows, other } = later;
+        fn set<T: Clone>(own: &mut Option<T>, new: &Option<T>) {
+            if new.is_some() {
+                own.clone_from(new);
+            }
+        }
+        set(&mut self.deterministic, deterministic);
+        set(&mut self.cpu_budget, cpu_budget);
+        set(&mut self.memory_limit, memory_limit);
+        set(&mut self.prefetch, prefetch);
+        set(&mut self.rewrite, rewrite);
+        set(&mut self.chunk_rows, chunk_rows);
+        other.iter().for_each(|(k, v)| drop(self.other.insert(k.clone(), v.clone())));
+    }
+}
+
+/// `"256MB"`, `"1.5 GiB"` or a plain number.
+pub fn parse_bytes(text: &str) -> Option<usize> {
+    let text = text.trim();
+    let split = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let number: f64 = text[..split].trim().parse().ok()?;
+    let unit = match text[split..].trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1.0,
+        "k" | "kb" => 1e3,
+        "m" | "mb" => 1e6,
+        "g" | "gb" => 1e9,
+        "kib" => 1024.0,
+        "mib" => 1048576.0,
+        "gib" => 1073741824.0,
+        _ => return None,
+    };
+    (number >= 0.0 && number.is_finite()).then_some((number * unit) as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_read_with_their_units() {
+        assert_eq!(parse_bytes("256MB"), Some(256_000_000));
+        assert_eq!(parse_bytes(" 1.5 GiB"), Some(1_610_612_736));
+        assert_eq!(parse_bytes("12"), Some(12));
+        assert_eq!(parse_bytes("many"), None);
+    }
+
+    #[test]
+    fn later_options_win_field_by_field() {
+        let mut a = Options { deterministic: Some(true), chunk_rows: Some(1), ..Default::default() };
+        a.merge(&Options { deterministic: Some(false), ..Default::default() });
+        assert_eq!((a.deterministic, a.chunk_rows), (Some(false), Some(1)));
+    }
+}

@@ -1,0 +1,193 @@
+//! A plan for people: as written, what the rewrites did, as it runs, and what the last pass counted.
+
+use super::Plan;
+use crate::error::{Error, Result};
+use crate::rewrite::Rewritten;
+use crate::runtime::Meters;
+use crate::tune::{Verdict, verdict};
+use serde_json::json;
+use std::fmt::Write;
+use std::sync::atomic::Ordering::Relaxed;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    Text,
+    Json,
+}
+
+impl Format {
+    pub fn parse(name: &str) -> Result<Format> {
+        match name {
+            "text" => Ok(Format::Text),
+            "json" => Ok(Format::Json),
+            other => Err(Error::usage(format!("there is no format {other:?}; the formats are text and json"))),
+        }
+    }
+}
+
+/// Explains a plan, with the meters of its last pass if there was one.
+pub fn explain(plan: &Plan, format: Format) -> String {
+    let Ok(Rewritten { plan: runs, log }) = plan.rewritten() else { return format!("{plan:?}") };
+    let meters = plan.meters();
+    match format {
+        Format::Text => text(plan, &runs, &log, meters.as_deref()),
+        Format::Json => {
+            let value = json!({
+                "written": node_json(plan, None),
+                "rules": log.iter().map(|(rule, on)| json!({ "rule": rule, "on": on })).collect::<Vec<_>>(),
+                "runs": node_json(&runs, meters.as_deref()),
+                "pass": meters.as_deref().map(|m| json!({
+                    "seconds": m.elapsed_ns() as f64 / 1e9,
+                    "delivered": m.delivered.load(Relaxed),
+                    "waited_seconds": m.waited_ns.load(Relaxed) as f64 / 1e9,
+                })),
+            });
+            value.to_string()
+        }
+    }
+}
+
+fn node_json(plan: &Plan, meters: Option<&Meters>) -> serde_json::Value {
+    let meter = meters.and_then(|m| m.get(plan.id)).map(|m| {
+        json!({
+            "rows": m.rows.load(Relaxed), "chunks": m.chunks.load(Relaxed), "fails": m.fails.load(Relaxed),
+            "busy_ns": m.busy_ns.load(Relaxed), "starved": m.starved.load(Relaxed),
+            "held_bytes": m.held.load(Relaxed), "held_bytes_peak": m.held_peak.load(Relaxed),
+            "chunk_rows": m.chunk_rows.load(Relaxed),
+        })
+    });
+    json!({
+        "op": plan.name(), "params": plan.op.show(), "spec": plan.spec.to_string(),
+        "cardinality": plan.card.as_i64(), "meter": meter,
+        "inputs": plan.inputs.iter().map(|i| node_json(i, meters)).collect::<Vec<_>>(),
+    })
+}
+
+fn text(plan: &Plan, runs: &Plan, log: &[(&'static str, String)], meters: Option<&Meters>) -> String {
+    let mut out = String::new();
+    out.push_str("as written\n");
+    let rows = lines(plan, 0).into_iter().map(|l| vec![l.label, l.plan.spec.to_string(), card_text(&l.plan)]).collect();
+    table(&mut out, &["operator", "element", "elements"], rows);
+    if log.is_empty() {
+        out.push_str("\nno rewrites; a final prefetch is added\n");
+    } else {
+        out.push_str("\nrewrites (and a final prefetch is added)\n");
+        for (rule, on) in log {
+            let _ = writeln!(out, "  {rule}: {}", cut(on, 90));
+        }
+    }
+    let Some(meters) = meters else {
+        if !log.is_empty() {
+            out.push_str("\nas it runs\n");
+            let rows = lines(runs, 0).into_iter().map(|l| vec![l.label, l.plan.spec.to_string()]).collect();
+            table(&mut out, &["operator", "element"], rows);
+        }
+        out.push_str("\nnot run yet: iterate over it to see what each operator costs\n");
+        return out;
+    };
+    out.push_str("\nas it ran last\n");
+    let lines = lines(runs, 0);
+    let found: Vec<_> = lines.iter().map(|l| meters.get(l.plan.id)).collect();
+    let busy = |m: &Option<std::sync::Arc<crate::runtime::Meter>>| m.as_ref().map_or(0, |m| m.busy_ns.load(Relaxed));
+    let total: u64 = found.iter().map(busy).sum::<u64>().max(1);
+    let rows = lines
+        .iter()
+        .zip(&found)
+        .map(|(line, meter)| {
+            let Some(m) = meter else { return vec![line.label.clone()] };
+            let rows = m.rows.load(Relaxed);
+            vec![
+                line.label.clone(),
+                rows.to_string(),
+                m.fails.load(Relaxed).to_string(),
+                time(busy(meter)),
+                busy(meter).checked_div(rows).map_or("-".into(), time),
+                format!("{:.0} %", busy(meter) as f64 * 100.0 / total as f64),
+                bytes(m.held_peak.load(Relaxed)),
+            ]
+        })
+        .collect();
+    table(&mut out, &["operator", "rows", "errors", "busy", "per row", "share", "held at most"], rows);
+    let (elapsed, waited) = (meters.elapsed_ns().max(1), meters.waited_ns.load(Relaxed));
+    let delivered = meters.delivered.load(Relaxed);
+    let _ = writeln!(
+        out,
+        "\n{delivered} elements in {} ({:.0} a second); the consumer waited {:.0} % of the time",
+        time(elapsed),
+        delivered as f64 * 1e9 / elapsed as f64,
+        waited as f64 * 100.0 / elapsed as f64
+    );
+    if let Some((line, _)) = lines.iter().zip(&found).max_by_key(|(_, m)| busy(m)) {
+        let verdict = match verdict(waited, elapsed) {
+            Verdict::Consumer => "the consumer is the limit: the pipeline keeps up with it".to_string(),
+            Verdict::Pipeline => format!("the pipeline is the limit: most of its time goes into {}", line.plan.name()),
+        };
+        let _ = writeln!(out, "{verdict}");
+    }
+    out
+}
+
+struct Line {
+    label: String,
+    plan: Plan,
+}
+
+/// One line an operator, sources first; inputs of an operator with several are indented.
+fn lines(plan: &Plan, depth: usize) -> Vec<Line> {
+    let below = if plan.inputs.len() > 1 { depth + 1 } else { depth };
+    let mut out: Vec<Line> = plan.inputs.iter().flat_map(|i| lines(i, below)).collect();
+    let label = format!("{}{}({})", "  ".repeat(depth), plan.name(), plan.op.show());
+    out.push(Line { label: cut(&label, 64), plan: plan.clone() });
+    out
+}
+
+fn card_text(plan: &Plan) -> String {
+    plan.card.to_string()
+}
+
+fn cut(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        None => text.to_string(),
+        Some((at, _)) => format!("{}…", &text[..at]),
+    }
+}
+
+fn table(out: &mut String, head: &[&str], rows: Vec<Vec<String>>) {
+    let mut width: Vec<usize> = head.iter().map(|h| h.len()).collect();
+    for row in &rows {
+        row.iter().zip(&mut width).for_each(|(c, w)| *w = (*w).max(c.chars().count()));
+    }
+    let mut line = |cells: Vec<String>| {
+        out.push_str("  ");
+        for (i, (cell, w)) in cells.iter().zip(&width).enumerate() {
+            let pad = " ".repeat(w - cell.chars().count());
+            // The operator stands left, numbers right.
+            let _ = if i == 0 { write!(out, "{cell}{pad}") } else { write!(out, "  {pad}{cell}") };
+        }
+        while out.ends_with(' ') {
+            out.pop();
+        }
+        out.push('\n');
+    };
+    line(head.iter().map(|h| h.to_string()).collect());
+    rows.into_iter().for_each(&mut line);
+}
+
+/// A time with a unit that fits.
+pub fn time(ns: u64) -> String {
+    match ns {
+        0..1_000 => format!("{ns} ns"),
+        1_000..1_000_000 => format!("{:.1} µs", ns as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} ms", ns as f64 / 1e6),
+        _ => format!("{:.2} s", ns as f64 / 1e9),
+    }
+}
+
+fn bytes(n: u64) -> String {
+    match n {
+        0..1_000 => format!("{n} B"),
+        1_000..1_000_000 => format!("{:.1} KB", n as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} MB", n as f64 / 1e6),
+        _ => format!("{:.2} GB", n as f64 / 1e9),
+    }
+}

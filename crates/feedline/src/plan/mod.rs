@@ -1,0 +1,205 @@
+//! What was asked: an immutable tree of operators, typed and checked as it is built.
+
+mod card;
+mod explain;
+mod written;
+
+pub use card::Card;
+pub use explain::{Format, explain};
+pub use written::{read_plan, write_plan};
+
+use crate::element::{Nested, NestedDataset, Spec, Value};
+use crate::error::{Error, Result};
+use crate::op::Op;
+use crate::options::Options;
+use crate::rewrite::{Log, Rewritten, rewrite};
+use crate::runtime::Meters;
+use std::any::Any;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock};
+
+/// A dataset's description. Cloning shares it.
+#[derive(Clone)]
+pub struct Plan(Arc<Node>);
+
+pub struct Node {
+    pub op: Arc<dyn Op>,
+    pub inputs: Vec<Plan>,
+    pub spec: Spec,
+    pub card: Card,
+    /// What `with_options` asked for, here and below.
+    pub options: Options,
+    /// Distinguishes nodes of this process: meters are kept by it.
+    pub id: u64,
+    /// How many passes were started over this dataset: each is an epoch of its own.
+    passes: AtomicU64,
+    /// What the last pass counted, for `explain`.
+    last: Mutex<Option<Arc<Meters>>>,
+    /// The plan as it runs, made at the first pass. `None` inside: as it is (a plan must not hold itself).
+    rewritten: OnceLock<(Option<Plan>, Log)>,
+}
+
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+impl Plan {
+    /// Puts an operator on its inputs, checking what can be checked before data flows.
+    pub fn new(op: Arc<dyn Op>, inputs: Vec<Plan>) -> Result<Plan> {
+        let name = op.info().name;
+        let spec = op.spec(&inputs).map_err(|e| e.in_op(name))?;
+        let card = op.cardinality(&inputs);
+        let mut options = Options::default();
+        inputs.iter().for_each(|i| options.merge(&i.options));
+        if let Some(own) = op.options() {
+            options.merge(own);
+        }
+        let id = NEXT_ID.fetch_add(1, Relaxed);
+        let (passes, last, rewritten) = Default::default();
+        Ok(Plan(Arc::new(Node { op, inputs, spec, card, options, id, passes, last, rewritten })))
+    }
+    /// The same operator on other inputs of the same specs: what rewrites make.
+    pub fn with_inputs(&self, inputs: Vec<Plan>) -> Result<Plan> {
+        Plan::new(self.op.clone(), inputs)
+    }
+    /// The number of the pass that starts now.
+    pub fn next_pass(&self) -> u64 {
+        self.passes.fetch_add(1, Relaxed)
+    }
+    /// The plan as it runs and the rules that made it so.
+    pub fn rewritten(&self) -> Result<Rewritten> {
+        if self.rewritten.get().is_none() {
+            let Rewritten { plan, log } = rewrite(self)?;
+            let _ = self.rewritten.set(((!plan.same(self)).then_some(plan), log));
+        }
+        let (plan, log) = self.rewritten.get().expect("set above");
+        Ok(Rewritten { plan: plan.clone().unwrap_or_else(|| self.clone()), log: log.clone() })
+    }
+    /// Remembers the meters of the pass that starts now.
+    pub fn set_meters(&self, meters: Arc<Meters>) {
+        *self.last.lock().unwrap_or_else(|e| e.into_inner()) = Some(meters);
+    }
+    /// The meters of the last pass.
+    pub fn meters(&self) -> Option<Arc<Meters>> {
+        self.last.lock().unwrap_or_else(|e| e.into_inner()).clone()
+    }
+    pub fn same(&self, other: &Plan) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+    pub fn name(&self) -> &'static str {
+        self.op.info().name
+    }
+    /// The operator's parameters, if it is that operator.
+    pub fn is<O: Op>(&self) -> Option<&O> {
+        (&*self.op as &dyn Any).downcast_ref::<O>()
+    }
+    /// This node and all below it, inputs first.
+    pub fn walk(&self, f: &mut impl FnMut(&Plan)) {
+        self.inputs.iter().for_each(|i| i.walk(f));
+        f(self);
+    }
+    /// Whether all of it gives the same elements in each pass.
+    pub fn is_pure(&self) -> bool {
+        self.op.props().pure && self.inputs.iter().all(|i| i.is_pure())
+    }
+    /// Whether it refers to values of a function that is being traced.
+    pub fn is_symbolic(&self) -> bool {
+        fn refers(json: &serde_json::Value) -> bool {
+            match json {
+                serde_json::Value::Array(list) => list.iter().any(refers),
+                serde_json::Value::Object(map) => {
+                    map.iter().any(|(k, v)| matches!(k.as_str(), "symbol" | "symbols" | "capture") || refers(v))
+                }
+                _ => false,
+            }
+        }
+        write_plan(self).is_ok_and(|(json, _)| refers(&json))
+    }
+    /// A hash of the written form: equal plans have equal fingerprints, in every process.
+    pub fn fingerprint(&self) -> Result<String> {
+        let (json, attachments) = write_plan(self)?;
+        let mut hash = Fnv(0xcbf29ce484222325);
+        hash.write(json.to_string().as_bytes());
+        for object in attachments {
+            if let Some(t) = object.downcast_ref::<crate::element::Tensor>() {
+                match t.dtype() {
+                    crate::element::DType::String => t.strs().for_each(|s| hash.write(s)),
+                    _ => hash.write(t.bytes()),
+                }
+            }
+        }
+        Ok(format!("{:016x}", hash.0))
+    }
+}
+
+/// FNV-1a: small, stable, and good enough to tell plans apart.
+struct Fnv(u64);
+
+impl Fnv {
+    fn write(&mut self, bytes: &[u8]) {
+        for b in bytes {
+            self.0 = (self.0 ^ u64::from(*b)).wrapping_mul(0x100000001b3);
+        }
+    }
+}
+
+impl std::ops::Deref for Plan {
+    type Target = Node;
+    fn deref(&self) -> &Node {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Plan {
+    /// As a chain: `range(10) > map > batch(3)`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.inputs.as_slice() {
+            [] => {}
+            [one] => write!(f, "{one:?} > ")?,
+            many => write!(f, "{many:?} > ")?,
+        }
+        write!(f, "{}({})", self.name(), self.op.show())
+    }
+}
+
+/// A plan with the values of its symbols: a dataset inside an element, or a template waiting for them.
+#[derive(Clone)]
+pub struct Bound {
+    pub plan: Plan,
+    pub env: Arc<[Value]>,
+}
+
+impl Bound {
+    pub fn nested(plan: Plan) -> Nested {
+        written::install();
+        Nested(Arc::new(Bound { plan, env: Arc::new([]) }))
+    }
+    pub fn of(value: &Value) -> Result<&Bound> {
+        match value {
+            Value::Dataset(n) => {
+                n.0.as_any().downcast_ref().ok_or_else(|| Error::internal("an unknown kind of dataset"))
+            }
+            other => Err(Error::func(format!("the function must return a dataset, not {other:?}"))),
+        }
+    }
+}
+
+impl fmt::Debug for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.plan.fmt(f)
+    }
+}
+
+impl NestedDataset for Bound {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+    fn bind(&self, env: Vec<Value>) -> Nested {
+        Nested(Arc::new(Bound { plan: self.plan.clone(), env: env.into() }))
+    }
+    fn nbytes(&self) -> usize {
+        64 + self.plan.op.held_bytes() + self.env.iter().map(|v| v.nbytes()).sum::<usize>()
+    }
+    fn write(&self) -> Result<serde_json::Value> {
+        written::write_bound(self)
+    }
+}

@@ -1,0 +1,243 @@
+//! From a plan to running stages: what operators ask for while they start.
+
+use super::pool::Pool;
+use super::segment::{Bounds, Segment};
+use super::stage::{ChunkFn, Cx, Inline, Pull, Stage};
+use super::sync::atomic::AtomicBool;
+use super::{Index, Meter, Meters};
+use crate::element::Value;
+use crate::error::{Error, Result};
+use crate::expr::Arg;
+use crate::options::Options;
+use crate::plan::{Bound, Plan};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+/// One pass over a whole pipeline: what its stages share.
+pub struct Run {
+    pub pool: Arc<Pool>,
+    pub cancelled: Arc<AtomicBool>,
+    pub options: Options,
+    pub meters: Arc<Meters>,
+    /// Python functions are called somewhere in a serial stage.
+    pub has_host: bool,
+}
+
+impl Run {
+    pub fn bounds(&self) -> Bounds {
+        let bytes = crate::tune::segment_bytes(self.options.memory_limit);
+        let parallel = self.options.cpu_budget.unwrap_or(usize::MAX).max(1);
+        Bounds {
+            parallel,
+            chunks: 16,
+            rows: usize::MAX,
+            bytes,
+            ordered: true,
+            chunk_rows: self.options.chunk_rows,
+            grain: 1,
+        }
+    }
+}
+
+/// What an operator starts with.
+#[derive(Clone)]
+pub struct BuildCx {
+    pub run: Arc<Run>,
+    /// Values of the symbols that the plan refers to.
+    pub env: Arc<[Value]>,
+    /// The pass that random numbers belong to.
+    pub epoch: u64,
+    /// Segments between here and the consumer.
+    pub depth: usize,
+    /// Inside another operator's function: stay serial, there may be thousands of these.
+    pub nested: bool,
+    /// The rows that the operator above would like a chunk to be a multiple of.
+    pub grain: usize,
+}
+
+/// A started operator: a stage, or a segment that can still take functions.
+pub enum Built {
+    Stage(Box<dyn Stage>),
+    Open(Open),
+}
+
+/// A segment that has not begun: functions of one kind can be added to it.
+pub struct Open {
+    head: Box<dyn Stage>,
+    functions: Vec<(Arc<dyn ChunkFn>, Arc<Meter>)>,
+    bounds: Bounds,
+}
+
+impl BuildCx {
+    /// Starts an input. Errors name its operator.
+    pub fn build(&self, plan: &Plan) -> Result<Built> {
+        let name = plan.name();
+        let built = plan.op.build(self, plan).map_err(|e| e.in_op(name))?;
+        Ok(match built {
+            Built::Stage(stage) => Built::Stage(Box::new(Metered { stage, name, meter: self.run.meters.of(plan.id) })),
+            open => open,
+        })
+    }
+    /// Starts an input as a stage to pull.
+    pub fn stage(&self, plan: &Plan) -> Result<Box<dyn Stage>> {
+        let mut below = self.clone();
+        below.depth += 1;
+        let built = below.build(plan)?;
+        Ok(below.close(built, plan))
+    }
+    /// The same, saying that chunks of a multiple of `grain` rows are easiest to use.
+    pub fn stage_in(&self, plan: &Plan, grain: usize) -> Result<Box<dyn Stage>> {
+        let mut cx = self.clone();
+        cx.grain = grain.max(1);
+        cx.stage(plan)
+    }
+    /// A dataset value, for instance what a function returned, as a stage of its own.
+    pub fn nested_stage(&self, value: &Value, epoch: u64) -> Result<Box<dyn Stage>> {
+        let bound = Bound::of(value)?;
+        let mut cx = self.with_env(bound.env.clone()).in_epoch(epoch);
+        cx.nested = true;
+        cx.stage(&bound.plan)
+    }
+    /// The same, read ahead of whoever pulls by a worker, up to these bounds. `around` may put a stage on top of it.
+    pub fn nested_ahead(
+        &self,
+        value: &Value,
+        epoch: u64,
+        around: impl FnOnce(Box<dyn Stage>) -> Box<dyn Stage>,
+        bounds: Bounds,
+    ) -> Result<Segment> {
+        let below = BuildCx { depth: self.depth + 1, ..self.clone() };
+        let head = around(below.nested_stage(value, epoch)?);
+        let meter = self.run.meters.of(Bound::of(value)?.plan.id);
+        Ok(Segment::new(&self.run, self.depth + 1, head, vec![], meter, bounds))
+    }
+    /// Access by number to an input, if it has it.
+    pub fn index(&self, plan: &Plan) -> Result<Option<Arc<dyn Index>>> {
+        plan.op.index(self, plan)
+    }
+    pub fn with_env(&self, env: Arc<[Value]>) -> BuildCx {
+        BuildCx { env, ..self.clone() }
+    }
+    /// Another pass of what is below: random numbers differ. Pass 0 is the one around it.
+    pub fn in_epoch(&self, pass: u64) -> BuildCx {
+        BuildCx { epoch: mix(self.epoch, pass), ..self.clone() }
+    }
+    pub fn symbol(&self, k: usize) -> Result<&Value> {
+        self.env
+            .get(k)
+            .ok_or_else(|| Error::usage("this dataset depends on a value inside a function and can only be used there"))
+    }
+    pub fn captures(&self) -> Arc<[Arg]> {
+        self.env.iter().map(|v| Arg::Same(v.clone())).collect()
+    }
+
+    /// A function on the chunks of a node's input, run by any number of workers, or by `parallel` of them.
+    pub fn then(
+        &self,
+        node: &Plan,
+        function: Arc<dyn ChunkFn>,
+        parallel: Option<usize>,
+        ordered: bool,
+    ) -> Result<Built> {
+        let (input, meter) = (&node.inputs[0], self.run.meters.of(node.id));
+        if self.nested || (function.is_host() && parallel.is_none()) {
+            let input = self.stage(input)?;
+            return Ok(Built::Stage(Box::new(Inline { input, function, meter, ready: Default::default() })));
+        }
+        let bounds = self.run.bounds();
+        let parallel = parallel.unwrap_or(usize::MAX).min(bounds.parallel);
+        Ok(Built::Open(match self.build(input)? {
+            Built::Open(mut open) if open.bounds.ordered == ordered && open.bounds.parallel == parallel => {
+                open.functions.push((function, meter));
+                open
+            }
+            built => {
+                let below = BuildCx { depth: self.depth + 1, ..self.clone() };
+                Open {
+                    head: below.close(built, input),
+                    functions: vec![(function, meter)],
+                    bounds: Bounds { parallel, ordered, grain: self.grain, ..bounds },
+                }
+            }
+        }))
+    }
+    /// A function on a stage that the operator made itself.
+    pub fn open(&self, node: &Plan, head: Box<dyn Stage>, function: Arc<dyn ChunkFn>) -> Built {
+        let meter = self.run.meters.of(node.id);
+        if self.nested {
+            return Built::Stage(Box::new(Inline { input: head, function, meter, ready: Default::default() }));
+        }
+        let bounds = Bounds { grain: self.grain, ..self.run.bounds() };
+        Built::Open(Open { head, functions: vec![(function, meter)], bounds })
+    }
+
+    /// Ends a segment that is open.
+    fn close(&self, built: Built, plan: &Plan) -> Box<dyn Stage> {
+        match built {
+            Built::Stage(stage) => stage,
+            Built::Open(open) => {
+                let meter = self.run.meters.of(plan.id);
+                Box::new(Segment::new(&self.run, self.depth, open.head, open.functions, meter, open.bounds))
+            }
+        }
+    }
+    /// Lets workers run ahead of whoever pulls, up to these bounds.
+    pub fn ahead(&self, input: &Plan, bounds: impl Fn(&mut Bounds)) -> Result<Segment> {
+        let below = BuildCx { depth: self.depth + 1, ..self.clone() };
+        let mut open = match below.build(input)? {
+            Built::Open(open) => open,
+            Built::Stage(head) => {
+                Open { head, functions: vec![], bounds: Bounds { grain: self.grain, ..self.run.bounds() } }
+            }
+        };
+        bounds(&mut open.bounds);
+        let meter = self.run.meters.of(input.id);
+        Ok(Segment::new(&self.run, self.depth, open.head, open.functions, meter, open.bounds))
+    }
+}
+
+/// Mixes a pass number into an epoch key (splitmix64's finaliser).
+pub fn mix(epoch: u64, pass: u64) -> u64 {
+    if pass == 0 {
+        return epoch;
+    }
+    let mut z = epoch ^ pass.wrapping_mul(0x9e3779b97f4a7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58476d1ce4e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d049bb133111eb);
+    z ^ (z >> 31)
+}
+
+/// Counts what a stage does, and names it in its errors.
+struct Metered {
+    stage: Box<dyn Stage>,
+    name: &'static str,
+    meter: Arc<Meter>,
+}
+
+impl Stage for Metered {
+    fn next(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
+        let outer = std::mem::replace(&mut cx.inner_ns, 0);
+        let start = Instant::now();
+        let pull = self.stage.next(cx, want);
+        let ns = start.elapsed().as_nanos() as u64;
+        self.meter.busy_ns.fetch_add(ns.saturating_sub(cx.inner_ns), Relaxed);
+        cx.inner_ns = outer + ns;
+        match pull {
+            Pull::Rows(chunk) => {
+                self.meter.chunks.fetch_add(1, Relaxed);
+                self.meter.rows.fetch_add(chunk.rows() as u64, Relaxed);
+                Pull::Rows(chunk)
+            }
+            Pull::Fail(error) => {
+                self.meter.fails.fetch_add(1, Relaxed);
+                Pull::Fail(error.in_op(self.name))
+            }
+            Pull::Pending => {
+                self.meter.starved.fetch_add(1, Relaxed);
+                Pull::Pending
+            }
+            Pull::End => Pull::End,
+        }
+    }
+}

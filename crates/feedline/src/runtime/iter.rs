@@ -1,0 +1,253 @@
+//! A pass over a dataset: what a consumer holds.
+
+use super::build::{BuildCx, Run};
+use super::pool::Pool;
+use super::segment::Segment;
+use super::stage::{Cx, Pull, Stage, Wake};
+use super::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use super::sync::{Condvar, Mutex, lock};
+use super::{Index, Meters};
+use crate::element::{Buf, Chunk, Column, DType, Element};
+use crate::error::{Error, Result};
+use crate::options::Options;
+use crate::plan::{Bound, Plan};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+/// Elements one after the other. Dropping it stops its work promptly.
+pub struct Iter {
+    root: Box<dyn Stage>,
+    run: Arc<Run>,
+    waiter: Arc<Waiter>,
+    waker: Weak<dyn Wake>,
+    chunk: Chunk,
+    row: usize,
+    /// The plan as it runs.
+    pub plan: Plan,
+    delivered: u64,
+    ended: bool,
+}
+
+/// Where a consumer sleeps until there is something.
+struct Waiter {
+    ready: Mutex<bool>,
+    wake: Condvar,
+}
+
+impl Wake for Waiter {
+    fn wake(&self) {
+        *lock(&self.ready) = true;
+        self.wake.notify_all();
+    }
+}
+
+/// A consumer looks for interrupts this often while it waits.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What is shared by the stages of a pass over `plan` on this pool.
+fn new_run(plan: &Plan, pool: Arc<Pool>) -> Arc<Run> {
+    let mut has_host = false;
+    plan.walk(&mut |p| has_host |= p.op.props().host);
+    Arc::new(Run {
+        pool,
+        cancelled: Arc::new(AtomicBool::new(false)),
+        options: plan.options.clone(),
+        meters: Arc::new(Meters::default()),
+        has_host,
+    })
+}
+
+fn build_cx(run: &Arc<Run>, bound: &Bound, epoch: u64) -> BuildCx {
+    BuildCx { run: run.clone(), env: bound.env.clone(), epoch, depth: 0, nested: false, grain: 1 }
+}
+
+impl Iter {
+    /// Starts a pass on the pool. The plan is run as it is: rewriting it comes before.
+    pub fn new(bound: &Bound, epoch: u64, pool: Arc<Pool>) -> Result<Iter> {
+        let plan = bound.plan.clone();
+        let run = new_run(&plan, pool);
+        let cx = build_cx(&run, bound, epoch);
+        let root: Box<dyn Stage> = if run.options.prefetch == Some(false) {
+            cx.stage(&plan)?
+        } else {
+            let segment: Segment = cx.ahead(&plan, |_| ())?;
+            segment.start();
+            Box::new(segment)
+        };
+        let waiter = Arc::new(Waiter { ready: Mutex::new(false), wake: Condvar::new() });
+        let waker: Arc<dyn Wake> = waiter.clone();
+        let chunk = Chunk::new(0, crate::element::Pos::Run(0), []);
+        let waker = Arc::downgrade(&waker);
+        Ok(Iter { root, run, waiter, waker, chunk, row: 0, plan, delivered: 0, ended: false })
+    }
+
+    /// The next element that is there already, without waiting or locking: most calls end here.
+    pub fn next_ready(&mut self) -> Option<(&Chunk, usize)> {
+        if self.row >= self.chunk.rows() {
+            return None;
+        }
+        self.row += 1;
+        self.delivered += 1;
+        Some((&self.chunk, self.row - 1))
+    }
+
+    /// Waits for more: after `Ok(true)` there are rows for `next_ready`. An error stands in the place of one element.
+    /// `interrupted` is asked now and then while waiting; its error ends the wait.
+    pub fn fetch(&mut self, interrupted: &mut dyn FnMut() -> Result<()>) -> Result<bool> {
+        loop {
+            if self.ended {
+                return Ok(false);
+            }
+            *lock(&self.waiter.ready) = false;
+            let mut cx = Cx { waker: &self.waker, cancelled: &self.run.cancelled, inner_ns: 0 };
+            let want = match self.run.options {
+                // Nothing runs ahead of the consumer, not even within a chunk.
+                Options { prefetch: Some(false), .. } => 1,
+                Options { chunk_rows: Some(rows), .. } => rows,
+                _ => usize::MAX >> 8,
+            };
+            match self.root.next(&mut cx, want) {
+                Pull::Rows(chunk) => {
+                    self.run.meters.delivered.fetch_add(chunk.rows() as u64, Relaxed);
+                    freeze_twins(&chunk);
+                    (self.chunk, self.row) = (chunk, 0);
+                    return Ok(true);
+                }
+                Pull::Fail(error) => return Err(error),
+                Pull::End => {
+                    self.run.meters.end();
+                    // The work is over, but the end is remembered: asking again gives the end again.
+                    self.ended = true;
+                    return Ok(false);
+                }
+                Pull::Pending => {
+                    let start = Instant::now();
+                    let waited = self.wait(interrupted);
+                    self.run.meters.waited_ns.fetch_add(start.elapsed().as_nanos() as u64, Relaxed);
+                    waited?
+                }
+            }
+        }
+    }
+
+    fn wait(&self, interrupted: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+        loop {
+            if *lock(&self.waiter.ready) {
+                return Ok(());
+            }
+            if self.run.pool.help() {
+                continue;
+            }
+            let ready = lock(&self.waiter.ready);
+            if *ready {
+                return Ok(());
+            }
+            let ready = super::sync::wait(&self.waiter.wake, ready, LOOK);
+            if *ready {
+                return Ok(());
+            }
+            drop(ready);
+            interrupted()?;
+        }
+    }
+
+    /// The next element, an error in the place of one, or `None` at the end.
+    pub fn next_element(&mut self) -> Option<Result<Element>> {
+        loop {
+            if let Some((chunk, row)) = self.next_ready() {
+                return Some(Ok(chunk.element(row)));
+            }
+            match self.fetch(&mut || Ok(())) {
+                Ok(true) => {}
+                Ok(false) => return None,
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+    pub fn delivered(&self) -> u64 {
+        self.delivered
+    }
+    pub fn meters(&self) -> &Arc<Meters> {
+        &self.run.meters
+    }
+    /// Stops the work; further elements are not given.
+    pub fn close(&mut self) {
+        self.run.cancelled.store(true, Relaxed);
+        self.ended = true;
+        self.chunk = self.chunk.slice(0..0);
+        self.row = 0;
+    }
+}
+
+impl Drop for Iter {
+    fn drop(&mut self) {
+        self.run.cancelled.store(true, Relaxed);
+    }
+}
+
+impl Iterator for Iter {
+    type Item = Result<Element>;
+    fn next(&mut self) -> Option<Result<Element>> {
+        self.next_element()
+    }
+}
+
+/// Two components on the same memory (a function that returned its argument twice) must not be written through.
+fn freeze_twins(chunk: &Chunk) {
+    let bufs: smallvec::SmallVec<[&Buf; 4]> = chunk
+        .columns()
+        .iter()
+        .filter_map(|c| match c {
+            Column::Dense(t) if t.dtype() != DType::String => Some(t.buf().0),
+            _ => None,
+        })
+        .collect();
+    for (i, a) in bufs.iter().enumerate() {
+        if bufs[i + 1..].iter().any(|b| b.same(a)) {
+            a.freeze();
+        }
+    }
+}
+
+/// Access by number to a whole plan, or an error that says which operator does not have it.
+pub fn index(bound: &Bound, epoch: u64, pool: Arc<Pool>) -> Result<Arc<dyn Index>> {
+    let run = new_run(&bound.plan, pool);
+    match build_cx(&run, bound, epoch).index(&bound.plan)? {
+        Some(index) => Ok(index),
+        None => Err(Error::usage(format!("{} has no access by number", streaming_op(&bound.plan)))),
+    }
+}
+
+/// The lowest operator that streams: the reason why a plan cannot be indexed.
+pub fn streaming_op(plan: &Plan) -> String {
+    let mut found = None;
+    plan.walk(&mut |p| {
+        if found.is_none()
+            && p.op.index(&build_cx(&new_run(p, Pool::new(1)), &unbound(p), 0), p).ok().flatten().is_none()
+        {
+            found = Some(p.name());
+        }
+    });
+    format!("a dataset with {}", found.unwrap_or("this operator"))
+}
+
+/// The operator because of which a plan has no access by number; `None` if it has, or if that depends on values that are
+/// not known yet.
+pub fn streams(plan: &Plan) -> Option<&'static str> {
+    let pool = Pool::new(1);
+    let streaming = |p: &Plan| matches!(build_cx(&new_run(p, pool.clone()), &unbound(p), 0).index(p), Ok(None));
+    if !streaming(plan) {
+        return None;
+    }
+    let mut found = None;
+    plan.walk(&mut |p| {
+        if found.is_none() && streaming(p) {
+            found = Some(p.name());
+        }
+    });
+    found
+}
+
+fn unbound(plan: &Plan) -> Bound {
+    Bound { plan: plan.clone(), env: Arc::new([]) }
+}

@@ -1,0 +1,92 @@
+//! Counters of one operator of a running pipeline.
+
+use super::Cx;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+#[derive(Debug, Default)]
+pub struct Meter {
+    pub chunks: AtomicU64,
+    pub rows: AtomicU64,
+    pub bytes: AtomicU64,
+    pub fails: AtomicU64,
+    /// Time inside the operator itself, without the stages below it.
+    pub busy_ns: AtomicU64,
+    /// Pulls that found nothing below.
+    pub starved: AtomicU64,
+    /// Bytes that its queue holds now, and at most so far.
+    pub held: AtomicU64,
+    pub held_peak: AtomicU64,
+    /// Rows a chunk now.
+    pub chunk_rows: AtomicU64,
+}
+
+impl Meter {
+    /// Counts what `f` does as this operator's work on `rows` rows.
+    pub fn time<R>(&self, cx: &mut Cx<'_>, rows: usize, f: impl FnOnce() -> R) -> R {
+        let start = Instant::now();
+        let result = f();
+        let ns = start.elapsed().as_nanos() as u64;
+        cx.inner_ns += ns;
+        self.count(rows, ns);
+        result
+    }
+    pub fn count(&self, rows: usize, ns: u64) {
+        self.chunks.fetch_add(1, Relaxed);
+        self.rows.fetch_add(rows as u64, Relaxed);
+        self.busy_ns.fetch_add(ns, Relaxed);
+    }
+    pub fn hold(&self, bytes: usize) {
+        self.held.store(bytes as u64, Relaxed);
+        self.held_peak.fetch_max(bytes as u64, Relaxed);
+    }
+}
+
+/// The meters of one pass, by plan node, and what its consumer saw.
+#[derive(Debug)]
+pub struct Meters {
+    nodes: Mutex<HashMap<u64, Arc<Meter>>>,
+    started: Instant,
+    /// Nanoseconds from the start to the end; 0 while it runs.
+    ended_ns: AtomicU64,
+    /// Elements handed to the consumer.
+    pub delivered: AtomicU64,
+    /// Time that the consumer waited (or helped) for elements.
+    pub waited_ns: AtomicU64,
+}
+
+impl Default for Meters {
+    fn default() -> Meters {
+        let (nodes, ended_ns, delivered, waited_ns) = Default::default();
+        Meters { nodes, started: Instant::now(), ended_ns, delivered, waited_ns }
+    }
+}
+
+/// Datasets that functions make while the pipeline runs (a window, what Python returns) are nodes without end: meters
+/// are kept for so many nodes only.
+const MAX_METERS: usize = 4096;
+
+impl Meters {
+    pub fn of(&self, node: u64) -> Arc<Meter> {
+        let mut map = self.nodes.lock().unwrap_or_else(|e| e.into_inner());
+        if map.len() >= MAX_METERS && !map.contains_key(&node) {
+            return Arc::default();
+        }
+        map.entry(node).or_default().clone()
+    }
+    pub fn get(&self, node: u64) -> Option<Arc<Meter>> {
+        self.nodes.lock().unwrap_or_else(|e| e.into_inner()).get(&node).cloned()
+    }
+    pub fn end(&self) {
+        self.ended_ns.store(self.started.elapsed().as_nanos() as u64, Relaxed);
+    }
+    /// How long the pass took, or has taken so far.
+    pub fn elapsed_ns(&self) -> u64 {
+        match self.ended_ns.load(Relaxed) {
+            0 => self.started.elapsed().as_nanos() as u64,
+            ns => ns,
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! How it runs: stages that are pulled, segments that work ahead on one pool, and the iterator that a consumer holds.
+
+mod build;
+mod index;
+mod iter;
+mod meter;
+mod pool;
+mod process;
+mod seed;
+mod segment;
+mod stage;
+pub mod sync;
+
+pub use build::{BuildCx, Built, Run, mix};
+pub use index::Index;
+pub use iter::{Iter, index as index_of, streaming_op, streams};
+pub use meter::{Meter, Meters};
+pub use pool::{Pool, Work};
+pub use process::{Settings, after_fork_in_child, configure, pool as process_pool, settings};
+pub use seed::PassSeeds;
+pub use segment::{Bounds, Segment};
+pub use stage::{ChunkFn, Cx, Inline, Item, Pull, Stage, Wake, pop_rows};

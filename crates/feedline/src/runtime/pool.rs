@@ -1,0 +1,174 @@
+//! One pool of workers for the whole process.
+//!
+//! 1. Work is a segment that may take one step (`Work`). It waits in a queue by depth: 0 is nearest to a consumer.
+//! 2. A worker takes from the queue nearest to a consumer first, so memory drains and the end never waits for the start.
+//! 3. At most `budget` threads run work at once; a consumer that waits lends its thread and counts as one of them.
+//! 4. A worker without work spins for about 3 µs, then sleeps. Waking one costs up to 80 µs on an idle core, so it is
+//!    woken only if nobody is awake to take the work, or the work is long enough to be worth it.
+//! 5. Work never blocks on another piece of work; therefore no set of pipelines can deadlock the pool.
+
+use super::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use super::sync::{Condvar, Mutex, MutexGuard, lock, spawn, spin};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Something that a worker can run for a while without blocking.
+pub trait Work: Send + Sync {
+    fn step(self: Arc<Self>);
+    /// Runs Python functions: such work is left to workers, so that a waiting consumer can always be interrupted.
+    fn is_host(&self) -> bool;
+}
+
+const DEPTHS: usize = 16;
+/// Spins before sleeping; a pause instruction takes about 40 ns here.
+const SPINS: usize = 80;
+/// A step that takes less than this is not worth waking a sleeper for while somebody else is awake.
+pub const WORTH_WAKING_NS: u64 = 20_000;
+
+pub struct Pool {
+    state: Mutex<State>,
+    wake: Condvar,
+    /// Changes with every submission: what spinners look at.
+    tick: AtomicUsize,
+}
+
+struct State {
+    queues: [VecDeque<Arc<dyn Work>>; DEPTHS],
+    queued: usize,
+    /// Threads inside `step`.
+    running: usize,
+    budget: usize,
+    threads: usize,
+    sleepers: usize,
+    stop: bool,
+}
+
+impl Pool {
+    pub fn new(budget: usize) -> Arc<Pool> {
+        Arc::new(Pool {
+            state: Mutex::new(State {
+                queues: Default::default(),
+                queued: 0,
+                running: 0,
+                budget: budget.max(1),
+                threads: 0,
+                sleepers: 0,
+                stop: false,
+            }),
+            wake: Condvar::new(),
+            tick: AtomicUsize::new(0),
+        })
+    }
+
+    /// Changes the number of threads that may run at once, also while work is going on.
+    pub fn set_budget(&self, budget: usize) {
+        lock(&self.state).budget = budget.max(1);
+        self.wake.notify_all();
+    }
+    pub fn budget(&self) -> usize {
+        lock(&self.state).budget
+    }
+    /// Worker threads started so far.
+    pub fn threads(&self) -> usize {
+        lock(&self.state).threads
+    }
+
+    /// Queues a step. `cost_ns` is what its last steps took.
+    pub fn submit(self: &Arc<Pool>, depth: usize, work: Arc<dyn Work>, cost_ns: u64) {
+        let mut state = lock(&self.state);
+        state.queues[depth.min(DEPTHS - 1)].push_back(work);
+        state.queued += 1;
+        self.tick.fetch_add(1, Relaxed);
+        if state.threads < state.budget && state.sleepers == 0 {
+            state.threads += 1;
+            let (pool, n) = (self.clone(), state.threads);
+            drop(state);
+            if spawn(format!("feedline-{n}"), move || pool.work()).is_err() {
+                // No more threads to be had: the others and the consumer carry on.
+                lock(&self.state).threads -= 1;
+            }
+            return;
+        }
+        let idle = state.sleepers == state.threads;
+        let wake = state.sleepers > 0 && state.running < state.budget && (idle || cost_ns >= WORTH_WAKING_NS);
+        drop(state);
+        if wake {
+            self.wake.notify_one();
+        }
+    }
+
+    /// A consumer that would wait runs one step. False if there is nothing for it to do.
+    pub fn help(&self) -> bool {
+        let Some(work) = self.take(lock(&self.state), true).0 else { return false };
+        work.step();
+        let mut state = lock(&self.state);
+        state.running -= 1;
+        // A worker may have gone to sleep because this thread took its place.
+        let wake = state.queued > 0 && state.sleepers > 0;
+        drop(state);
+        if wake {
+            self.wake.notify_one();
+        }
+        true
+    }
+
+    /// The step nearest to a consumer, counted as running.
+    fn take<'a>(
+        &self,
+        mut state: MutexGuard<'a, State>,
+        helping: bool,
+    ) -> (Option<Arc<dyn Work>>, MutexGuard<'a, State>) {
+        if state.queued == 0 || state.running >= state.budget {
+            return (None, state);
+        }
+        let found = state.queues.iter_mut().find_map(|q| match q.front() {
+            Some(work) if !(helping && work.is_host()) => q.pop_front(),
+            _ => None,
+        });
+        if found.is_some() {
+            state.queued -= 1;
+            state.running += 1;
+        }
+        (found, state)
+    }
+
+    fn work(self: Arc<Pool>) {
+        let mut state = lock(&self.state);
+        loop {
+            let (work, guard) = self.take(state, false);
+            state = guard;
+            if let Some(work) = work {
+                drop(state);
+                work.step();
+                state = lock(&self.state);
+                state.running -= 1;
+                continue;
+            }
+            if state.stop {
+                state.threads -= 1;
+                return;
+            }
+            drop(state);
+            let tick = self.tick.load(Relaxed);
+            for _ in 0..SPINS {
+                if self.tick.load(Relaxed) != tick {
+                    break;
+                }
+                spin();
+            }
+            state = lock(&self.state);
+            if (state.queued > 0 && state.running < state.budget) || state.stop {
+                continue;
+            }
+            state.sleepers += 1;
+            state = self.wake.wait(state).unwrap_or_else(|e| e.into_inner());
+            state.sleepers -= 1;
+        }
+    }
+
+    /// Ends the workers once the queues are empty.
+    pub fn stop(&self) {
+        lock(&self.state).stop = true;
+        self.wake.notify_all();
+    }
+}

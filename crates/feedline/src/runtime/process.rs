@@ -1,0 +1,86 @@
+//! What belongs to the process: its pool, and the settings of `configure` and the environment.
+
+use super::Pool;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// Settings for everything in this process.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Settings {
+    /// Threads that may run at once; by default the cores that this process may use.
+    pub cpu_budget: Option<usize>,
+    /// Bytes that buffers of one pipeline may hold, unless it says otherwise itself.
+    pub memory_limit: Option<usize>,
+    pub seed: Option<u64>,
+}
+
+static SETTINGS: Mutex<Option<Settings>> = Mutex::new(None);
+/// Leaked once per process: after a fork the child makes its own, since none of the parent's threads came along.
+static POOL: AtomicPtr<Arc<Pool>> = AtomicPtr::new(std::ptr::null_mut());
+
+pub fn settings() -> Settings {
+    let mut settings = SETTINGS.lock().unwrap_or_else(|e| e.into_inner());
+    settings.get_or_insert_with(from_environment).clone()
+}
+
+/// Changes settings, also while pipelines run. Fields that are `None` stay as they are.
+pub fn configure(change: Settings) {
+    let before = settings();
+    let Settings { cpu_budget, memory_limit, seed } = change;
+    let after = Settings {
+        cpu_budget: cpu_budget.or(before.cpu_budget),
+        memory_limit: memory_limit.or(before.memory_limit),
+        seed: seed.or(before.seed),
+    };
+    let budget = after.cpu_budget;
+    *SETTINGS.lock().unwrap_or_else(|e| e.into_inner()) = Some(after);
+    if let (Some(n), Some(pool)) = (budget, existing()) {
+        pool.set_budget(n);
+    }
+}
+
+fn from_environment() -> Settings {
+    let number = |name: &str| {
+        let text = std::env::var(name).ok()?;
+        let n = crate::options::parse_bytes(&text);
+        if n.is_none() {
+            log::warn!("{name}={text:?} is not a number; it is not used");
+        }
+        n
+    };
+    Settings { cpu_budget: number("FEEDLINE_CPU_BUDGET"), memory_limit: number("FEEDLINE_MEMORY_LIMIT"), seed: None }
+}
+
+fn existing() -> Option<&'static Arc<Pool>> {
+    // ORDER: acquire pairs with the release that published the pool.
+    let ptr = POOL.load(Ordering::Acquire);
+    // SAFETY: either null or a leaked box that is never freed.
+    unsafe { ptr.as_ref() }
+}
+
+/// The pool of this process. Threads are started when work comes.
+pub fn pool() -> Arc<Pool> {
+    if let Some(pool) = existing() {
+        return pool.clone();
+    }
+    let budget = settings().cpu_budget.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |n| n.get()));
+    let new = Box::into_raw(Box::new(Pool::new(budget)));
+    // ORDER: release publishes the pool's contents; acquire sees another thread's.
+    match POOL.compare_exchange(std::ptr::null_mut(), new, Ordering::AcqRel, Ordering::Acquire) {
+        // SAFETY: published and leaked, as above.
+        Ok(_) => unsafe { (*new).clone() },
+        Err(other) => {
+            // SAFETY: `new` was never shared; `other` was published by another thread and is never freed.
+            unsafe {
+                drop(Box::from_raw(new));
+                (*other).clone()
+            }
+        }
+    }
+}
+
+/// Forgets the parent's pool, whose threads do not exist in the child.
+pub fn after_fork_in_child() {
+    // ORDER: release, so that a thread started later sees the null.
+    POOL.store(std::ptr::null_mut(), Ordering::Release);
+}

@@ -1,0 +1,413 @@
+//! A segment: a serial head (a chain of stages), functions that any number of workers run on its chunks, and a bounded
+//! queue of results in order.
+//!
+//! 1. The *token* stands for the right to pull the head. It is held by at most one worker, so the head needs no lock that
+//!    anybody waits for, and chunks get their numbers in the order in which they were pulled.
+//! 2. `pump` hands the token to the pool if there is *credit*: room in the queue by count, rows and bytes (an estimate
+//!    for chunks under way included), or nothing held at all, so that one over-sized chunk always passes.
+//! 3. A step pulls the head, reserves the next slot of the queue, gives the token on (2), runs the functions, fills the
+//!    slot. The chunk with the lowest number is therefore always under way: the byte bound cannot starve the front.
+//! 4. A pull that finds nothing leaves the segment *starved* until the stage below wakes it. The flag is set before the
+//!    pull, so a wake-up that comes in between is not lost.
+//! 5. Downstream takes from the front and pumps. If the front is not there it leaves its waker, called when it comes.
+//! 6. Unordered segments reserve no slots: chunks are appended as they are finished.
+//! 7. A panic in a step becomes an internal error in the place of the chunk, and ends the segment.
+//! 8. Dropping the consumer's side cancels: running steps finish, nothing new starts, memory goes with the last step.
+
+use super::pool::{Pool, Work};
+use super::stage::{ChunkFn, Cx, Item, Pull, Stage, Wake};
+use super::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use super::sync::{Mutex, lock};
+use super::{Meter, pop_rows};
+use crate::error::Error;
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+/// How a segment is bounded. `None` and `usize::MAX` mean: no bound of that kind.
+#[derive(Clone, Debug)]
+pub struct Bounds {
+    /// Chunks under way at once.
+    pub parallel: usize,
+    pub chunks: usize,
+    pub rows: usize,
+    pub bytes: usize,
+    pub ordered: bool,
+    /// Fixed rows a chunk, for tests.
+    pub chunk_rows: Option<usize>,
+    /// Chunks of more rows than this are multiples of it: what the batch behind it can cut without a copy.
+    pub grain: usize,
+}
+
+/// The consumer's side of a segment.
+pub struct Segment {
+    shared: Arc<Shared>,
+}
+
+pub struct Shared {
+    me: Weak<Shared>,
+    /// The same as a waker, made once.
+    waker: Weak<dyn Wake>,
+    pool: Arc<Pool>,
+    cancelled: Arc<AtomicBool>,
+    dropped: AtomicBool,
+    depth: usize,
+    bounds: Bounds,
+    head: Mutex<Box<dyn Stage>>,
+    functions: Vec<(Arc<dyn ChunkFn>, Arc<Meter>)>,
+    queue: Mutex<Queue>,
+    want: AtomicUsize,
+    cost_ns: AtomicU64,
+    meter: Arc<Meter>,
+    host: bool,
+}
+
+struct Queue {
+    slots: VecDeque<Slot>,
+    /// Number of the first slot.
+    first: u64,
+    token: bool,
+    starved: bool,
+    done: bool,
+    under_way: usize,
+    rows: usize,
+    bytes: usize,
+    /// Moving average of a chunk's bytes.
+    estimate: usize,
+    downstream: Option<Weak<dyn Wake>>,
+}
+
+struct Slot {
+    items: Option<VecDeque<Item>>,
+    bytes: usize,
+    rows: usize,
+}
+
+impl Segment {
+    pub fn new(
+        run: &super::Run,
+        depth: usize,
+        head: Box<dyn Stage>,
+        functions: Vec<(Arc<dyn ChunkFn>, Arc<Meter>)>,
+        meter: Arc<Meter>,
+        bounds: Bounds,
+    ) -> Segment {
+        let host = functions.iter().any(|(f, _)| f.is_host()) || run.has_host;
+        let shared = Arc::new_cyclic(|me: &Weak<Shared>| Shared {
+            me: me.clone(),
+            waker: me.clone(),
+            pool: run.pool.clone(),
+            cancelled: run.cancelled.clone(),
+            dropped: AtomicBool::new(false),
+            depth,
+            want: AtomicUsize::new(bounds.chunk_rows.unwrap_or(1).max(1)),
+            bounds,
+            head: Mutex::new(head),
+            functions,
+            queue: Mutex::new(Queue {
+                slots: VecDeque::new(),
+                first: 0,
+                token: false,
+                starved: false,
+                done: false,
+                under_way: 0,
+                rows: 0,
+                bytes: 0,
+                estimate: 0,
+                downstream: None,
+            }),
+            cost_ns: AtomicU64::new(0),
+            meter,
+            host,
+        });
+        Segment { shared }
+    }
+    /// Starts working ahead before anybody asks.
+    pub fn start(&self) {
+        self.shared.pump();
+    }
+}
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        self.shared.dropped.store(true, Relaxed);
+        let mut queue = lock(&self.shared.queue);
+        queue.done = true;
+        queue.downstream = None;
+        let slots = std::mem::take(&mut queue.slots);
+        drop(queue);
+        drop(slots);
+    }
+}
+
+impl Stage for Segment {
+    fn next(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
+        let pull = self.shared.pop(want, cx.waker);
+        self.shared.pump();
+        pull
+    }
+}
+
+impl Shared {
+    fn gone(&self) -> bool {
+        self.dropped.load(Relaxed) || self.cancelled.load(Relaxed)
+    }
+
+    /// Hands the token to the pool if there is credit.
+    fn pump(&self) {
+        {
+            let mut queue = lock(&self.queue);
+            if !self.credit(&queue) {
+                return;
+            }
+            queue.token = true;
+        }
+        self.submit();
+    }
+    fn submit(&self) {
+        if let Some(me) = self.me.upgrade() {
+            self.pool.submit(self.depth, me, self.cost_ns.load(Relaxed));
+        }
+    }
+    fn credit(&self, queue: &Queue) -> bool {
+        if queue.token || queue.starved || queue.done || self.gone() {
+            return false;
+        }
+        if queue.slots.is_empty() && queue.under_way == 0 {
+            return true;
+        }
+        let b = &self.bounds;
+        let held = queue.slots.len() + if b.ordered { 0 } else { queue.under_way };
+        let coming = queue.estimate.saturating_mul(queue.under_way + 1);
+        queue.under_way < b.parallel
+            && held < b.chunks
+            && queue.rows < b.rows
+            && queue.bytes.saturating_add(coming) <= b.bytes
+    }
+
+    fn pop(&self, want: usize, waker: &Weak<dyn Wake>) -> Pull {
+        let mut guard = lock(&self.queue);
+        let queue = &mut *guard;
+        loop {
+            let Some(slot) = queue.slots.front_mut() else {
+                if queue.done && queue.under_way == 0 {
+                    return Pull::End;
+                }
+                queue.downstream = Some(waker.clone());
+                return Pull::Pending;
+            };
+            let Some(items) = &mut slot.items else {
+                queue.downstream = Some(waker.clone());
+                return Pull::Pending;
+            };
+            let item = pop_rows(items, want);
+            // What is left of a slot keeps its whole byte count until it is gone: an upper bound.
+            if items.is_empty() {
+                queue.bytes -= slot.bytes;
+                queue.rows -= slot.rows;
+                queue.first += 1;
+                queue.slots.pop_front();
+            }
+            if let Some(item) = item {
+                return item.into();
+            }
+        }
+    }
+
+    /// Pulls the head and runs the functions; gives the token on in between. False if there was nothing to do.
+    fn advance(&self) -> bool {
+        let start = Instant::now();
+        let want = self.want_now();
+        lock(&self.queue).starved = true;
+        let pulled = catch_unwind(AssertUnwindSafe(|| {
+            let mut cx = Cx { waker: &self.waker, cancelled: &self.cancelled, inner_ns: 0 };
+            // The token makes this the only thread here; the lock only says so to the compiler.
+            lock(&self.head).next(&mut cx, want)
+        }));
+        let mut out = Vec::new();
+        let pulled = match pulled {
+            Ok(Pull::Pending) => {
+                self.meter.starved.fetch_add(1, Relaxed);
+                lock(&self.queue).token = false;
+                // A wake-up between the pull and here found the token taken: look again.
+                self.pump();
+                return false;
+            }
+            Ok(Pull::End) => {
+                self.end();
+                return false;
+            }
+            Ok(Pull::Rows(chunk)) => Some(chunk),
+            Ok(Pull::Fail(error)) => {
+                out.push(Item::Fail(error));
+                None
+            }
+            Err(panic) => {
+                out.push(Item::Fail(panic_error(panic)));
+                lock(&self.queue).done = true;
+                None
+            }
+        };
+        let number = {
+            let mut queue = lock(&self.queue);
+            queue.starved = false;
+            queue.token = false;
+            queue.under_way += 1;
+            let number = queue.first + queue.slots.len() as u64;
+            if self.bounds.ordered {
+                queue.slots.push_back(Slot { items: None, bytes: 0, rows: 0 });
+            }
+            number
+        };
+        let rows_in = pulled.as_ref().map_or(0, |c| c.rows());
+        if let Some(chunk) = pulled {
+            if self.functions.is_empty() {
+                out.push(Item::Rows(chunk));
+            } else {
+                self.pump();
+                let result = catch_unwind(AssertUnwindSafe(|| self.run_functions(chunk)));
+                match result {
+                    Ok(items) => out = items,
+                    Err(panic) => {
+                        out.push(Item::Fail(panic_error(panic)));
+                        lock(&self.queue).done = true;
+                    }
+                }
+            }
+        }
+        let bytes: usize = out.iter().map(|i| i.nbytes()).sum();
+        self.adapt(rows_in, bytes, start.elapsed().as_nanos() as u64);
+        self.fill(number, out, bytes);
+        true
+    }
+
+    fn run_functions(&self, chunk: crate::element::Chunk) -> Vec<Item> {
+        let mut items = vec![Item::Rows(chunk)];
+        for (function, meter) in &self.functions {
+            let mut out = Vec::with_capacity(items.len());
+            for item in items {
+                match item {
+                    Item::Rows(chunk) => {
+                        let (rows, start) = (chunk.rows(), Instant::now());
+                        let before = out.len();
+                        function.run(chunk, &mut out);
+                        meter.count(rows, start.elapsed().as_nanos() as u64);
+                        let fails = out[before..].iter().filter(|i| matches!(i, Item::Fail(_))).count();
+                        meter.fails.fetch_add(fails as u64, Relaxed);
+                    }
+                    fail => out.push(fail),
+                }
+            }
+            items = out;
+        }
+        items
+    }
+
+    fn end(&self) {
+        let waker = {
+            let mut queue = lock(&self.queue);
+            queue.done = true;
+            queue.token = false;
+            queue.starved = false;
+            queue.downstream.take()
+        };
+        wake(waker);
+    }
+
+    fn fill(&self, number: u64, items: Vec<Item>, bytes: usize) {
+        let rows: usize = items.iter().map(|i| if let Item::Rows(c) = i { c.rows() } else { 1 }).sum();
+        let slot = Slot { items: Some(items.into()), bytes, rows };
+        let waker = {
+            let mut queue = lock(&self.queue);
+            queue.under_way -= 1;
+            if self.dropped.load(Relaxed) {
+                return;
+            }
+            queue.bytes += bytes;
+            queue.rows += rows;
+            queue.estimate = if queue.estimate == 0 { bytes } else { (queue.estimate * 7 + bytes) / 8 };
+            self.meter.hold(queue.bytes);
+            let front = if self.bounds.ordered {
+                let at = (number - queue.first) as usize;
+                queue.slots[at] = slot;
+                at == 0
+            } else {
+                queue.slots.push_back(slot);
+                true
+            };
+            let finished = queue.done && queue.under_way == 0;
+            if front || finished { queue.downstream.take() } else { None }
+        };
+        wake(waker);
+    }
+
+    /// Rows to ask the head for now.
+    fn want_now(&self) -> usize {
+        let want = self.want.load(Relaxed).min(self.bounds.rows).max(1);
+        let grain = self.bounds.grain;
+        if self.bounds.chunk_rows.is_none() && want > grain && grain > 1 { want - want % grain } else { want }
+    }
+
+    /// Takes note of what a step cost.
+    fn adapt(&self, rows: usize, bytes: usize, ns: u64) {
+        let cost = self.cost_ns.load(Relaxed);
+        self.cost_ns.store(if cost == 0 { ns } else { (cost * 3 + ns) / 4 }, Relaxed);
+        if self.bounds.chunk_rows.is_some() || rows == 0 {
+            return;
+        }
+        let want = crate::tune::next_rows(self.want.load(Relaxed), rows, bytes, ns);
+        self.want.store(want, Relaxed);
+        self.meter.chunk_rows.store(want as u64, Relaxed);
+    }
+}
+
+fn wake(waker: Option<Weak<dyn Wake>>) {
+    if let Some(waker) = waker.and_then(|w| w.upgrade()) {
+        waker.wake();
+    }
+}
+
+fn panic_error(panic: Box<dyn std::any::Any + Send>) -> Error {
+    let text = panic
+        .downcast_ref::<&str>()
+        .map(|s| s.to_string())
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "unknown".into());
+    Error::internal(format!("a worker panicked: {text}; this is a fault of feedline, please report it"))
+}
+
+impl Work for Shared {
+    fn step(self: Arc<Self>) {
+        // A worker keeps to the segment for some steps, without a trip through the pool, while there is credit.
+        for _ in 0..16 {
+            if self.gone() {
+                let mut queue = lock(&self.queue);
+                queue.token = false;
+                queue.done = true;
+                let waker = queue.downstream.take();
+                drop(queue);
+                return wake(waker);
+            }
+            if !self.advance() {
+                return;
+            }
+            let mut queue = lock(&self.queue);
+            if !self.credit(&queue) {
+                return;
+            }
+            queue.token = true;
+        }
+        self.submit();
+    }
+    fn is_host(&self) -> bool {
+        self.host
+    }
+}
+
+impl Wake for Shared {
+    fn wake(&self) {
+        lock(&self.queue).starved = false;
+        self.pump();
+    }
+}

@@ -1,0 +1,122 @@
+//! A running operator. A stage is pulled: it gives some rows, an error in the place of one row, "not yet", or the end.
+
+use crate::element::Chunk;
+use crate::error::Error;
+use std::sync::{Arc, Weak};
+
+/// What a pull gives.
+#[derive(Debug)]
+pub enum Pull {
+    /// Between one row and as many as were wanted.
+    Rows(Chunk),
+    /// This stands in the place of one element; the next pull goes on after it.
+    Fail(Error),
+    /// Nothing now; the waker in `Cx` is called when there is.
+    Pending,
+    End,
+}
+
+/// What travels through queues: rows or an error in the place of one.
+#[derive(Debug)]
+pub enum Item {
+    Rows(Chunk),
+    Fail(Error),
+}
+
+impl From<Item> for Pull {
+    fn from(item: Item) -> Pull {
+        match item {
+            Item::Rows(chunk) => Pull::Rows(chunk),
+            Item::Fail(error) => Pull::Fail(error),
+        }
+    }
+}
+
+impl Item {
+    pub fn nbytes(&self) -> usize {
+        match self {
+            Item::Rows(chunk) => chunk.nbytes(),
+            Item::Fail(_) => 256,
+        }
+    }
+}
+
+/// Whoever wants to know that a stage may have something again.
+pub trait Wake: Send + Sync {
+    fn wake(&self);
+}
+
+/// What a pull carries along.
+pub struct Cx<'a> {
+    /// Called after `Pending`, when it is worth pulling again.
+    pub waker: &'a Weak<dyn Wake>,
+    /// True once the iterator is gone: long loops end with `Pull::End`.
+    pub cancelled: &'a super::sync::atomic::AtomicBool,
+    /// Time spent in the stages below, so that each stage is charged its own.
+    pub inner_ns: u64,
+}
+
+impl Cx<'_> {
+    pub fn is_cancelled(&self) -> bool {
+        self.cancelled.load(super::sync::atomic::Ordering::Relaxed)
+    }
+}
+
+/// A running operator, pulled by one thread at a time.
+pub trait Stage: Send {
+    /// At most `want` (at least 1) rows. After `End` it must give `End` again.
+    fn next(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull;
+}
+
+/// A function of chunks without memory of earlier ones: any number of workers may run it at once.
+pub trait ChunkFn: Send + Sync {
+    fn run(&self, chunk: Chunk, out: &mut Vec<Item>);
+    /// Calls Python.
+    fn is_host(&self) -> bool {
+        false
+    }
+}
+
+/// Unwraps a pull to its rows; everything else is returned from the calling stage.
+#[macro_export]
+macro_rules! rows {
+    ($pull:expr) => {
+        match $pull {
+            $crate::runtime::Pull::Rows(chunk) => chunk,
+            other => return other,
+        }
+    };
+}
+
+/// Runs a chunk function where it stands, in the order of the rows: for operators that must not run early.
+pub struct Inline {
+    pub input: Box<dyn Stage>,
+    pub function: Arc<dyn ChunkFn>,
+    pub meter: Arc<super::Meter>,
+    pub ready: std::collections::VecDeque<Item>,
+}
+
+impl Stage for Inline {
+    fn next(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
+        loop {
+            if let Some(item) = pop_rows(&mut self.ready, want) {
+                return item.into();
+            }
+            if cx.is_cancelled() {
+                return Pull::End;
+            }
+            let chunk = rows!(self.input.next(cx, want));
+            let mut out = Vec::new();
+            self.meter.time(cx, chunk.rows(), || self.function.run(chunk, &mut out));
+            self.ready.extend(out);
+        }
+    }
+}
+
+/// The next item of a queue, with at most `want` rows; the rest stays in front.
+pub fn pop_rows(queue: &mut std::collections::VecDeque<Item>, want: usize) -> Option<Item> {
+    match queue.front_mut()? {
+        Item::Rows(chunk) if chunk.rows() > want => Some(Item::Rows(chunk.split_front(want))),
+        _ => queue.pop_front(),
+    }
+}

@@ -1,0 +1,21 @@
+//! How much of what is allowed each part may take.
+
+/// Bytes that one segment's queue may hold unless a memory limit says less: two batches of 64 pictures for training.
+const SEGMENT_BYTES: usize = 64 << 20;
+
+/// Bytes for the queue of one segment. A pipeline rarely has more than four that are full at once.
+pub fn segment_bytes(memory_limit: Option<usize>) -> usize {
+    memory_limit.map_or(SEGMENT_BYTES, |limit| (limit / 4).clamp(1, SEGMENT_BYTES))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_is_shared_out() {
+        assert_eq!(segment_bytes(None), SEGMENT_BYTES);
+        assert_eq!(segment_bytes(Some(1000)), 250);
+        assert_eq!(segment_bytes(Some(0)), 1);
+    }
+}

@@ -1,0 +1,433 @@
+//! Every operator through every law. A sample of each operator stands on an input that is ordinary, empty, a single
+//! element, or fails in the middle; what comes out must not depend on workers, chunk sizes or rewrites.
+
+use feedline::element::{DType, Leaf, Spec, Tree};
+use feedline::expr::{Attrs, Builder, Graph, NodeId};
+use feedline::plan::{Bound, Card, Plan, read_plan, write_plan};
+use feedline::runtime::{Iter, Pool, index_of};
+use feedline::{Dataset, Options};
+use serde_json::{Value as Json, json};
+use std::sync::{Arc, OnceLock};
+
+// ---- Making plans ----
+
+fn make(name: &str, params: Json, inputs: Vec<Plan>) -> Plan {
+    let op = (feedline::ops::find(name).unwrap().read)(params).unwrap_or_else(|e| panic!("{name}: {e}"));
+    Plan::new(op, inputs).unwrap_or_else(|e| panic!("{name}: {e}"))
+}
+
+fn attrs(json: Json) -> Attrs {
+    serde_json::from_value(json).unwrap()
+}
+
+fn constant(b: &mut Builder, x: i64) -> NodeId {
+    b.constant(feedline::element::Tensor::scalar(x).into()).unwrap()
+}
+
+/// A function of the leaves of some specs, as JSON.
+fn function(specs: &[&Spec], f: impl FnOnce(&mut Builder, &[NodeId]) -> Tree<NodeId>) -> Json {
+    serde_json::to_value(graph(specs, f)).unwrap()
+}
+
+fn graph(specs: &[&Spec], f: impl FnOnce(&mut Builder, &[NodeId]) -> Tree<NodeId>) -> Graph {
+    let all = Spec::tuple(specs.iter().map(|s| (*s).clone()).collect());
+    let mut b = Builder::new(&all);
+    let args: Vec<NodeId> = (0..all.leaf_count()).collect();
+    let out = f(&mut b, &args);
+    b.finish(&out)
+}
+
+fn leaf(n: NodeId) -> Tree<NodeId> {
+    Tree::Leaf(n)
+}
+
+/// `name(x, constant)` as a function of a scalar.
+fn with_constant(spec: &Spec, name: &str, x: i64) -> Json {
+    function(&[spec], |b, args| {
+        let c = constant(b, x);
+        leaf(b.call(name, &[args[0], c], Attrs::default()).unwrap())
+    })
+}
+
+fn range(n: i64) -> Plan {
+    Dataset::range(n).unwrap().plan().clone()
+}
+
+/// `range(n)` whose element 4 fails.
+fn failing(n: i64) -> Plan {
+    let input = range(n);
+    let f = function(&[&input.spec], |b, args| {
+        let four = constant(b, 4);
+        let fine = b.call("not_equal", &[args[0], four], Attrs::default()).unwrap();
+        leaf(b.call("ensure", &[args[0], fine], attrs(json!({ "message": "four" }))).unwrap())
+    });
+    make("map", json!({ "function": f }), vec![input])
+}
+
+/// Vectors `[x, x, …]` of length x mod 3.
+fn vectors(input: Plan) -> Plan {
+    let f = function(&[&input.spec], |b, args| {
+        let three = constant(b, 3);
+        let n = b.call("mod", &[args[0], three], Attrs::default()).unwrap();
+        let dims = b.call("stack", &[n], attrs(json!({ "axis": 0 }))).unwrap();
+        leaf(b.call("fill", &[dims, args[0]], Attrs::default()).unwrap())
+    });
+    make("map", json!({ "function": f }), vec![input])
+}
+
+fn batches(input: Plan) -> Plan {
+    make("batch", json!({ "batch_size": 3 }), vec![input])
+}
+
+/// A dataset-valued function: `range(x mod 4)`.
+fn inner_range(spec: &Spec) -> Json {
+    function(&[spec], |b, args| {
+        let four = constant(b, 4);
+        let n = b.call("mod", &[args[0], four], Attrs::default()).unwrap();
+        let k = b.export(n);
+        let params = json!({ "start": 0, "stop": { "symbol": k }, "step": 1, "output_type": "int64" });
+        let plan = make("range", params, vec![]);
+        let spec = plan.spec.clone();
+        leaf(b.dataset(Bound::nested(plan), spec))
+    })
+}
+
+/// The dataset argument of a function, batched by two.
+fn batch_argument(spec: &Spec, before: usize) -> Json {
+    let dataset = Spec::leaf(Leaf::Dataset(Arc::new(spec.clone())));
+    let key = Spec::scalar(DType::Int64);
+    let specs: Vec<&Spec> = if before == 1 { vec![&key, &dataset] } else { vec![&dataset] };
+    function(&specs, |b, args| {
+        let k = b.export(args[before]);
+        let nested = make("nested", json!({ "symbol": k, "spec": spec }), vec![]);
+        let plan = make("batch", json!({ "batch_size": 2 }), vec![nested]);
+        let spec = plan.spec.clone();
+        leaf(b.dataset(Bound::nested(plan), spec))
+    })
+}
+
+fn packed(x: i64) -> Json {
+    let tensor = feedline::element::Tensor::scalar(x);
+    let spec = Spec::leaf(Leaf::of_tensor(&tensor));
+    json!({ "spec": spec, "values": [feedline::element::Value::Tensor(tensor)] })
+}
+
+type Sample = fn(Plan) -> Plan;
+
+/// An example of each operator on an input of int64 scalars. Sources leave the input aside.
+const SAMPLES: &[(&str, Sample)] = &[
+    ("assert_cardinality", |p| make("assert_cardinality", json!({ "count": 10 }), vec![p])),
+    ("batch", batches),
+    ("cache", |p| make("repeat", json!({ "count": 2 }), vec![make("cache", json!({}), vec![p])])),
+    ("choose_from_datasets", |p| {
+        let choice =
+            make("map", json!({ "function": with_constant(&Spec::scalar(DType::Int64), "mod", 2) }), vec![range(12)]);
+        make("choose_from_datasets", json!({ "stop_on_empty_dataset": false }), vec![choice, p, range(3)])
+    }),
+    ("concatenate", |p| make("concatenate", json!({}), vec![p, range(4)])),
+    ("counter", |_| {
+        make(
+            "take",
+            json!({ "count": 20 }),
+            vec![make("counter", json!({ "start": 3, "step": 2, "dtype": "int64" }), vec![])],
+        )
+    }),
+    ("enumerate", |p| make("enumerate", json!({ "start": 5 }), vec![p])),
+    ("filter", |p| make("filter", json!({ "predicate": with_constant(&p.spec, "greater", 2) }), vec![p])),
+    ("flat_map", |p| make("flat_map", json!({ "function": inner_range(&p.spec) }), vec![p])),
+    ("from_list", |_| make("from_list", json!({ "values": [packed(3), packed(1)] }), vec![])),
+    ("from_tensor_slices", |_| {
+        let t = feedline::element::Tensor::from_items([5, 2], &[1i64, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+        let spec = Spec::leaf(Leaf::of_tensor(&t));
+        make(
+            "from_tensor_slices",
+            json!({ "values": { "spec": spec, "values": [feedline::element::Value::Tensor(t)] } }),
+            vec![],
+        )
+    }),
+    ("from_tensors", |_| make("from_tensors", json!({ "values": packed(7) }), vec![])),
+    ("group_by_reducer", |p| {
+        let key = with_constant(&p.spec, "mod", 3);
+        let scalar = Spec::scalar(DType::Int64);
+        let init = function(&[&scalar], |b, _| leaf(constant(b, 0)));
+        let reduce =
+            function(&[&scalar, &p.spec], |b, a| leaf(b.call("add", &[a[0], a[1]], Attrs::default()).unwrap()));
+        let finalize = function(&[&scalar], |_, a| leaf(a[0]));
+        make("group_by_reducer", json!({ "key": key, "init": init, "reduce": reduce, "finalize": finalize }), vec![p])
+    }),
+    ("group_by_window", |p| {
+        let key = with_constant(&p.spec, "mod", 2);
+        let reduce = batch_argument(&p.spec, 1);
+        make("group_by_window", json!({ "key": key, "reduce": reduce, "window_size": 3 }), vec![p])
+    }),
+    ("ignore_errors", |p| make("ignore_errors", json!({ "log_warning": false }), vec![p])),
+    ("interleave", |p| {
+        let f = inner_range(&p.spec);
+        make(
+            "interleave",
+            json!({ "function": f, "cycle_length": 3, "block_length": 2, "num_parallel_calls": 2 }),
+            vec![p],
+        )
+    }),
+    ("map", |p| make("map", json!({ "function": with_constant(&p.spec, "multiply", 3) }), vec![p])),
+    ("nested", |p| {
+        let windows =
+            make("window", json!({ "size": 3, "shift": 2, "stride": 1, "drop_remainder": false }), vec![p.clone()]);
+        make("flat_map", json!({ "function": batch_argument(&p.spec, 0) }), vec![windows])
+    }),
+    ("padded_batch", |p| {
+        make(
+            "padded_batch",
+            json!({ "batch_size": 4, "padded_shapes": [[null]], "drop_remainder": false }),
+            vec![vectors(p)],
+        )
+    }),
+    ("prefetch", |p| make("prefetch", json!({ "buffer_size": 2 }), vec![p])),
+    ("ragged_batch", |p| {
+        make(
+            "ragged_batch",
+            json!({ "batch_size": 3, "drop_remainder": false, "row_splits_dtype": "int64" }),
+            vec![vectors(p)],
+        )
+    }),
+    ("random", |_| {
+        let r = make("random", json!({ "seed": 1, "seed2": 2, "rerandomize_each_iteration": false }), vec![]);
+        make("take", json!({ "count": 9 }), vec![r])
+    }),
+    ("range", |_| make("range", json!({ "start": 9, "stop": -3, "step": -2, "output_type": "int32" }), vec![])),
+    ("rebatch", |p| make("rebatch", json!({ "batch_sizes": [2, 3], "drop_remainder": false }), vec![batches(p)])),
+    ("repeat", |p| make("repeat", json!({ "count": 3 }), vec![p])),
+    ("sample_from_datasets", |p| {
+        let params = json!({ "weights": [0.5, 0.5], "seed": 1, "seed2": 2, "stop_on_empty_dataset": false,
+                             "rerandomize_each_iteration": false });
+        make("sample_from_datasets", params, vec![p, range(6)])
+    }),
+    ("scan", |p| {
+        let scalar = Spec::scalar(DType::Int64);
+        let f = function(&[&scalar, &p.spec], |b, a| {
+            let sum = b.call("add", &[a[0], a[1]], Attrs::default()).unwrap();
+            Tree::tuple(vec![leaf(sum), leaf(sum)])
+        });
+        make("scan", json!({ "initial": packed(0), "function": f }), vec![p])
+    }),
+    ("shard", |p| make("shard", json!({ "num_shards": 3, "index": 1 }), vec![p])),
+    ("shuffle", |p| {
+        make("shuffle", json!({ "buffer_size": 4, "seed": 7, "seed2": 8, "reshuffle_each_iteration": true }), vec![p])
+    }),
+    ("skip", |p| make("skip", json!({ "count": 3 }), vec![p])),
+    ("sparse_batch", |p| make("sparse_batch", json!({ "batch_size": 3, "row_shape": [5] }), vec![vectors(p)])),
+    ("take", |p| make("take", json!({ "count": 7 }), vec![p])),
+    ("take_while", |p| make("take_while", json!({ "predicate": with_constant(&p.spec, "less", 8) }), vec![p])),
+    ("unbatch", |p| make("unbatch", json!({}), vec![batches(p)])),
+    ("unique", |p| {
+        let f = with_constant(&p.spec, "mod", 4);
+        make("unique", json!({}), vec![make("map", json!({ "function": f }), vec![p])])
+    }),
+    ("window", |p| {
+        let windows =
+            make("window", json!({ "size": 4, "shift": 3, "stride": 2, "drop_remainder": false }), vec![p.clone()]);
+        make("flat_map", json!({ "function": batch_argument(&p.spec, 0) }), vec![windows])
+    }),
+    ("with_options", |p| make("with_options", json!({ "options": { "deterministic": true } }), vec![p])),
+    ("zip", |p| {
+        make(
+            "zip",
+            json!({ "structure": { "tuple": { "tag": null, "items": [{ "leaf": 0 }, { "leaf": 1 }] } } }),
+            vec![p, range(8)],
+        )
+    }),
+];
+
+/// Operators without a written form of their own: made by others, or fed from outside.
+const NOT_WRITTEN: &[&str] = &["from_generator", "rows"];
+
+// ---- Running them ----
+
+/// The plan anew from its written form: nothing is carried over from another run.
+fn fresh(plan: &Plan) -> Plan {
+    let (json, attachments) = write_plan(plan).unwrap();
+    read_plan(&json, attachments).unwrap()
+}
+
+/// Pools are kept: a process has one, and thousands of sleeping threads would only slow the tests down.
+fn pool(workers: usize) -> Arc<Pool> {
+    static POOLS: OnceLock<[Arc<Pool>; 4]> = OnceLock::new();
+    POOLS.get_or_init(|| [1, 2, 3, 4].map(Pool::new))[workers - 1].clone()
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Event {
+    Element(String),
+    Failed(String),
+}
+
+fn run(plan: &Plan, workers: usize, options: Options) -> Vec<Event> {
+    let plan = Dataset::from_plan(fresh(plan)).with_options(options).unwrap().plan().rewritten().unwrap().plan;
+    let leaves: Vec<Leaf> = plan.spec.leaves().into_iter().cloned().collect();
+    let bound = Bound { plan: plan.clone(), env: Arc::new([]) };
+    let iter = Iter::new(&bound, 0, pool(workers)).unwrap();
+    let mut events = Vec::new();
+    for event in iter {
+        events.push(match event {
+            Ok(element) => {
+                for (leaf, value) in leaves.iter().zip(&element) {
+                    assert!(leaf.accepts(value), "{plan:?} promised {leaf}, gave {value:?}");
+                }
+                Event::Element(format!("{element:?}"))
+            }
+            Err(error) => Event::Failed(error.message().to_string()),
+        });
+        assert!(events.len() < 10_000, "{plan:?} does not end");
+    }
+    events
+}
+
+fn inputs() -> Vec<(&'static str, Plan)> {
+    vec![("ten", range(10)), ("none", range(0)), ("one", range(1)), ("failing", failing(10))]
+}
+
+fn each_sample(mut check: impl FnMut(&str, &Plan)) {
+    for (name, sample) in SAMPLES {
+        for (kind, input) in inputs() {
+            check(&format!("{name} on {kind}"), &sample(input));
+        }
+    }
+}
+
+#[test]
+fn every_operator_has_a_sample() {
+    for info in feedline::ops::OPS {
+        let known = SAMPLES.iter().any(|(n, _)| *n == info.name) || NOT_WRITTEN.contains(&info.name);
+        assert!(known, "{} has no sample in tests/laws.rs", info.name);
+    }
+}
+
+#[test]
+fn workers_and_chunk_sizes_do_not_matter() {
+    each_sample(|what, plan| {
+        let expected = run(plan, 1, Options { chunk_rows: Some(1), ..Default::default() });
+        for workers in [1, 2, 4] {
+            for chunk_rows in [None, Some(1), Some(2), Some(3), Some(7), Some(100)] {
+                let got = run(plan, workers, Options { chunk_rows, ..Default::default() });
+                assert_eq!(got, expected, "{what}, {workers} workers, chunks of {chunk_rows:?}");
+            }
+        }
+    });
+}
+
+#[test]
+fn rewrites_and_prefetch_do_not_matter() {
+    each_sample(|what, plan| {
+        let expected = run(plan, 2, Options::default());
+        let plain = Options { rewrite: Some(false), prefetch: Some(false), ..Default::default() };
+        assert_eq!(run(plan, 2, plain), expected, "{what}");
+    });
+}
+
+#[test]
+fn a_small_memory_limit_does_not_matter() {
+    each_sample(|what, plan| {
+        let expected = run(plan, 2, Options::default());
+        let tight = Options { memory_limit: Some(1), ..Default::default() };
+        assert_eq!(run(plan, 2, tight), expected, "{what}");
+    });
+}
+
+#[test]
+fn known_cardinality_is_the_truth() {
+    for (name, sample) in SAMPLES {
+        for n in [0, 1, 10] {
+            let plan = sample(range(n));
+            // `assert_cardinality` is the user's word, not ours.
+            if let (Card::Known(card), true) = (plan.card, *name != "assert_cardinality") {
+                let events = run(&plan, 2, Options::default());
+                assert_eq!(events.len() as u64, card, "{name} on {n}: {plan:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_written_form_reads_back_equal() {
+    each_sample(|what, plan| {
+        let (json, _) = write_plan(plan).unwrap();
+        let (again, _) = write_plan(&fresh(plan)).unwrap();
+        assert_eq!(json, again, "{what}");
+        assert_eq!(fresh(plan).fingerprint().unwrap(), plan.fingerprint().unwrap());
+    });
+}
+
+#[test]
+fn dropped_anywhere_it_ends() {
+    each_sample(|_, plan| {
+        let plan = fresh(plan).rewritten().unwrap().plan;
+        for taken in 0..4 {
+            let bound = Bound { plan: plan.clone(), env: Arc::new([]) };
+            let mut iter = Iter::new(&bound, 0, pool(2)).unwrap();
+            (0..taken).for_each(|_| drop(iter.next()));
+        }
+    });
+}
+
+#[test]
+fn elements_by_number_are_those_of_a_pass() {
+    for (name, sample) in SAMPLES {
+        for n in [1, 10] {
+            let plan = fresh(&sample(range(n)));
+            let bound = Bound { plan: plan.clone(), env: Arc::new([]) };
+            let Ok(index) = index_of(&bound, 0, pool(1)) else { continue };
+            let got: Vec<Event> = (0..index.len())
+                .map(|i| match index.get(&[i]) {
+                    Ok(chunk) => Event::Element(format!("{:?}", chunk.element(0))),
+                    Err(error) => Event::Failed(error.message().to_string()),
+                })
+                .collect();
+            assert_eq!(got, run(&plan, 2, Options::default()), "{name} on {n}");
+        }
+    }
+}
+
+#[test]
+fn a_thousand_random_pipelines_dropped_in_the_middle() {
+    // Operators that take scalars and give scalars can stand in any order.
+    let chain = [
+        "cache",
+        "concatenate",
+        "filter",
+        "flat_map",
+        "ignore_errors",
+        "interleave",
+        "map",
+        "prefetch",
+        "repeat",
+        "scan",
+        "shard",
+        "shuffle",
+        "skip",
+        "take",
+        "take_while",
+        "unbatch",
+        "unique",
+    ];
+    let mut state = 12345u64;
+    let mut draw = |n: usize| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 33) as usize % n
+    };
+    for _ in 0..1000 {
+        let mut plan = if draw(3) == 0 { failing(50) } else { range(50) };
+        for _ in 0..draw(5) + 1 {
+            let name = chain[draw(chain.len())];
+            plan = SAMPLES.iter().find(|(n, _)| *n == name).unwrap().1(plan);
+        }
+        let options = Options {
+            chunk_rows: [None, Some(1), Some(5)][draw(3)],
+            memory_limit: [None, Some(1), Some(10_000)][draw(3)],
+            ..Default::default()
+        };
+        let plan = Dataset::from_plan(plan).with_options(options).unwrap().plan().clone();
+        let bound = Bound { plan, env: Arc::new([]) };
+        let mut iter = Iter::new(&bound, 0, pool([1, 2, 4][draw(3)])).unwrap();
+        (0..draw(20)).for_each(|_| drop(iter.next()));
+    }
+}

@@ -1,0 +1,49 @@
+"""Reads the case files and lays the deliberate differences over what the reference did."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from . import groups
+
+Case = dict[str, Any]
+
+DATA = Path(__file__).parent / "data"
+DIFFERENT = Path(__file__).parent / "different.json"
+
+
+def load(directory: Path) -> list[Case]:
+    """All cases below a directory, in the order of group and number."""
+    cases: list[Case] = []
+    for path in sorted(directory.glob("*.json")):
+        cases += json.loads(path.read_text(encoding="utf-8"))["cases"]
+    return cases
+
+
+def collect(directory: Path) -> list[Case]:
+    """The covered cases, each with the expectation that feedline has to meet."""
+    different = json.loads(DIFFERENT.read_text(encoding="utf-8"))
+    covered = [case for case in load(directory) if groups.covered(case)]
+    return [{**case, "expect": _expectation(case, different.get(case["id"]))} for case in covered]
+
+
+def uncollected(directory: Path) -> dict[str, int]:
+    """Group -> number of its cases that are not collected, for the report header."""
+    counts: dict[str, int] = {}
+    for case in load(directory):
+        if not groups.covered(case):
+            group = case["id"].partition("/")[0]
+            counts[group] = counts.get(group, 0) + 1
+    return counts
+
+
+def _expectation(case: Case, difference: dict[str, Any] | None) -> dict[str, Any]:
+    """`expect` of a difference replaces keys of the case (null removes one); `error` replaces them all."""
+    if difference is None:
+        return case["expect"]
+    if "error" in difference:
+        return {"error": difference["error"]}
+    merged = {**case["expect"], **difference["expect"]}
+    return {key: value for key, value in merged.items() if value is not None}
