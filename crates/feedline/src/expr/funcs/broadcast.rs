@@ -73,9 +73,15 @@ fn broadcast_or_fail(a: &[usize], b: &[usize]) -> Result<Shape> {
 }
 
 /// A kernel of tensors that broadcast against each other.
-pub struct Elementwise<F>(pub F);
+pub struct Elementwise(Box<dyn Fn(Tensors) -> Result<Tensor> + Send + Sync>);
 
-impl<F: Fn(Tensors) -> Result<Tensor> + Send + Sync> Kernel for Elementwise<F> {
+impl Elementwise {
+    pub fn new(f: impl Fn(Tensors) -> Result<Tensor> + Send + Sync + 'static) -> Elementwise {
+        Elementwise(Box::new(f))
+    }
+}
+
+impl Kernel for Elementwise {
     fn row(&self, args: &[Value], _: RowAt) -> Result<Value> {
         Ok(Value::Tensor((self.0)(args.iter().map(|v| v.tensor().clone()).collect())?))
     }

@@ -38,7 +38,7 @@ fn make(args: &[Leaf], attrs: &Attrs, f: fn(Tensor, DType) -> Result<Tensor>) ->
         return Err(Error::usage(format!("cannot cast {from} to {to}; use strings.to_number or strings.as_string")));
     }
     let spec = Leaf::tensor(to, shape.clone());
-    Made::new(spec, Elementwise(move |mut args: super::broadcast::Tensors| f(args.remove(0), to)))
+    Made::new(spec, Elementwise::new(move |mut args: super::broadcast::Tensors| f(args.remove(0), to)))
 }
 
 /// Converts a number to another type as the `cast` function promises.
@@ -184,7 +184,7 @@ fn make_bitcast(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
             return Err(Error::usage(format!("bitcast of {from}{shape} to {to} wants a last axis of size {}", b / a)));
         }
     };
-    let kernel = super::lead::Lead(move |args: &[Tensor], lead: usize| {
+    let kernel = super::lead::Lead::new(move |args: &[Tensor], lead: usize| {
         let t = &args[0];
         let mut shape: Shape = t.shape().into();
         if a > b {

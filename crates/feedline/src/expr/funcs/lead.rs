@@ -8,9 +8,17 @@ use smallvec::{SmallVec, smallvec};
 
 /// A kernel of tensors with `lead` axes in front that it must leave alone: none for one element, one for many rows.
 /// Axes are counted after those.
-pub struct Lead<F>(pub F);
+pub struct Lead(Along);
 
-impl<F: Fn(&[Tensor], usize) -> Result<Tensor> + Send + Sync> Kernel for Lead<F> {
+type Along = Box<dyn Fn(&[Tensor], usize) -> Result<Tensor> + Send + Sync>;
+
+impl Lead {
+    pub fn new(f: impl Fn(&[Tensor], usize) -> Result<Tensor> + Send + Sync + 'static) -> Lead {
+        Lead(Box::new(f))
+    }
+}
+
+impl Kernel for Lead {
     fn row(&self, args: &[Value], _: RowAt) -> Result<Value> {
         let tensors: Tensors = args.iter().map(|v| v.tensor().clone()).collect();
         Ok(Value::Tensor((self.0)(&tensors, 0)?))
@@ -37,9 +45,15 @@ impl<F: Fn(&[Tensor], usize) -> Result<Tensor> + Send + Sync> Kernel for Lead<F>
 }
 
 /// A kernel whose first argument varies while the others must be the same for all rows; otherwise row by row.
-pub struct LeadFirst<F>(pub F);
+pub struct LeadFirst(Along);
 
-impl<F: Fn(&[Tensor], usize) -> Result<Tensor> + Send + Sync> Kernel for LeadFirst<F> {
+impl LeadFirst {
+    pub fn new(f: impl Fn(&[Tensor], usize) -> Result<Tensor> + Send + Sync + 'static) -> LeadFirst {
+        LeadFirst(Box::new(f))
+    }
+}
+
+impl Kernel for LeadFirst {
     fn row(&self, args: &[Value], _: RowAt) -> Result<Value> {
         let tensors: Tensors = args.iter().map(|v| v.tensor().clone()).collect();
         Ok(Value::Tensor((self.0)(&tensors, 0)?))

@@ -153,7 +153,9 @@ fn binary(args: &[Leaf], f: fn(DType, Tensor, Tensor) -> Result<Tensor>) -> Resu
     let inner = inner_dtype(to);
     Made::new(
         Leaf::tensor(to, broadcast_dims(da, db)?),
-        Elementwise(move |mut t: Tensors| cast(f(inner, cast(t.remove(0), inner)?, cast(t.remove(0), inner)?)?, to)),
+        Elementwise::new(move |mut t: Tensors| {
+            cast(f(inner, cast(t.remove(0), inner)?, cast(t.remove(0), inner)?)?, to)
+        }),
     )
 }
 

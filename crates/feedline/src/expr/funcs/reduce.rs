@@ -198,7 +198,7 @@ fn make(
         }
     };
     let axes = axes.clone();
-    let kernel = Lead(move |args: &[Tensor], lead: usize| {
+    let kernel = Lead::new(move |args: &[Tensor], lead: usize| {
         let t = &args[0];
         let rank = t.rank() - lead;
         let mut reduced: SmallVec<[bool; 6]> = smallvec::smallvec![axes.is_none(); t.rank()];
@@ -399,7 +399,7 @@ fn make_arg(args: &[Leaf], attrs: &Attrs, largest: bool) -> Result<Made> {
         let gone = axis_of(axis, d.len());
         d.iter().enumerate().filter(|(i, _)| Some(*i) != gone).map(|(_, d)| *d).collect()
     }));
-    let kernel = Lead(move |args: &[Tensor], lead: usize| {
+    let kernel = Lead::new(move |args: &[Tensor], lead: usize| {
         let t = &args[0];
         let parts = along(t, super::lead::axis_in(axis, t, lead)?);
         let Parts { outer, n, inner, .. } = parts;
@@ -446,7 +446,7 @@ fn make_scan(args: &[Leaf], attrs: &Attrs, sum: bool) -> Result<Made> {
     let axis = one_axis(args, attrs)?;
     let exclusive = attrs.bool("exclusive")?.unwrap_or(false);
     let reverse = attrs.bool("reverse")?.unwrap_or(false);
-    let kernel = Lead(move |args: &[Tensor], lead: usize| {
+    let kernel = Lead::new(move |args: &[Tensor], lead: usize| {
         let t = &args[0];
         let parts = along(t, super::lead::axis_in(axis, t, lead)?);
         let way = Way { exclusive, reverse };

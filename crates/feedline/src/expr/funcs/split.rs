@@ -194,7 +194,7 @@ fn make_encode(args: &[Leaf], _: &Attrs) -> Result<Made> {
         return Err(Error::usage("expects code points along a last axis, not a scalar"));
     }
     let dims = Dims(shape.dims().map(|d| d[..d.len() - 1].to_vec()));
-    let kernel = super::lead::Lead(|args: &[Tensor], lead: usize| {
+    let kernel = super::lead::Lead::new(|args: &[Tensor], lead: usize| {
         let t = &args[0];
         let Some((&n, outer)) = t.shape()[lead..].split_last() else {
             return Err(Error::data("expects code points along a last axis, not a scalar"));

@@ -128,7 +128,7 @@ fn begins_char(byte: u8) -> bool {
 fn to_strings(args: &[Leaf], f: impl Fn(&[u8], &mut Vec<u8>) + Send + Sync + 'static) -> Result<Made> {
     arity::<1>(args)?;
     let shape = string_arg(args, 0)?;
-    let kernel = Elementwise(move |t: Tensors| {
+    let kernel = Elementwise::new(move |t: Tensors| {
         let mut out = StringsBuilder::with_capacity(t[0].len());
         let mut text = Vec::new();
         for s in t[0].strs() {
@@ -144,7 +144,7 @@ fn to_strings(args: &[Leaf], f: impl Fn(&[u8], &mut Vec<u8>) + Send + Sync + 'st
 fn to_items<U: Item>(args: &[Leaf], f: impl Fn(&[u8]) -> Result<U> + Send + Sync + 'static) -> Result<Made> {
     arity::<1>(args)?;
     let shape = string_arg(args, 0)?;
-    let kernel = Elementwise(move |t: Tensors| {
+    let kernel = Elementwise::new(move |t: Tensors| {
         let mut out = room(U::DTYPE, t[0].shape())?;
         for (o, s) in out.items_mut::<U>().iter_mut().zip(t[0].strs()) {
             *o = f(s)?;
@@ -184,7 +184,7 @@ fn make_join(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
     for i in 1..args.len() {
         dims = broadcast_dims(&dims, string_arg(args, i)?)?;
     }
-    let kernel = Elementwise(move |t: Tensors| {
+    let kernel = Elementwise::new(move |t: Tensors| {
         let shape = t.iter().try_fold(Shape::new(), |s, t| broadcast_shape(&s, t.shape()));
         let shape = shape.ok_or_else(|| {
             let shapes: Vec<_> = t.iter().map(|t| t.shape()).collect();
@@ -230,7 +230,7 @@ fn make_reduce_join(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
             Dims::of(kept.map(|(i, d)| if gone(i) { Some(1) } else { *d }))
         }
     };
-    let kernel = Lead(move |args: &[Tensor], lead: usize| {
+    let kernel = Lead::new(move |args: &[Tensor], lead: usize| {
         let t = &args[0];
         let joined: Vec<usize> = match &axes {
             None => (lead..t.rank()).collect(),
@@ -275,7 +275,7 @@ fn make_substr(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
     check_integers("pos", p)?;
     check_integers("len", l)?;
     let dims = broadcast_dims(&broadcast_dims(dims, dp)?, dl)?;
-    let kernel = Elementwise(move |t: Tensors| {
+    let kernel = Elementwise::new(move |t: Tensors| {
         let shape = broadcast_shape(t[0].shape(), t[1].shape()).and_then(|s| broadcast_shape(&s, t[2].shape()));
         let shape = shape.ok_or_else(|| Error::data("strings, pos and len have shapes that do not broadcast"))?;
         let strings = broadcast_to(&t[0], &shape)?;
@@ -319,7 +319,7 @@ fn make_to_number(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
             let made = to_items(args, parse::<f64>)?;
             let shape = string_arg(args, 0)?.clone();
             let inner = made.kernel;
-            let kernel = Elementwise(move |t: Tensors| {
+            let kernel = Elementwise::new(move |t: Tensors| {
                 let values: Vec<_> = t.into_iter().map(crate::element::Value::Tensor).collect();
                 let out = inner.row(&values, super::super::RowAt { epoch: 0, pos: 0 })?;
                 cast(out.tensor().clone(), to)
@@ -358,7 +358,7 @@ fn make_as_string(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
         b'f'
     };
     let style = Style { precision, width, fill: fill.map(|f| f.as_bytes()[0]), kind };
-    let kernel = Elementwise(move |t: Tensors| {
+    let kernel = Elementwise::new(move |t: Tensors| {
         let t = &t[0];
         if dtype == DType::String {
             return Ok(t.clone());
