@@ -4,7 +4,7 @@ use super::super::{Func, Made, arity, dense};
 use super::broadcast::{Elementwise, Tensors, broadcast_dims, build_strings, map_same, zip, zip_same, zip_strings};
 use super::cast::{cast, relabel};
 use super::integer::Int;
-use super::number::{inner_dtype, numbers, promote, signless};
+use super::number::{Rounding, inner_dtype, numbers, promote, signless};
 use crate::element::{B8, DType, Leaf, Tensor};
 use crate::error::{Error, Result};
 
@@ -118,7 +118,7 @@ pub static FUNCS: &[Func] = &[
                 let spec = Leaf::tensor(DType::String, broadcast_dims(a, b)?);
                 Made::new(
                     spec,
-                    Elementwise(|t: Tensors| {
+                    Elementwise::new(|t: Tensors| {
                         build_strings(&t[0], &t[1], |a, b, out| {
                             out.extend_from_slice(a);
                             out.extend_from_slice(b);
@@ -163,7 +163,7 @@ pub static FUNCS: &[Func] = &[
                             None => zip_same(x, y, |a: T, b: T| a.floor_div(b)),
                         }
                     };
-                    float zip_same(x, y, |a: T, b: T| (a / b).floor()))
+                    float zip_same(x, y, |a: T, b: T| (a / b).down()))
             })
         },
     },
@@ -284,7 +284,7 @@ fn computed_in(args: &[Leaf], dtype: DType, no_sign: bool, f: Binary) -> Result<
     let label = if no_sign { signless(inner) } else { inner };
     Made::new(
         spec,
-        Elementwise(move |mut t: Tensors| {
+        Elementwise::new(move |mut t: Tensors| {
             let (x, y) = (cast(t.remove(0), inner)?, cast(t.remove(0), inner)?);
             let out = f(label, relabel(x, label)?, relabel(y, label)?)?;
             cast(relabel(out, inner)?, dtype)
@@ -308,7 +308,7 @@ fn comparison(
     let label = if no_sign { signless(inner) } else { inner };
     Made::new(
         Leaf::tensor(DType::Bool, broadcast_dims(da, db)?),
-        Elementwise(move |mut t: Tensors| {
+        Elementwise::new(move |mut t: Tensors| {
             let (x, y) = (cast(t.remove(0), inner)?, cast(t.remove(0), inner)?);
             let (x, y) = (relabel(x, label)?, relabel(y, label)?);
             if swapped { f(label, &y, &x) } else { f(label, &x, &y) }
@@ -355,7 +355,7 @@ pub(super) fn unary_of(
     f: impl Fn(Tensor) -> Result<Tensor> + Send + Sync + 'static,
 ) -> Result<Made> {
     let (_, shape) = dense(args, 0)?;
-    Made::new(Leaf::tensor(dtype, shape.clone()), Elementwise(move |mut t: Tensors| f(t.remove(0))))
+    Made::new(Leaf::tensor(dtype, shape.clone()), Elementwise::new(move |mut t: Tensors| f(t.remove(0))))
 }
 
 fn no_zeros<T: Int>(x: &Tensor, y: &Tensor) -> Result<()> {

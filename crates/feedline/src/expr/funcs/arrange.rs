@@ -67,12 +67,12 @@ fn make_tile(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
             let own = shape.dims().and_then(|d| d[i]);
             if times[i] == 0 { Some(0) } else { own.and_then(|d| d.checked_mul(times[i])) }
         }));
-        let kernel = Lead(move |args: &[Tensor], lead: usize| tile(&args[0], lead, &times));
+        let kernel = Lead::new(move |args: &[Tensor], lead: usize| tile(&args[0], lead, &times));
         return Made::new(Leaf::tensor(dtype, dims), kernel);
     }
     arity::<2>(args)?;
     check_integers("multiples", dense(args, 1)?.0)?;
-    let kernel = LeadFirst(|args: &[Tensor], lead: usize| tile(&args[0], lead, &sizes(&args[1])?));
+    let kernel = LeadFirst::new(|args: &[Tensor], lead: usize| tile(&args[0], lead, &sizes(&args[1])?));
     Made::new(Leaf::tensor(dtype, Dims(shape.rank().map(|r| vec![None; r]))), kernel)
 }
 
@@ -130,12 +130,12 @@ fn make_repeat(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
             [one] => n.and_then(|n| n.checked_mul(*one)),
             all => all.iter().try_fold(0usize, |a, b| a.checked_add(*b)),
         });
-        let kernel = Lead(move |args: &[Tensor], lead: usize| repeat(&args[0], lead, &times, axis));
+        let kernel = Lead::new(move |args: &[Tensor], lead: usize| repeat(&args[0], lead, &times, axis));
         return Made::new(Leaf::tensor(dtype, dims), kernel);
     }
     arity::<2>(args)?;
     check_integers("repeats", dense(args, 1)?.0)?;
-    let kernel = LeadFirst(move |args: &[Tensor], lead: usize| repeat(&args[0], lead, &sizes(&args[1])?, axis));
+    let kernel = LeadFirst::new(move |args: &[Tensor], lead: usize| repeat(&args[0], lead, &sizes(&args[1])?, axis));
     Made::new(Leaf::tensor(dtype, resized(&|_| None)), kernel)
 }
 
@@ -144,7 +144,7 @@ fn make_reverse(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
     let (dtype, shape) = dense(args, 0)?;
     let axes = attrs.i64s("axis")?.unwrap_or_else(|| vec![0]);
     axes.iter().try_for_each(|a| check_axis(*a, shape))?;
-    let kernel = Lead(move |args: &[Tensor], lead: usize| {
+    let kernel = Lead::new(move |args: &[Tensor], lead: usize| {
         let t = &args[0];
         if t.is_empty() {
             return Ok(t.clone());
@@ -180,7 +180,7 @@ fn make_roll(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
         let back = n - shift.rem_euclid(n as i64) as usize;
         take_axis(t, axis, &(0..n).map(|i| (i + back) % n).collect::<Vec<_>>())
     }
-    let kernel = Lead(move |args: &[Tensor], lead: usize| {
+    let kernel = Lead::new(move |args: &[Tensor], lead: usize| {
         let t = &args[0];
         let Some(axes) = &axes else {
             return Ok(roll(&flat(t, lead), lead, shifts[0])?.into_reshaped(t.shape()));
@@ -232,12 +232,12 @@ fn make_pad(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
                 .enumerate()
                 .map(|(i, (a, b))| shape.dims().and_then(|d| d[i]).and_then(|d| d.checked_add(*a)?.checked_add(*b))),
         );
-        let kernel = Lead(move |args: &[Tensor], lead: usize| pad(&args[0], lead, &borders));
+        let kernel = Lead::new(move |args: &[Tensor], lead: usize| pad(&args[0], lead, &borders));
         return Made::new(Leaf::tensor(dtype, dims), kernel);
     }
     arity::<2>(args)?;
     check_integers("paddings", dense(args, 1)?.0)?;
-    let kernel = LeadFirst(move |args: &[Tensor], lead: usize| {
+    let kernel = LeadFirst::new(move |args: &[Tensor], lead: usize| {
         let flat = integers(&args[1])?;
         if args[1].rank() != 2 || args[1].shape()[1] != 2 {
             return Err(Error::data(format!("paddings must have shape [n, 2], not {:?}", args[1].shape())));

@@ -52,9 +52,15 @@ fn broadcast_or_fail(a: &[usize], b: &[usize]) -> Result<Shape> {
 }
 
 /// A kernel of tensors that broadcast against each other.
-pub struct Elementwise<F>(pub F);
+pub struct Elementwise(Box<dyn Fn(Tensors) -> Result<Tensor> + Send + Sync>);
 
-impl<F: Fn(Tensors) -> Result<Tensor> + Send + Sync> Kernel for Elementwise<F> {
+impl Elementwise {
+    pub fn new(f: impl Fn(Tensors) -> Result<Tensor> + Send + Sync + 'static) -> Elementwise {
+        Elementwise(Box::new(f))
+    }
+}
+
+impl Kernel for Elementwise {
     fn row(&self, args: &[Value], _: RowAt) -> Result<Value> {
         Ok(Value::Tensor((self.0)(args.iter().map(|v| v.tensor().clone()).collect())?))
     }
@@ -243,6 +249,12 @@ fn zip_runs<T: Item, U: Item>(a: &Tensor, b: &Tensor, f: &dyn Fn(Run<'_, T, U>))
 }
 
 fn zip_slices<T: Item, U: Item>(axes: &[Axis], a: &[T], b: &[T], out: &mut [U], f: &dyn Fn(Run<'_, T, U>)) {
+    if let Some(main) = uneven(axes) {
+        let [first, rest] = [main, axes[0].size - main].map(|size| [Axis { size, ..axes[0] }, axes[1]]);
+        let (to, more) = out.split_at_mut(main * axes[1].size);
+        zip_slices(&first, a, b, to, f);
+        return zip_slices(&rest, &a[passed(axes, 0, main)..], &b[passed(axes, 1, main)..], more, f);
+    }
     if let Some((axes, k, wide)) = widened(axes, [a, b]) {
         let (a, b) = if k == 0 { (&wide[..], b) } else { (a, &wide[..]) };
         return zip_slices(&axes, a, b, out, f);
@@ -282,6 +294,12 @@ fn zip_over<T: Item>(
 }
 
 fn over_slices<T: Item>(axes: &[Axis], to: &mut [T], from: &[T], f: &dyn Fn(Over<'_, T>)) {
+    if let Some(main) = uneven(axes) {
+        let [first, rest] = [main, axes[0].size - main].map(|size| [Axis { size, ..axes[0] }, axes[1]]);
+        let (to, more) = to.split_at_mut(main * axes[1].size);
+        over_slices(&first, to, from, f);
+        return over_slices(&rest, more, &from[passed(axes, 1, main)..], f);
+    }
     if let Some((axes, 1, wide)) = widened(axes, [&*to, from]) {
         return over_slices(&axes, to, &wide, f);
     }
@@ -298,6 +316,26 @@ fn over_slices<T: Item>(axes: &[Axis], to: &mut [T], from: &[T], f: &dyn Fn(Over
 
 fn last_of(axes: &[Axis]) -> Axis {
     axes.last().copied().unwrap_or(Axis { size: 1, walks: [true; 2] })
+}
+
+/// Where to cut the first of two axes so that its larger part can be widened well: its size may have no good divisor.
+fn uneven(axes: &[Axis]) -> Option<usize> {
+    let [before, last] = axes else { return None };
+    let most = LONG / last.size.max(1);
+    if last.size >= SHORT || before.walks == [true, true] || before.size <= most {
+        return None;
+    }
+    let even = (most / 2..=most).any(|t| before.size.is_multiple_of(t));
+    (!even).then_some(before.size / most * most)
+}
+
+/// The items of an operand that lie before step `n` of the first of two axes.
+fn passed(axes: &[Axis], operand: usize, n: usize) -> usize {
+    match (axes[0].walks[operand], axes[1].walks[operand]) {
+        (false, _) => 0,
+        (true, false) => n,
+        (true, true) => n * axes[1].size,
+    }
 }
 
 /// Axes with a longer last axis and the operand (by number) that was written out for it, if that pays.
@@ -436,6 +474,22 @@ mod tests {
             t.items::<i64>()[at]
         };
         Some((0..shape.iter().product()).map(|n| pick(a, n) - 3 * pick(b, n)).collect())
+    }
+
+    #[test]
+    fn short_axes_of_any_count() {
+        for n in [1, 2, 5, 341, 342, 683, 1023, 1031, 4099] {
+            let a = Tensor::from_items([n, 3], &(0..3 * n as i64).collect::<Vec<_>>());
+            let b = Tensor::from_items([3], &[5i64, -7, 100]);
+            let c = Tensor::from_items([n, 1], &(0..n as i64).map(|i| i * i).collect::<Vec<_>>());
+            for other in [b, c] {
+                let f = |x: i64, y: i64| x - 3 * y;
+                assert_eq!(zip(&a, &other, f).unwrap().items::<i64>(), slow(&a, &other).unwrap());
+                assert_eq!(zip(&other, &a, f).unwrap().items::<i64>(), slow(&other, &a).unwrap());
+                let own = Tensor::from_items(a.shape(), a.items::<i64>());
+                assert_eq!(zip_same(own, other.clone(), f).unwrap().items::<i64>(), slow(&a, &other).unwrap());
+            }
+        }
     }
 
     proptest! {

@@ -1,11 +1,12 @@
 //! Conversion between dtypes.
 
 use super::super::{Attrs, Func, Made, arity, dense};
-use super::broadcast::{Elementwise, map, map_same};
+use super::broadcast::{Elementwise, map, map_same, room};
 use super::number::{Number, numbers};
 use crate::element::{B8, DType, Dims, Leaf, Shape, Tensor};
 use crate::error::{Error, Result};
 use crate::with_item;
+use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
 pub static FUNCS: &[Func] = &[
@@ -37,7 +38,7 @@ fn make(args: &[Leaf], attrs: &Attrs, f: fn(Tensor, DType) -> Result<Tensor>) ->
         return Err(Error::usage(format!("cannot cast {from} to {to}; use strings.to_number or strings.as_string")));
     }
     let spec = Leaf::tensor(to, shape.clone());
-    Made::new(spec, Elementwise(move |mut args: super::broadcast::Tensors| f(args.remove(0), to)))
+    Made::new(spec, Elementwise::new(move |mut args: super::broadcast::Tensors| f(args.remove(0), to)))
 }
 
 /// Converts a number to another type as the `cast` function promises.
@@ -118,6 +119,15 @@ pub fn cast(t: Tensor, to: DType) -> Result<Tensor> {
     if t.dtype() == to {
         return Ok(t);
     }
+    if let (DType::Float16, DType::Float32) | (DType::Float32, DType::Float16) = (t.dtype(), to) {
+        // Whole slices use the processor's own instruction where it has one.
+        let mut out = room(to, t.shape())?;
+        match to {
+            DType::Float32 => t.items::<f16>().convert_to_f32_slice(out.items_mut::<f32>()),
+            _ => out.items_mut::<f16>().convert_from_f32_slice(t.items::<f32>()),
+        }
+        return Ok(out);
+    }
     with_item!(t.dtype(), T =>
         with_item!(to, U => map::<T, U>(&t, |x| x.cast()); String => no_strings());
         String => no_strings())
@@ -174,7 +184,7 @@ fn make_bitcast(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
             return Err(Error::usage(format!("bitcast of {from}{shape} to {to} wants a last axis of size {}", b / a)));
         }
     };
-    let kernel = super::lead::Lead(move |args: &[Tensor], lead: usize| {
+    let kernel = super::lead::Lead::new(move |args: &[Tensor], lead: usize| {
         let t = &args[0];
         let mut shape: Shape = t.shape().into();
         if a > b {
@@ -182,7 +192,7 @@ fn make_bitcast(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
         } else if a < b && (t.rank() == lead || shape.pop() != Some(b / a)) {
             return Err(Error::data(format!("bitcast to {to} wants a last axis of size {}", b / a)));
         }
-        let mut out = super::broadcast::room(to, &shape)?;
+        let mut out = room(to, &shape)?;
         out.bytes_mut().copy_from_slice(t.bytes());
         Ok(out)
     });

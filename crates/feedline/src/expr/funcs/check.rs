@@ -1,10 +1,10 @@
 //! Checks that let an element pass or fail it.
 
-use super::super::{ByRow, Func, Made, arity, dense};
+use super::super::{Arg, Func, Kernel, Made, RowAt, RowsAt, arity, dense};
 use super::arithmetic::{only_bool, unary_of};
 use super::cast::cast;
 use super::number::{inner_dtype, numbers};
-use crate::element::{B8, Leaf, Value};
+use crate::element::{B8, Column, Leaf, Value};
 use crate::error::{Error, Result};
 
 pub static FUNCS: &[Func] = &[
@@ -43,13 +43,7 @@ pub static FUNCS: &[Func] = &[
             let (dtype, _) = dense(args, 1)?;
             only_bool(dtype)?;
             let message = attrs.str("message")?.unwrap_or("the condition does not hold").to_string();
-            Made::new(
-                value.clone(),
-                ByRow(move |args: &[Value]| match args[1].tensor().items::<B8>().iter().all(|b| b.get()) {
-                    true => Ok(args[0].clone()),
-                    false => Err(Error::data(message.clone())),
-                }),
-            )
+            Made::new(value.clone(), Ensure(message))
         },
     },
     Func { name: "identity", doc: "The argument itself.", pure: true, make: |args, _| make_identity(args) },
@@ -61,19 +55,41 @@ fn make_identity(args: &[Leaf]) -> Result<Made> {
     Made::new(leaf.clone(), Identity)
 }
 
+struct Ensure(String);
+
+impl Ensure {
+    fn holds(condition: &Value) -> bool {
+        condition.tensor().items::<B8>().iter().all(|b| b.get())
+    }
+}
+
+impl Kernel for Ensure {
+    fn row(&self, args: &[Value], _: RowAt) -> Result<Value> {
+        match Ensure::holds(&args[1]) {
+            true => Ok(args[0].clone()),
+            false => Err(Error::data(self.0.clone())),
+        }
+    }
+    fn rows(&self, args: &mut [Arg], rows: usize, _: RowsAt<'_>) -> Result<Option<Column>> {
+        let holds = match &args[1] {
+            Arg::Rows(Column::Dense(t)) => t.items::<B8>().iter().all(|b| b.get()),
+            Arg::Same(v) => Ensure::holds(v),
+            Arg::Rows(_) => false,
+        };
+        // What does not hold is found again in its own row.
+        let same = Arg::Same(Value::Absent);
+        Ok(holds.then(|| std::mem::replace(&mut args[0], same).into_column(rows)))
+    }
+}
+
 struct Identity;
 
-impl super::super::Kernel for Identity {
-    fn row(&self, args: &[Value], _: super::super::RowAt) -> Result<Value> {
+impl Kernel for Identity {
+    fn row(&self, args: &[Value], _: RowAt) -> Result<Value> {
         Ok(args[0].clone())
     }
-    fn rows(
-        &self,
-        args: &mut [super::super::Arg],
-        rows: usize,
-        _: super::super::RowsAt<'_>,
-    ) -> Result<Option<crate::element::Column>> {
-        let same = super::super::Arg::Same(Value::Absent);
+    fn rows(&self, args: &mut [Arg], rows: usize, _: RowsAt<'_>) -> Result<Option<Column>> {
+        let same = Arg::Same(Value::Absent);
         Ok(args.first_mut().map(|a| std::mem::replace(a, same).into_column(rows)))
     }
 }

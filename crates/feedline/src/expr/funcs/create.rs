@@ -123,7 +123,7 @@ fn make_fill(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
         scalar(dims)?;
         let shape = attrs.need("shape", shape_attr(attrs, value.dtype().unwrap_or(dtype))?)?;
         let dims = Dims::known(&shape);
-        let kernel = Lead(move |args: &[Tensor], lead: usize| {
+        let kernel = Lead::new(move |args: &[Tensor], lead: usize| {
             let t = &args[0];
             if t.rank() != lead {
                 return Err(Error::data(format!("the value must be a scalar, not of shape {:?}", &t.shape()[lead..])));
@@ -166,7 +166,7 @@ fn make_like(args: &[Leaf], attrs: &Attrs, n: i64) -> Result<Made> {
     let (dtype, shape) = dense(args, 0)?;
     let dtype = attrs.dtype("dtype")?.unwrap_or(dtype);
     let value = number_of(dtype, n)?;
-    let kernel = Lead(move |args: &[Tensor], _: usize| filled(&value, args[0].shape()));
+    let kernel = Lead::new(move |args: &[Tensor], _: usize| filled(&value, args[0].shape()));
     Made::new(Leaf::tensor(dtype, shape.clone()), kernel)
 }
 
@@ -302,7 +302,7 @@ fn make_one_hot(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
             .ok_or_else(|| Error::usage(format!("axis {axis} does not exist after shape {shape} has one more axis")))?;
         d.insert(at, Some(depth));
     }
-    let kernel = Lead(move |args: &[Tensor], lead: usize| {
+    let kernel = Lead::new(move |args: &[Tensor], lead: usize| {
         let t = &args[0];
         let at = axis_of(axis, t.rank() - lead + 1)
             .ok_or_else(|| Error::data(format!("axis {axis} does not exist in the result")))?;

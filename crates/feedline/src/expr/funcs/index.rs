@@ -126,7 +126,7 @@ fn make_getitem(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
             Dims(Some(out))
         }
     };
-    let kernel = Lead(move |args: &[Tensor], lead: usize| {
+    let kernel = Lead::new(move |args: &[Tensor], lead: usize| {
         let t = &args[0];
         let rest = left_over(&index, t.rank() - lead)
             .ok_or_else(|| Error::data(format!("too many indices for shape {:?}", &t.shape()[lead..])))?;
@@ -295,7 +295,7 @@ fn make_slice(args: &[Leaf], _: &Attrs) -> Result<Made> {
     check_integers("begin", b)?;
     check_integers("size", s)?;
     let dims = Dims(shape.rank().map(|r| vec![None; r]));
-    let kernel = LeadFirst(|args: &[Tensor], lead: usize| {
+    let kernel = LeadFirst::new(|args: &[Tensor], lead: usize| {
         let t = &args[0];
         let (begin, size) = (integers(&args[1])?, integers(&args[2])?);
         let rank = t.rank() - lead;
@@ -351,7 +351,7 @@ fn make_split_at(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
         }
         d[at] = Some(n / num);
     }
-    let kernel = Lead(move |args: &[Tensor], lead: usize| {
+    let kernel = Lead::new(move |args: &[Tensor], lead: usize| {
         let t = &args[0];
         let axis = axis_in(axis, t, lead)?;
         let mut view = View::of(t);

@@ -8,9 +8,17 @@ use smallvec::{SmallVec, smallvec};
 
 /// A kernel of tensors with `lead` axes in front that it must leave alone: none for one element, one for many rows.
 /// Axes are counted after those.
-pub struct Lead<F>(pub F);
+pub struct Lead(Along);
 
-impl<F: Fn(&[Tensor], usize) -> Result<Tensor> + Send + Sync> Kernel for Lead<F> {
+type Along = Box<dyn Fn(&[Tensor], usize) -> Result<Tensor> + Send + Sync>;
+
+impl Lead {
+    pub fn new(f: impl Fn(&[Tensor], usize) -> Result<Tensor> + Send + Sync + 'static) -> Lead {
+        Lead(Box::new(f))
+    }
+}
+
+impl Kernel for Lead {
     fn row(&self, args: &[Value], _: RowAt) -> Result<Value> {
         let tensors: Tensors = args.iter().map(|v| v.tensor().clone()).collect();
         Ok(Value::Tensor((self.0)(&tensors, 0)?))
@@ -37,9 +45,15 @@ impl<F: Fn(&[Tensor], usize) -> Result<Tensor> + Send + Sync> Kernel for Lead<F>
 }
 
 /// A kernel whose first argument varies while the others must be the same for all rows; otherwise row by row.
-pub struct LeadFirst<F>(pub F);
+pub struct LeadFirst(Along);
 
-impl<F: Fn(&[Tensor], usize) -> Result<Tensor> + Send + Sync> Kernel for LeadFirst<F> {
+impl LeadFirst {
+    pub fn new(f: impl Fn(&[Tensor], usize) -> Result<Tensor> + Send + Sync + 'static) -> LeadFirst {
+        LeadFirst(Box::new(f))
+    }
+}
+
+impl Kernel for LeadFirst {
     fn row(&self, args: &[Value], _: RowAt) -> Result<Value> {
         let tensors: Tensors = args.iter().map(|v| v.tensor().clone()).collect();
         Ok(Value::Tensor((self.0)(&tensors, 0)?))
@@ -147,14 +161,38 @@ impl View {
             return Ok(t.reshaped(shape));
         }
         let mut out = Tensor::new(t.dtype(), shape);
-        match t.dtype().size() {
-            1 => copy_items::<1>(&axes, self.start, t.bytes(), out.bytes_mut()),
-            2 => copy_items::<2>(&axes, self.start, t.bytes(), out.bytes_mut()),
-            4 => copy_items::<4>(&axes, self.start, t.bytes(), out.bytes_mut()),
-            _ => copy_items::<8>(&axes, self.start, t.bytes(), out.bytes_mut()),
+        let (axes, start, times) = units(axes, self.start, t.dtype().size());
+        let (from, to) = (t.bytes(), out.bytes_mut());
+        match t.dtype().size() * times {
+            1 => copy_items::<1>(&axes, start, from, to),
+            2 => copy_items::<2>(&axes, start, from, to),
+            3 => copy_items::<3>(&axes, start, from, to),
+            4 => copy_items::<4>(&axes, start, from, to),
+            6 => copy_items::<6>(&axes, start, from, to),
+            12 => copy_items::<12>(&axes, start, from, to),
+            16 => copy_items::<16>(&axes, start, from, to),
+            _ => copy_items::<8>(&axes, start, from, to),
         }
         Ok(out)
     }
+}
+
+/// A short last axis that lies as it is (colour channels) becomes part of the item, so that runs become longer: the axes
+/// counted in such units, and how many items make one.
+fn units(
+    mut axes: SmallVec<[(usize, isize); 6]>,
+    start: usize,
+    size: usize,
+) -> (SmallVec<[(usize, isize); 6]>, usize, usize) {
+    let Some(&(n, 1)) = axes.last() else { return (axes, start, 1) };
+    let even = |step: isize| step.unsigned_abs().is_multiple_of(n);
+    let known = [2, 3, 4, 6, 8, 12, 16].contains(&(size * n));
+    if !known || axes.len() < 2 || !start.is_multiple_of(n) || !axes[..axes.len() - 1].iter().all(|a| even(a.1)) {
+        return (axes, start, 1);
+    }
+    axes.pop();
+    axes.iter_mut().for_each(|a| a.1 /= n as isize);
+    (axes, start / n, n)
 }
 
 /// The tensor repeated along axes of size 1 (and new ones in front) until it has that shape.

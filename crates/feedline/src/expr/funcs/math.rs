@@ -5,7 +5,7 @@ use super::super::{Func, Made, arity, dense};
 use super::broadcast::{Elementwise, Tensors, broadcast_dims, map, map_same, zip_same};
 use super::cast::cast;
 use super::integer::Int;
-use super::number::{Number, float_of, inner_dtype, numbers, promote};
+use super::number::{Number, Rounding, float_of, inner_dtype, numbers, promote};
 use crate::element::{B8, DType, Leaf, Tensor};
 use crate::error::{Error, Result};
 
@@ -102,11 +102,11 @@ pub static FUNCS: &[Func] = &[
             })
         },
     },
-    rounding!("floor", "The next integer below.", x => x.floor()),
-    rounding!("ceil", "The next integer above.", x => x.ceil()),
-    rounding!("round", "The nearest integer; halves go to the even one.", x => x.round_ties_even()),
-    rounding!("rint", "The nearest integer; halves go to the even one.", x => x.round_ties_even()),
-    rounding!("trunc", "The integer part.", x => x.trunc()),
+    rounding!("floor", "The next integer below.", x => x.down()),
+    rounding!("ceil", "The next integer above.", x => x.up()),
+    rounding!("round", "The nearest integer; halves go to the even one.", x => x.nearest()),
+    rounding!("rint", "The nearest integer; halves go to the even one.", x => x.nearest()),
+    rounding!("trunc", "The integer part.", x => x.toward_zero()),
     test!("is_nan", "Whether it is not a number.", false, x => x.is_nan()),
     test!("is_inf", "Whether it is infinite.", false, x => x.is_infinite()),
     test!("is_finite", "Whether it is neither infinite nor NaN.", true, x => x.is_finite()),
@@ -153,7 +153,9 @@ fn binary(args: &[Leaf], f: fn(DType, Tensor, Tensor) -> Result<Tensor>) -> Resu
     let inner = inner_dtype(to);
     Made::new(
         Leaf::tensor(to, broadcast_dims(da, db)?),
-        Elementwise(move |mut t: Tensors| cast(f(inner, cast(t.remove(0), inner)?, cast(t.remove(0), inner)?)?, to)),
+        Elementwise::new(move |mut t: Tensors| {
+            cast(f(inner, cast(t.remove(0), inner)?, cast(t.remove(0), inner)?)?, to)
+        }),
     )
 }
 

@@ -68,7 +68,7 @@ pub fn find(name: &str) -> Result<&'static Func> {
 pub fn shape_arg(name: &str) -> Option<usize> {
     match name {
         "fill" => Some(0),
-        "reshape" => Some(1),
+        "reshape" | "broadcast_to" => Some(1),
         _ => None,
     }
 }

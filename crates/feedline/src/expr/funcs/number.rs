@@ -83,6 +83,43 @@ macro_rules! number {
 number!(plain i8, i16, i32, i64, u8, u16, u32, u64, f32, f64);
 number!(f16: f16::ZERO, f16::ONE, f16::to_f64, f16::from_f64; bf16: bf16::ZERO, bf16::ONE, bf16::to_f64, bf16::from_f64);
 
+/// Rounding without a call into the C library, which would keep loops from being vectorised on processors without SSE4.1:
+/// below `WHOLE` a float has a fractional part, and adding and taking away `WHOLE` rounds it off, to even.
+macro_rules! rounding {
+    ($($t:ident, $whole:expr);*) => { $(
+        impl Rounding for $t {
+            #[inline(always)]
+            fn nearest(self) -> $t {
+                const WHOLE: $t = $whole;
+                let a = self.abs();
+                if a < WHOLE { ((a + WHOLE) - WHOLE).copysign(self) } else { self }
+            }
+            #[inline(always)]
+            fn down(self) -> $t {
+                let r = self.nearest();
+                // The sign of a zero is that of what was rounded.
+                (if r > self { r - 1.0 } else { r }).copysign(self)
+            }
+            #[inline(always)]
+            fn up(self) -> $t {
+                -(-self).down()
+            }
+            #[inline(always)]
+            fn toward_zero(self) -> $t {
+                self.abs().down().copysign(self)
+            }
+        }
+    )* };
+}
+pub trait Rounding {
+    /// Halves go to the even neighbour.
+    fn nearest(self) -> Self;
+    fn down(self) -> Self;
+    fn up(self) -> Self;
+    fn toward_zero(self) -> Self;
+}
+rounding!(f32, 8_388_608.0; f64, 4_503_599_627_370_496.0);
+
 /// The dtype in which two are computed together: NumPy's rules.
 pub fn promote(a: DType, b: DType) -> Result<DType> {
     if a == b {
@@ -164,6 +201,28 @@ mod tests {
             assert_eq!(promote(b, a).unwrap(), c, "{b} {a}");
         }
         assert!(promote(String, Int32).is_err());
+    }
+
+    #[test]
+    fn rounding_is_that_of_the_library() {
+        let mut list: Vec<f64> =
+            vec![0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.5, 3.49, 1e15, 4503599627370495.5, 4503599627370496.0, 1e300];
+        list.extend([f64::INFINITY, f64::NAN, f64::MIN_POSITIVE, 8388607.5, 8388608.0, 0.49999999999999994]);
+        for x in list.iter().flat_map(|x| [*x, -*x]) {
+            let same = |a: f64, b: f64, what: &str| assert_eq!(a.to_bits(), b.to_bits(), "{what} {x}: {a} {b}");
+            if !x.is_nan() {
+                same(x.nearest(), x.round_ties_even(), "nearest");
+                same(x.down(), x.floor(), "down");
+                same(x.up(), x.ceil(), "up");
+                same(x.toward_zero(), x.trunc(), "toward zero");
+                let y = x as f32;
+                assert_eq!(y.down().to_bits(), y.floor().to_bits(), "{y}");
+                assert_eq!(y.up().to_bits(), y.ceil().to_bits(), "{y}");
+                assert_eq!(y.nearest().to_bits(), y.round_ties_even().to_bits(), "{y}");
+                assert_eq!(y.toward_zero().to_bits(), y.trunc().to_bits(), "{y}");
+            }
+            assert_eq!(x.down().is_nan(), x.is_nan());
+        }
     }
 
     #[test]

@@ -198,7 +198,7 @@ fn make(
         }
     };
     let axes = axes.clone();
-    let kernel = Lead(move |args: &[Tensor], lead: usize| {
+    let kernel = Lead::new(move |args: &[Tensor], lead: usize| {
         let t = &args[0];
         let rank = t.rank() - lead;
         let mut reduced: SmallVec<[bool; 6]> = smallvec::smallvec![axes.is_none(); t.rank()];
@@ -244,6 +244,7 @@ fn apart(t: &Tensor, reduced: &[bool]) -> Result<(Tensor, Parts)> {
 
 /// Several sums at once let the processor work on them side by side.
 const LANES: usize = 8;
+const WIDE: usize = 64;
 
 fn fold<T: Item, A: Item>(
     t: &Tensor,
@@ -262,6 +263,10 @@ fn fold<T: Item, A: Item>(
     let blocks = t.items::<T>().chunks_exact(n * inner);
     if inner == 1 {
         for (block, o) in blocks.zip(to) {
+            if n < 2 * LANES {
+                *o = block.iter().fold(zero, |a, x| step(a, *x));
+                continue;
+            }
             let mut lanes = [zero; LANES];
             let (chunks, rest) = block.as_chunks::<LANES>();
             for chunk in chunks {
@@ -273,6 +278,28 @@ fn fold<T: Item, A: Item>(
                 lanes[i] = step(lanes[i], rest[i]);
             }
             *o = lanes.into_iter().reduce(&merge).unwrap_or(zero);
+        }
+        return Ok(out);
+    }
+    // Few neighbours (colour channels): several steps side by side, put together at the end.
+    let width = inner * (WIDE / inner);
+    if width >= 2 * inner && n * inner >= 2 * width {
+        let mut sums = vec![zero; width];
+        for (block, o) in blocks.zip(to.chunks_exact_mut(inner)) {
+            sums.fill(zero);
+            for line in block.chunks(width) {
+                let sums = &mut sums[..line.len()];
+                for i in 0..line.len() {
+                    sums[i] = step(sums[i], line[i]);
+                }
+            }
+            let (first, rest) = sums.split_at(inner);
+            o.copy_from_slice(first);
+            for line in rest.chunks_exact(inner) {
+                for i in 0..inner {
+                    o[i] = merge(o[i], line[i]);
+                }
+            }
         }
         return Ok(out);
     }
@@ -372,7 +399,7 @@ fn make_arg(args: &[Leaf], attrs: &Attrs, largest: bool) -> Result<Made> {
         let gone = axis_of(axis, d.len());
         d.iter().enumerate().filter(|(i, _)| Some(*i) != gone).map(|(_, d)| *d).collect()
     }));
-    let kernel = Lead(move |args: &[Tensor], lead: usize| {
+    let kernel = Lead::new(move |args: &[Tensor], lead: usize| {
         let t = &args[0];
         let parts = along(t, super::lead::axis_in(axis, t, lead)?);
         let Parts { outer, n, inner, .. } = parts;
@@ -419,7 +446,7 @@ fn make_scan(args: &[Leaf], attrs: &Attrs, sum: bool) -> Result<Made> {
     let axis = one_axis(args, attrs)?;
     let exclusive = attrs.bool("exclusive")?.unwrap_or(false);
     let reverse = attrs.bool("reverse")?.unwrap_or(false);
-    let kernel = Lead(move |args: &[Tensor], lead: usize| {
+    let kernel = Lead::new(move |args: &[Tensor], lead: usize| {
         let t = &args[0];
         let parts = along(t, super::lead::axis_in(axis, t, lead)?);
         let way = Way { exclusive, reverse };

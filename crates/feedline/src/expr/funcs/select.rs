@@ -34,7 +34,7 @@ pub static FUNCS: &[Func] = &[
                 return Err(Error::usage(format!("expects numbers, not {dtype}")));
             }
             let inner = inner_dtype(dtype);
-            let kernel = Elementwise(move |mut t: Tensors| {
+            let kernel = Elementwise::new(move |mut t: Tensors| {
                 let x = cast(t.remove(0), inner)?;
                 let (lo, hi) = (cast(t.remove(0), inner)?, cast(t.remove(0), inner)?);
                 let out = numbers!(inner, T =>
@@ -56,7 +56,7 @@ fn make_where(args: &[Leaf]) -> Result<Made> {
     only_bool(c)?;
     let dtype = promote(x, y)?;
     let dims = broadcast_dims(&broadcast_dims(dc, dx)?, dy)?;
-    let kernel = Elementwise(move |mut t: Tensors| {
+    let kernel = Elementwise::new(move |mut t: Tensors| {
         let c = t.remove(0);
         let (x, y) = (cast(t.remove(0), dtype)?, cast(t.remove(0), dtype)?);
         let shape =

@@ -55,7 +55,7 @@ fn make_shape(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
     arity::<1>(args)?;
     let dtype = out_type(attrs)?;
     let dims = Dims::of([dense(args, 0)?.1.rank()]);
-    let kernel = Lead(move |args: &[Tensor], lead: usize| {
+    let kernel = Lead::new(move |args: &[Tensor], lead: usize| {
         let t = &args[0];
         let own: Vec<i64> = t.shape()[lead..].iter().map(|&d| d as i64).collect();
         let own = cast(Tensor::from_items([own.len()], &own), dtype)?;
@@ -70,7 +70,7 @@ fn make_size(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
     arity::<1>(args)?;
     dense(args, 0)?;
     let dtype = out_type(attrs)?;
-    let kernel = Lead(move |args: &[Tensor], lead: usize| {
+    let kernel = Lead::new(move |args: &[Tensor], lead: usize| {
         let (rows, own) = args[0].shape().split_at(lead);
         let n = cast(Tensor::scalar(own.iter().product::<usize>() as i64), dtype)?;
         broadcast_to(&n, rows)
@@ -81,7 +81,7 @@ fn make_size(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
 fn make_rank(args: &[Leaf], _: &Attrs) -> Result<Made> {
     arity::<1>(args)?;
     dense(args, 0)?;
-    let kernel = Lead(|args: &[Tensor], lead: usize| {
+    let kernel = Lead::new(|args: &[Tensor], lead: usize| {
         let (rows, own) = args[0].shape().split_at(lead);
         broadcast_to(&Tensor::scalar(own.len() as i32), rows)
     });
@@ -140,12 +140,12 @@ fn make_reshape(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
                 Dims::of(target.iter().map(|&d| usize::try_from(d).ok()))
             }
         };
-        let kernel = Lead(move |args: &[Tensor], lead: usize| reshape_to(&args[0], lead, &target));
+        let kernel = Lead::new(move |args: &[Tensor], lead: usize| reshape_to(&args[0], lead, &target));
         return Made::new(Leaf::tensor(dtype, dims), kernel);
     }
     arity::<2>(args)?;
     let (of, shape) = dense(args, 1)?;
-    let kernel = LeadFirst(move |args: &[Tensor], lead: usize| reshape_to(&args[0], lead, &integers(&args[1])?));
+    let kernel = LeadFirst::new(move |args: &[Tensor], lead: usize| reshape_to(&args[0], lead, &integers(&args[1])?));
     Made::new(Leaf::tensor(dtype, shape_dims("the shape", of, shape)?), kernel)
 }
 
@@ -174,7 +174,7 @@ fn make_expand_dims(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
             Dims(Some(d))
         }
     };
-    let kernel = Lead(move |args: &[Tensor], lead: usize| {
+    let kernel = Lead::new(move |args: &[Tensor], lead: usize| {
         let t = &args[0];
         let at = axis_of(axis, t.rank() - lead + 1)
             .ok_or_else(|| Error::data(format!("axis {axis} does not exist in shape {:?}", &t.shape()[lead..])))?;
@@ -203,7 +203,7 @@ fn make_squeeze(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
         (Some(d), None) if d.iter().all(|d| d.is_some()) => Dims::of(d.iter().copied().filter(|d| *d != Some(1))),
         _ => Dims::unknown(),
     };
-    let kernel = Lead(move |args: &[Tensor], lead: usize| {
+    let kernel = Lead::new(move |args: &[Tensor], lead: usize| {
         let t = &args[0];
         let gone: Vec<usize> = match &axes {
             Some(axes) => axes.iter().map(|a| axis_in(*a, t, lead)).collect::<Result<_>>()?,
@@ -239,7 +239,7 @@ fn make_transpose(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
         }
         None => Dims(perm.as_ref().map(|p| vec![None; p.len()])),
     };
-    let kernel = Lead(move |args: &[Tensor], lead: usize| {
+    let kernel = Lead::new(move |args: &[Tensor], lead: usize| {
         let t = &args[0];
         let rank = t.rank() - lead;
         let order = order_of(&perm, rank).ok_or_else(|| Error::data(wrong(&perm, rank)))?;
@@ -305,7 +305,7 @@ fn make_concat(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
     {
         d[at] = total;
     }
-    let kernel = Lead(move |args: &[Tensor], lead: usize| {
+    let kernel = Lead::new(move |args: &[Tensor], lead: usize| {
         let axis = axis_in(axis, &args[0], lead)?;
         concat(args, axis)
     });
@@ -327,7 +327,7 @@ fn make_stack(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
             .ok_or_else(|| Error::usage(format!("axis {axis} does not exist in a stack of {} axes", d.len() + 1)))?;
         d.insert(at, Some(args.len()));
     }
-    let kernel = Lead(move |args: &[Tensor], lead: usize| {
+    let kernel = Lead::new(move |args: &[Tensor], lead: usize| {
         let first = &args[0];
         let at = axis_of(axis, first.rank() - lead + 1)
             .ok_or_else(|| Error::data(format!("axis {axis} does not exist in the stack")))?;
@@ -369,12 +369,12 @@ fn make_broadcast_to(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
         if super::broadcast::broadcast_dims(from, &dims).map_err(|_| ()) != Ok(dims.clone()) && from.rank().is_some() {
             return Err(Error::usage(format!("shape {from} does not broadcast to {dims}")));
         }
-        let kernel = Lead(move |args: &[Tensor], lead: usize| to(&args[0], lead, &target));
+        let kernel = Lead::new(move |args: &[Tensor], lead: usize| to(&args[0], lead, &target));
         return Made::new(Leaf::tensor(dtype, dims), kernel);
     }
     arity::<2>(args)?;
     let (of, shape) = dense(args, 1)?;
-    let kernel = LeadFirst(move |args: &[Tensor], lead: usize| to(&args[0], lead, &sizes(&args[1])?));
+    let kernel = LeadFirst::new(move |args: &[Tensor], lead: usize| to(&args[0], lead, &sizes(&args[1])?));
     Made::new(Leaf::tensor(dtype, shape_dims("the shape", of, shape)?), kernel)
 }
 
@@ -384,7 +384,7 @@ fn make_ensure(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
     let want = Dims(attrs.i64s("shape")?.map(|s| s.into_iter().map(|d| usize::try_from(d).ok()).collect()));
     let dims = agree(from, &want)
         .map_err(|_| Error::usage(format!("a tensor of shape {from} can never have shape {want}")))?;
-    let kernel = Lead(move |args: &[Tensor], lead: usize| {
+    let kernel = Lead::new(move |args: &[Tensor], lead: usize| {
         let t = &args[0];
         match want.accepts(&t.shape()[lead..]) {
             true => Ok(t.clone()),

@@ -52,7 +52,7 @@ fn make_sort(args: &[Leaf], attrs: &Attrs, places: bool) -> Result<Made> {
         "DESCENDING" => true,
         other => return Err(Error::usage(format!("direction must be ASCENDING or DESCENDING, not {other:?}"))),
     };
-    let kernel = Lead(move |args: &[Tensor], lead: usize| {
+    let kernel = Lead::new(move |args: &[Tensor], lead: usize| {
         let t = &args[0];
         let axis = axis_in(axis, t, lead)?;
         // The axis goes last, is sorted there, and goes back.

@@ -1,11 +1,12 @@
 //! Strings taken apart: one string gives a vector, a vector of strings gives rows of unequal length.
 
-use super::super::{Attrs, ByRow, Func, Made, arity, dense};
+use super::super::{Arg, Attrs, ByRow, Func, Kernel, Made, RowAt, RowsAt, arity, dense};
 use super::broadcast::room;
 use super::lead::integers;
 use super::strings::is_space;
-use crate::element::{DType, Dims, Leaf, Ragged, Shape, StringsBuilder, Tensor, Value};
+use crate::element::{Column, DType, Dims, Leaf, Ragged, Shape, StringsBuilder, Tensor, Value};
 use crate::error::{Error, Result};
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 pub static FUNCS: &[Func] = &[
@@ -85,6 +86,37 @@ impl Parts for Codes {
     }
 }
 
+/// One string to a vector. The parts of all rows of a chunk lie in one list, of which each row is a piece.
+struct Explode<P, F> {
+    f: F,
+    parts: PhantomData<P>,
+}
+
+impl<P: Parts, F: Fn(&[u8], &mut P::Out) + Send + Sync> Kernel for Explode<P, F> {
+    fn row(&self, args: &[Value], _: RowAt) -> Result<Value> {
+        let mut out = P::Out::default();
+        (self.f)(args[0].tensor().str_at(0), &mut out);
+        Ok(Value::Tensor(P::tensor(out)))
+    }
+    fn rows(&self, args: &mut [Arg], rows: usize, _: RowsAt<'_>) -> Result<Option<Column>> {
+        let [Arg::Rows(Column::Dense(t))] = &*args else { return Ok(None) };
+        let mut out = P::Out::default();
+        let mut ends = Vec::with_capacity(rows);
+        for s in t.strs() {
+            (self.f)(s, &mut out);
+            ends.push(P::len(&out));
+        }
+        let all = P::tensor(out);
+        let each = ends.first().copied().unwrap_or(0);
+        if ends.iter().enumerate().all(|(i, end)| *end == (i + 1) * each) && rows > 0 {
+            return Ok(Some(Column::Dense(all.into_reshaped([rows, each]))));
+        }
+        let starts = std::iter::once(0).chain(ends.iter().copied());
+        let values: Arc<[Value]> = starts.zip(&ends).map(|(a, b)| Value::Tensor(all.slice(a..*b))).collect();
+        Ok(Some(Column::Rows(values, 0..rows)))
+    }
+}
+
 fn explode<P: Parts>(args: &[Leaf], _: P, f: impl Fn(&[u8], &mut P::Out) + Send + Sync + 'static) -> Result<Made> {
     arity::<1>(args)?;
     let (dtype, shape) = dense(args, 0)?;
@@ -92,14 +124,7 @@ fn explode<P: Parts>(args: &[Leaf], _: P, f: impl Fn(&[u8], &mut P::Out) + Send 
         return Err(Error::usage(format!("expects strings, not {dtype}")));
     }
     match shape.dims() {
-        Some([]) => Made::new(
-            Leaf::tensor(P::DTYPE, Dims::of([None])),
-            ByRow(move |args: &[Value]| {
-                let mut out = P::Out::default();
-                f(args[0].tensor().str_at(0), &mut out);
-                Ok(Value::Tensor(P::tensor(out)))
-            }),
-        ),
+        Some([]) => Made::new(Leaf::tensor(P::DTYPE, Dims::of([None])), Explode { f, parts: PhantomData::<P> }),
         Some([n]) => Made::new(
             Leaf::Ragged { dtype: P::DTYPE, shape: Dims::of([*n, None]), ragged_rank: 1, splits: DType::Int64 },
             ByRow(move |args: &[Value]| {
@@ -169,7 +194,7 @@ fn make_encode(args: &[Leaf], _: &Attrs) -> Result<Made> {
         return Err(Error::usage("expects code points along a last axis, not a scalar"));
     }
     let dims = Dims(shape.dims().map(|d| d[..d.len() - 1].to_vec()));
-    let kernel = super::lead::Lead(|args: &[Tensor], lead: usize| {
+    let kernel = super::lead::Lead::new(|args: &[Tensor], lead: usize| {
         let t = &args[0];
         let Some((&n, outer)) = t.shape()[lead..].split_last() else {
             return Err(Error::data("expects code points along a last axis, not a scalar"));

@@ -10,6 +10,7 @@ use super::printf::Style;
 use crate::element::{B8, DType, Dims, Item, Leaf, Shape, StringsBuilder, Tensor};
 use crate::error::{Error, Result};
 use regex::bytes::Regex;
+use std::fmt::Write;
 
 pub static FUNCS: &[Func] = &[
     Func {
@@ -127,7 +128,7 @@ fn begins_char(byte: u8) -> bool {
 fn to_strings(args: &[Leaf], f: impl Fn(&[u8], &mut Vec<u8>) + Send + Sync + 'static) -> Result<Made> {
     arity::<1>(args)?;
     let shape = string_arg(args, 0)?;
-    let kernel = Elementwise(move |t: Tensors| {
+    let kernel = Elementwise::new(move |t: Tensors| {
         let mut out = StringsBuilder::with_capacity(t[0].len());
         let mut text = Vec::new();
         for s in t[0].strs() {
@@ -143,7 +144,7 @@ fn to_strings(args: &[Leaf], f: impl Fn(&[u8], &mut Vec<u8>) + Send + Sync + 'st
 fn to_items<U: Item>(args: &[Leaf], f: impl Fn(&[u8]) -> Result<U> + Send + Sync + 'static) -> Result<Made> {
     arity::<1>(args)?;
     let shape = string_arg(args, 0)?;
-    let kernel = Elementwise(move |t: Tensors| {
+    let kernel = Elementwise::new(move |t: Tensors| {
         let mut out = room(U::DTYPE, t[0].shape())?;
         for (o, s) in out.items_mut::<U>().iter_mut().zip(t[0].strs()) {
             *o = f(s)?;
@@ -183,7 +184,7 @@ fn make_join(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
     for i in 1..args.len() {
         dims = broadcast_dims(&dims, string_arg(args, i)?)?;
     }
-    let kernel = Elementwise(move |t: Tensors| {
+    let kernel = Elementwise::new(move |t: Tensors| {
         let shape = t.iter().try_fold(Shape::new(), |s, t| broadcast_shape(&s, t.shape()));
         let shape = shape.ok_or_else(|| {
             let shapes: Vec<_> = t.iter().map(|t| t.shape()).collect();
@@ -229,7 +230,7 @@ fn make_reduce_join(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
             Dims::of(kept.map(|(i, d)| if gone(i) { Some(1) } else { *d }))
         }
     };
-    let kernel = Lead(move |args: &[Tensor], lead: usize| {
+    let kernel = Lead::new(move |args: &[Tensor], lead: usize| {
         let t = &args[0];
         let joined: Vec<usize> = match &axes {
             None => (lead..t.rank()).collect(),
@@ -274,7 +275,7 @@ fn make_substr(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
     check_integers("pos", p)?;
     check_integers("len", l)?;
     let dims = broadcast_dims(&broadcast_dims(dims, dp)?, dl)?;
-    let kernel = Elementwise(move |t: Tensors| {
+    let kernel = Elementwise::new(move |t: Tensors| {
         let shape = broadcast_shape(t[0].shape(), t[1].shape()).and_then(|s| broadcast_shape(&s, t[2].shape()));
         let shape = shape.ok_or_else(|| Error::data("strings, pos and len have shapes that do not broadcast"))?;
         let strings = broadcast_to(&t[0], &shape)?;
@@ -318,7 +319,7 @@ fn make_to_number(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
             let made = to_items(args, parse::<f64>)?;
             let shape = string_arg(args, 0)?.clone();
             let inner = made.kernel;
-            let kernel = Elementwise(move |t: Tensors| {
+            let kernel = Elementwise::new(move |t: Tensors| {
                 let values: Vec<_> = t.into_iter().map(crate::element::Value::Tensor).collect();
                 let out = inner.row(&values, super::super::RowAt { epoch: 0, pos: 0 })?;
                 cast(out.tensor().clone(), to)
@@ -357,25 +358,35 @@ fn make_as_string(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
         b'f'
     };
     let style = Style { precision, width, fill: fill.map(|f| f.as_bytes()[0]), kind };
-    let kernel = Elementwise(move |t: Tensors| {
+    let kernel = Elementwise::new(move |t: Tensors| {
         let t = &t[0];
         if dtype == DType::String {
             return Ok(t.clone());
         }
         let mut out = StringsBuilder::with_capacity(t.len());
         let mut text = Vec::new();
+        let plain = style.width == 0 && style.fill.is_none();
         let mut push = |s: &str, out: &mut StringsBuilder| {
+            if plain {
+                return out.push(s.as_bytes());
+            }
             text.clear();
             style.pad(s, &mut text);
             out.push(&text);
         };
+        let mut digits = String::new();
         match dtype {
             DType::Bool => {
                 t.items::<B8>().iter().for_each(|b| push(if b.get() { "true" } else { "false" }, &mut out));
             }
-            d if d.is_int() => {
-                numbers!(d, T => int { t.items::<T>().iter().for_each(|x| push(&x.to_string(), &mut out)); Ok(()) })?
-            }
+            d if d.is_int() => numbers!(d, T => int {
+                for x in t.items::<T>() {
+                    digits.clear();
+                    write!(digits, "{x}").map_err(|e| Error::internal(e.to_string()))?;
+                    push(&digits, &mut out);
+                }
+                Ok(())
+            })?,
             _ => {
                 let t = cast(t.clone(), DType::Float64)?;
                 t.items::<f64>().iter().for_each(|x| push(&style.float(*x), &mut out));
