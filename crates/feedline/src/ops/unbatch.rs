@@ -259,4 +259,23 @@ mod tests {
         let sparse = fill_x(&Dataset::range(3).unwrap()).sparse_batch(2, &[Some(3)]).unwrap();
         same(&sparse.unbatch().unwrap(), "sparse[3][][] sparse[3][0][1] sparse[3][0 1][2 2]");
     }
+
+    #[test]
+    fn more_rows_than_memory_are_an_error() {
+        use crate::element::{Packed, Sparse, Tree};
+        let sparse = |shape: &[i64]| {
+            let indices = Tensor::from_items([1, shape.len()], &vec![0i64; shape.len()]);
+            let values = Tensor::from_items([1], &[1.0f32]);
+            Packed::of(Tree::Leaf(Value::Sparse(std::sync::Arc::new(Sparse {
+                indices,
+                values,
+                shape: shape.to_vec(),
+            }))))
+        };
+        let ds = Dataset::from_tensors(sparse(&[1, 1 << 40, 3]).unwrap()).unwrap();
+        same(&ds.unbatch().unwrap().unbatch().unwrap(), "!");
+        assert!(
+            Dataset::from_tensor_slices(sparse(&[1 << 40, 3]).unwrap()).and_then(|ds| ds.iter().map(drop)).is_err()
+        );
+    }
 }
