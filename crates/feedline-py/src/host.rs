@@ -8,22 +8,37 @@ use feedline::expr::HostFn;
 use feedline::{Error, Result};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::time::{Duration, Instant};
 
 /// Set at interpreter exit: from then on workers leave Python alone.
 static SHUT_DOWN: AtomicBool = AtomicBool::new(false);
 
+/// Threads that are in Python now.
+static INSIDE: AtomicUsize = AtomicUsize::new(0);
+
+/// Called at interpreter exit. A worker that comes back from a wait after the interpreter is gone would be ended in
+/// the middle of our code, so those that are in Python get a moment to come out. One that is stuck stays behind.
 #[pyfunction]
-pub fn shutdown() {
-    SHUT_DOWN.store(true, Relaxed);
+pub fn shutdown(py: Python<'_>) {
+    SHUT_DOWN.store(true, SeqCst);
+    py.detach(|| {
+        let start = Instant::now();
+        while INSIDE.load(SeqCst) > 0 && start.elapsed() < Duration::from_secs(2) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    });
 }
 
 /// Attaches unless the interpreter is going away.
 pub fn attach<R>(f: impl FnOnce(Python<'_>) -> R) -> Option<R> {
-    if SHUT_DOWN.load(Relaxed) {
-        return None;
-    }
-    Python::try_attach(f)
+    INSIDE.fetch_add(1, SeqCst);
+    let result = match SHUT_DOWN.load(SeqCst) {
+        true => None,
+        false => Python::try_attach(f),
+    };
+    INSIDE.fetch_sub(1, SeqCst);
+    result
 }
 
 /// A Python callable with what is known of its arguments and results.

@@ -7,6 +7,7 @@ use crate::expr::Arg;
 use crate::op::{Bound as Call, Function};
 use crate::plan::Bound;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 impl Dataset {
     /// Folds all elements into a state: `function` makes the next one of a state and an element.
@@ -33,7 +34,12 @@ pub fn reduce_watched(
     let mut state: Element = initial.into();
     let mut iter = crate::iterate(bound)?;
     let mut pos = 0;
+    let mut looked = Instant::now();
     while iter.fetch(interrupted)? {
+        if looked.elapsed() > Duration::from_millis(50) {
+            looked = Instant::now();
+            interrupted()?;
+        }
         // All rows that are there, with one trip into whatever the function needs around it.
         let mut failed = None;
         call.scoped(&mut || {

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from . import nest, ops, padding
+from .calls import dtype_of
 from .debugging import ensure
 from .dtypes import int64
 from .params import integer
@@ -35,10 +36,16 @@ def bucketed(
             f"{op}: there must be one batch size more than boundaries, not {len(sizes)} batch sizes and "
             f"{len(limits)} boundaries"
         )
+    if (sizes < 1).any():
+        raise ValueError(f"{op}: bucket_batch_sizes must be positive, not {sizes.min()}")
     spec = dataset.element_spec
 
     def bucket_of(*element: Any) -> Any:
-        length = ops.cast(length_of(*element), int64)
+        length = length_of(*element)
+        dtype = dtype_of(length)
+        if dtype is not None and not dtype.is_integer:
+            raise TypeError(f"{op}: element_length_func must return a whole number, not {dtype}")
+        length = ops.cast(length, int64)
         return ops.searchsorted(limits, length, side="right", out_type=int64)
 
     def size_of(bucket: Any) -> Any:

@@ -27,7 +27,7 @@ def parse_bytes(value: Any) -> int:
         number, unit = (text[:-1], text[-1]) if text and text[-1] in "KMGT" else (text, "")
         try:
             value = int(float(number) * _UNITS[unit])
-        except ValueError:
+        except (ValueError, OverflowError):
             raise ValueError(
                 f"a number of bytes is written like 1000, '256MB' or '2GB', not {value!r}"
             ) from None
@@ -36,6 +36,8 @@ def parse_bytes(value: Any) -> int:
     count = value.__index__()
     if count <= 0:
         raise ValueError(f"a memory limit must be positive, not {count}")
+    if count >= 2**63:
+        raise ValueError(f"a memory limit of {count} bytes is more than any machine has")
     return count
 
 
@@ -52,8 +54,8 @@ def configure(
     if cpu_budget is not None:
         if isinstance(cpu_budget, bool) or not hasattr(cpu_budget, "__index__"):
             raise TypeError(f"cpu_budget is a whole number, not {cpu_budget!r}")
-        if cpu_budget < 1:
-            raise ValueError(f"cpu_budget must be at least 1, not {cpu_budget}")
+        if not 1 <= cpu_budget < 2**31:
+            raise ValueError(f"cpu_budget must be at least 1 and below 2^31, not {cpu_budget}")
     limit = None if memory_limit is None else parse_bytes(memory_limit)
     if cpu_budget is not None or limit is not None:
         _native.configure(cpu_budget=cpu_budget, memory_limit=limit)
@@ -81,7 +83,12 @@ def read_environment() -> None:
         import logging
 
         logging.basicConfig()
-        logging.getLogger("feedline").setLevel(level.upper())
+        try:
+            logging.getLogger("feedline").setLevel(int(level) if level.isdigit() else level.upper())
+        except ValueError:
+            raise ValueError(
+                f"FEEDLINE_LOG is a level of Python's logging, such as DEBUG, INFO or WARNING, not {level!r}"
+            ) from None
 
 
 def _number(text: str | None) -> int | str | None:

@@ -21,6 +21,7 @@ from . import _native, nest, trace
 from .calls import node
 from .dtypes import as_dtype
 from .errors import FeedlineError
+from .params import naming
 from .ragged import RaggedTensor
 from .sparse import SparseTensor
 from .spec import DatasetSpec, NoneSpec, RaggedTensorSpec, SparseTensorSpec, TensorSpec, spec_text
@@ -62,7 +63,8 @@ def traced(
     try:
         with tracer:
             arguments = [tracer.argument(i) for i in range(tracer.native.leaf_count)]
-            result = _called(function, nest.pack_sequence_as(spec, arguments, lists=False))
+            argument = nest.pack_sequence_as(spec, arguments, lists=False)
+            result = _called(function, _with_fields(argument, op), op)
             if result is None:
                 raise ValueError(
                     f"{op}: {name_of(function)} returned None; a function of elements must return a value"
@@ -84,14 +86,40 @@ def traced(
                 raise
             try:
                 with trace.eagerly():
-                    _called(function, sample())
+                    _called(function, sample(), op)
             except NeedsValue:
                 raise request from None
         return _as_python(function, spec, op, sample, output_signature, request)
 
 
-def _called(function: Callable[..., Any], argument: Any) -> Any:
-    return function(*argument) if type(argument) is tuple else function(argument)
+def _called(function: Callable[..., Any], argument: Any, op: str) -> Any:
+    parts = argument if type(argument) is tuple else (argument,)
+    try:
+        return function(*parts)
+    except TypeError as error:
+        here = error.__traceback__
+        if type(error) is not TypeError or here is None or here.tb_next is not None:
+            raise
+        # The call itself failed: the function takes another number of arguments.
+        given = f"{len(parts)} arguments, the parts of a tuple" if len(parts) != 1 else "1 argument"
+        raise TypeError(f"{op}: {error}; it is called with {given}") from None
+
+
+class _Fields(dict[str, Any]):
+    """An element that is a dict, as a function gets it: a field that it lacks is named with those it has."""
+
+    op = ""
+
+    def __missing__(self, key: Any) -> Any:
+        raise KeyError(f"{self.op}: {key!r} is not a field of the element; the fields are {', '.join(self)}")
+
+
+def _with_fields(value: Any, op: str) -> Any:
+    if type(value) is dict:
+        made = _Fields((key, _with_fields(item, op)) for key, item in value.items())
+        made.op = op
+        return made
+    return tuple(_with_fields(item, op) for item in value) if type(value) is tuple else value
 
 
 def _request(error: BaseException, tracer: Tracer) -> NeedsValue | None:
@@ -162,10 +190,12 @@ def _as_python(
         function = _with_tensors(function)
     if signature is None:
         signature = _learned(function, op, sample, request)
-    register_classes(signature)
+    with naming(op):
+        register_classes(signature)
+        made = _native.host_function(spec, function, signature, type(spec) is tuple)
     if request is not None:
         _tell(function, op, request)
-    return _native.host_function(spec, function, signature, type(spec) is tuple)
+    return made
 
 
 def _with_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -195,7 +225,7 @@ def _learned(function: Callable[..., Any], op: str, sample: Sample | None, reque
     except FeedlineError as error:
         raise ValueError(f"{ask}, because the first element of the input failed") from error
     with trace.eagerly():
-        result = _called(function, argument)
+        result = _called(function, argument, op)
     if result is None:
         raise ValueError(
             f"{op}: {name_of(function)} returned None; a function of elements must return a value"

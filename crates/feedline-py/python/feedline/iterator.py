@@ -96,3 +96,5 @@ if TYPE_CHECKING:
         """Goes over a dataset once. Also a context manager that stops the work behind it."""
 else:
     Iterator = _native.Iterator
+    if not Iterator.__doc__:
+        Iterator.__doc__ = "Goes over a dataset once. Also a context manager that stops the work behind it."

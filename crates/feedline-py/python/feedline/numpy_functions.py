@@ -94,6 +94,17 @@ _UFUNC_REDUCTIONS: dict[str, Callable[..., Any]] = {
 }
 
 
+# The functions whose results are truth values, whatever they compute in.
+_TRUTHS = {
+    "equal", "greater", "greater_equal", "isfinite", "isinf", "isnan", "less", "less_equal", "logical_and",
+    "logical_not", "logical_or", "logical_xor", "not_equal",
+}  # fmt: skip
+
+
+def _converted(value: Any, dtype: Any) -> Any:
+    return value.astype(dtype) if calls.dtype_of(value) is not None else np.asarray(value, dtype)
+
+
 def _refused(name: str) -> NoReturn:
     raise NeedsValue(f"np.{name}", "there is no recorded form of it; see fl. for functions that have one")
 
@@ -105,9 +116,14 @@ def ufunc(which: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, An
     if kwargs.pop("out", None) is not None:
         raise NeedsValue(f"np.{name} with out=", "symbolic values never change; use the result")
     if method == "__call__" and name in _UFUNCS and not kwargs:
+        if dtype is not None and name not in _TRUTHS:
+            inputs = tuple(_converted(value, dtype) for value in inputs)
         result = _UFUNCS[name](*inputs)
     elif method == "reduce" and name in _UFUNC_REDUCTIONS and set(kwargs) <= {"axis", "keepdims"}:
-        result = _UFUNC_REDUCTIONS[name](inputs[0], kwargs.get("axis", 0), kwargs.get("keepdims", False))
+        over = inputs[0]
+        if name in ("add", "multiply"):
+            over, dtype = over._widened(dtype), None
+        result = _UFUNC_REDUCTIONS[name](over, kwargs.get("axis", 0), kwargs.get("keepdims", False))
     else:
         _refused(name if method == "__call__" else f"{name}.{method}")
     return result if dtype is None else ops.cast(result, dtype)
@@ -245,6 +261,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     ),
     "concatenate": _concatenate,
     "copy": lambda a: a,
+    "cumprod": _method("cumprod"),
     "cumsum": _method("cumsum"),
     "dot": ops.dot,
     "dstack": _joined(2, 3),

@@ -229,7 +229,10 @@ class Options(_Fields):
     def _checked(self, name: str, value: Any) -> Any:
         if name == "memory_limit" and value is not None:
             return parse_bytes(value)
-        return super()._checked(name, value)
+        value = super()._checked(name, value)
+        if name in ("cpu_budget", "chunk_rows") and value is not None and not 1 <= value < 2**31:
+            raise ValueError(f"the option {name} must be at least 1 and below 2^31, not {value}")
+        return value
 
     def merge(self, options: Options) -> Options:
         """New options: these, with every option that the others set taken from them."""

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from . import trace
 from .calls import symbolic
 
-__all__ = ["check_name", "integer", "optional_integer", "parallel_calls"]
+__all__ = ["check_name", "integer", "naming", "optional_integer", "parallel_calls"]
 
 
 def check_name(op: str, name: str | None) -> None:
     """Names of operators are identifiers."""
     if name is not None and not (isinstance(name, str) and name.isidentifier()):
         raise ValueError(f"{op}: name must be an identifier, not {name!r}")
+
+
+@contextmanager
+def naming(op: str) -> Iterator[None]:
+    """Errors about wrong arguments in here name the operator."""
+    try:
+        yield
+    except (TypeError, ValueError, OverflowError) as error:
+        if type(error) not in (TypeError, ValueError, OverflowError) or op in str(error):
+            raise
+        kind = ValueError if isinstance(error, OverflowError) else type(error)
+        raise kind(f"{op}: {error}") from None
 
 
 def integer(op: str, parameter: str, value: Any) -> Any:

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from . import debugging, ops, random
+from .calls import dtype_of
 from .dtypes import float32, float64, int64
+from .params import naming
 
 __all__ = ["rejection_resample", "sample_by_dataset"]
 
@@ -41,7 +43,11 @@ def rejection_resample(
     unpacks = type(dataset.element_spec) is tuple
 
     def with_class(*parts: Any) -> Any:
-        return class_func(*parts), parts if unpacks else parts[0]
+        found = class_func(*parts)
+        dtype = dtype_of(found)
+        if dtype is not None and not dtype.is_integer:
+            raise TypeError(f"rejection_resample: class_func must return whole numbers, not {dtype}")
+        return found, parts if unpacks else parts[0]
 
     def keep(chance: Any, _: Any, __: Any) -> Any:
         return random.uniform([], seed=seed) < chance
@@ -49,6 +55,10 @@ def rejection_resample(
     classified = dataset.map(with_class)
     if initial_dist is not None:
         initial = _distribution("initial_dist", initial_dist)
+        if len(initial) != len(target):
+            raise ValueError(
+                f"rejection_resample: target_dist has {len(target)} classes, initial_dist {len(initial)}"
+            )
         chances = _chances(target, initial).astype(np.float32)
         chanced = classified.map(lambda c, x: (ops.gather(chances, c), c, x))
     else:
@@ -72,7 +82,8 @@ def _chances(target: Any, initial: Any) -> Any:
 
 
 def _distribution(what: str, values: Any) -> Any:
-    array = np.asarray(values, np.float64)
+    with naming("rejection_resample"):
+        array = np.asarray(values, np.float64)
     if array.ndim != 1 or not (array >= 0).all() or not array.sum() > 0:
         raise ValueError(
             f"rejection_resample: {what} is a list of shares that are not negative, not {values!r}"

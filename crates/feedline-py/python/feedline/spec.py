@@ -67,7 +67,8 @@ class _Leaf:
     __slots__: tuple[str, ...] = ()
 
     def _fields(self) -> tuple[Any, ...]:
-        return tuple(getattr(self, name) for name in self.__slots__)
+        """The fields in the order of the constructor's parameters."""
+        return ()
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and self._fields() == other._fields()  # type: ignore[attr-defined]
@@ -99,6 +100,9 @@ class TensorSpec(_Leaf):
 
     def _fields(self) -> tuple[Any, ...]:
         return self.shape, self.dtype
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.shape, self.dtype, self.name)
 
     def is_compatible_with(self, value: Any) -> bool:
         """Whether an array, or everything that another spec allows, may fit this spec."""
@@ -146,6 +150,9 @@ class RaggedTensorSpec(_Leaf):
         self.ragged_rank = int(ragged_rank)
         self.row_splits_dtype = as_dtype(row_splits_dtype)
 
+    def _fields(self) -> tuple[Any, ...]:
+        return self.shape, self.dtype, self.ragged_rank, self.row_splits_dtype
+
     def __repr__(self) -> str:
         return (
             f"RaggedTensorSpec(shape={self.shape}, dtype={self.dtype!r}, ragged_rank={self.ragged_rank}, "
@@ -167,6 +174,9 @@ class SparseTensorSpec(_Leaf):
     def __init__(self, shape: Any = None, dtype: Any = float32) -> None:
         self.shape = as_shape(shape)
         self.dtype = as_dtype(dtype)
+
+    def _fields(self) -> tuple[Any, ...]:
+        return self.shape, self.dtype
 
     def __repr__(self) -> str:
         return f"SparseTensorSpec(shape={self.shape}, dtype={self.dtype!r})"
@@ -196,6 +206,9 @@ class DatasetSpec(_Leaf):
 
     def __init__(self, element_spec: Any) -> None:
         self.element_spec = element_spec
+
+    def _fields(self) -> tuple[Any, ...]:
+        return (self.element_spec,)
 
     def __hash__(self) -> int:
         return hash(("DatasetSpec", repr(self.element_spec)))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 from . import calls, index, ops
-from .dtypes import DType, as_dtype, float64, int64
+from .dtypes import DType, as_dtype, float64, int64, uint64
 from .spec import RaggedTensorSpec, SparseTensorSpec, spec_text
 from .trace import NeedsValue, NoAttribute, Traced
 
@@ -132,9 +132,6 @@ class Symbol(Traced):
     __eq__, __ne__ = _binary("equal"), _binary("not_equal")  # type: ignore[assignment]
     __neg__, __abs__ = _unary("negative"), _unary("abs")
 
-    def __hash__(self) -> int:
-        return id(self)
-
     def __pos__(self) -> Symbol:
         return self
 
@@ -211,11 +208,13 @@ class Symbol(Traced):
         return ops.squeeze(self, axis)
 
     def sum(self, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
-        """The sum over an axis, several, or all."""
-        return ops.reduce_sum(self if dtype is None else self.astype(dtype), axis, keepdims)
+        """The sum over an axis, several, or all; small whole numbers become 64 bits wide, as in NumPy."""
+        return ops.reduce_sum(self._widened(dtype), axis, keepdims)
 
     def mean(self, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
         """The mean over an axis, several, or all."""
+        if dtype is None and not self.dtype.is_floating:
+            dtype = float64
         return ops.reduce_mean(self if dtype is None else self.astype(dtype), axis, keepdims)
 
     def std(self, axis: Any = None, dtype: Any = None, ddof: int = 0, keepdims: bool = False) -> Any:
@@ -237,8 +236,8 @@ class Symbol(Traced):
         return ops.reduce_min(self, axis, keepdims)
 
     def prod(self, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
-        """The product."""
-        return ops.reduce_prod(self if dtype is None else self.astype(dtype), axis, keepdims)
+        """The product; small whole numbers become 64 bits wide, as in NumPy."""
+        return ops.reduce_prod(self._widened(dtype), axis, keepdims)
 
     def any(self, axis: Any = None, keepdims: bool = False) -> Any:
         """Whether any item is true."""
@@ -256,9 +255,23 @@ class Symbol(Traced):
         """The place of the smallest item; in the flattened tensor if no axis is given."""
         return ops.argmin(self.flatten() if axis is None else self, axis or 0)
 
-    def cumsum(self, axis: Any = None) -> Any:
+    def cumsum(self, axis: Any = None, dtype: Any = None) -> Any:
         """The running sum; of the flattened tensor if no axis is given."""
-        return ops.cumsum(self.flatten() if axis is None else self, axis or 0)
+        wide = self._widened(dtype)
+        return ops.cumsum(wide.flatten() if axis is None else wide, axis or 0)
+
+    def cumprod(self, axis: Any = None, dtype: Any = None) -> Any:
+        """The running product; of the flattened tensor if no axis is given."""
+        wide = self._widened(dtype)
+        return ops.cumprod(wide.flatten() if axis is None else wide, axis or 0)
+
+    def _widened(self, dtype: Any) -> Any:
+        """As NumPy adds up: in the given dtype, else bools and whole numbers in 64 bits."""
+        if dtype is not None:
+            return self.astype(dtype)
+        if self.dtype.is_bool or (self.dtype.is_integer and self.dtype.size < 8):
+            return ops.cast(self, uint64 if self.dtype.is_unsigned else int64)
+        return self
 
     def clip(self, min: Any = None, max: Any = None) -> Any:
         """The items, none below `min` or above `max`."""
@@ -349,6 +362,15 @@ class Symbol(Traced):
 
     def __bytes__(self) -> bytes:
         self._refuse("bytes()")
+
+    def __hash__(self) -> int:
+        self._refuse("looking it up in a dict or a set", "use fl.lookup, fl.gather or fl.where")
+
+    def __str__(self) -> str:
+        self._refuse("str() or print()", "use fl.strings.as_string, or repr() for what is known of it")
+
+    def __format__(self, format_spec: str) -> str:
+        self._refuse("an f-string or format()", "use fl.strings.as_string and fl.strings.join")
 
     def numpy(self) -> Any:
         """Refused: there is no value yet."""

@@ -30,6 +30,15 @@ class Tensor(np.ndarray[Any, Any]):
         ):
             raise ValueError(f"the tensor has shape {self.shape}, not {told}")
 
+    def __getitem__(self, key: Any) -> Any:
+        return as_tensors(super().__getitem__(key))
+
+    def __iter__(self) -> Any:
+        return map(as_tensors, super().__iter__())
+
+    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
+        return np.asarray(array).view(Tensor)
+
     def __hash__(self) -> int:  # type: ignore[override]
         return id(self)
 

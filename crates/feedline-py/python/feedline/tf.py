@@ -92,6 +92,7 @@ __all__ = [
     "math",
     "nest",
     "newaxis",
+    "nn",
     "ragged",
     "random",
     "sparse",
@@ -115,7 +116,7 @@ def is_tensor(x: Any) -> Any:
     return hasattr(x, "dtype") and hasattr(x, "shape")
 
 
-class _Reading:
+class Iterator:
     """Goes over a dataset and gives elements that answer `.numpy()`."""
 
     __slots__ = ("_iterator",)
@@ -138,7 +139,7 @@ class _Reading:
         found = self._iterator.get_next_as_optional()
         return Optional.from_value(_element(found.get_value())) if found.has_value() else found
 
-    def __enter__(self) -> _Reading:
+    def __enter__(self) -> Iterator:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -153,24 +154,31 @@ def _element(value: Any) -> Any:
         return Dataset(value._plan)
     if nest.is_nested(value, lists=False):
         return nest.map_structure(_element, value, lists=False)
-    return as_tensors(value)
+    return [_element(item) for item in value] if isinstance(value, list) else as_tensors(value)
 
 
-class Dataset(_Dataset):
+class _AnyDataset(type(_Dataset)):  # type: ignore[misc]
+    """Makes every dataset of feedline an instance of `tf.data.Dataset`."""
+
+    def __instancecheck__(cls, instance: Any) -> Any:
+        return isinstance(instance, _Dataset) if cls is Dataset else super().__instancecheck__(instance)
+
+
+class Dataset(_Dataset, metaclass=_AnyDataset):
     """`feedline.Dataset`, with elements that answer `.numpy()`."""
 
     __slots__ = ()
 
     def __iter__(self) -> Any:
-        return _Reading(super().__iter__())
+        return Iterator(super().__iter__())
 
     def iter(self, **options: Any) -> Any:
         """A new iterator, with options for this pass only."""
-        return _Reading(super().iter(**options)) if options else iter(self)
+        return Iterator(super().iter(**options)) if options else iter(self)
 
     def __getitem__(self, key: Any) -> Any:
         found = super().__getitem__(key)
-        return found if isinstance(found, Dataset) else _element(found)
+        return found if type(found) is Dataset else _element(found)
 
     def peek(self) -> Any:
         """The first element."""
@@ -196,13 +204,39 @@ def _of_this_class(function: Any) -> Any:
     return made
 
 
+def _answering(function: Any) -> Any:
+    """The function with results that answer `.numpy()` where they are computed at once."""
+    if not callable(function) or isinstance(function, type):
+        return function
+
+    @functools.wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        return _element(function(*args, **kwargs))
+
+    return called
+
+
+def _answering_names(module: Any) -> SimpleNamespace:
+    return SimpleNamespace(**{name: _answering(getattr(module, name)) for name in module.__all__})
+
+
+for _name in _ops.__all__:
+    globals()[_name] = _answering(getattr(_ops, _name))
+convert_to_tensor = _answering(convert_to_tensor)
+bitwise, math, random, strings = (  # type: ignore[assignment]
+    _answering_names(module) for module in (bitwise, math, random, strings)
+)
+nn = SimpleNamespace(
+    relu=globals()["relu"], sigmoid=math.sigmoid, softmax=math.softmax, softplus=math.softplus, tanh=math.tanh
+)
+
 data = SimpleNamespace(
     AUTOTUNE=AUTOTUNE,
     INFINITE_CARDINALITY=INFINITE_CARDINALITY,
     UNKNOWN_CARDINALITY=UNKNOWN_CARDINALITY,
     Dataset=Dataset,
     DatasetSpec=_DatasetSpec,
-    Iterator=_Iterator,
+    Iterator=Iterator,
     Options=_Options,
     ThreadingOptions=_ThreadingOptions,
     experimental=_experimental_names(),

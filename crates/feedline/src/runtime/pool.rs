@@ -9,6 +9,7 @@
 
 use super::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use super::sync::{Condvar, Mutex, MutexGuard, lock, spawn, spin};
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -30,11 +31,25 @@ fn is_long(work: &dyn Work) -> bool {
     work.is_host() || cost == 0 || cost >= WORTH_WAKING_NS
 }
 
+/// Who takes work.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Taker {
+    Worker,
+    /// A consumer that waits.
+    Consumer,
+    /// A worker in the middle of a step, which waits for another pipeline.
+    Nested,
+}
+
+thread_local! {
+    static IS_WORKER: Cell<bool> = const { Cell::new(false) };
+}
+
 const DEPTHS: usize = 16;
 /// Spins before sleeping; a pause instruction takes about 40 ns here.
 const SPINS: usize = 80;
 /// A step that takes less than this is not worth waking a sleeper for while somebody else is awake.
-const WORTH_WAKING_NS: u64 = 20_000;
+const WORTH_WAKING_NS: u64 = 50_000;
 
 pub struct Pool {
     state: Mutex<State>,
@@ -104,7 +119,8 @@ impl Pool {
             return;
         }
         // Somebody who looks for work now, or will do so soon, takes it without being woken.
-        let taken = state.running - state.long + (state.threads - state.sleepers).saturating_sub(state.running) > 0;
+        let looking = (state.threads - state.sleepers).saturating_sub(state.running);
+        let taken = state.running.saturating_sub(state.long) + looking > 0;
         let wake = state.sleepers > 0 && state.running < state.budget && (worth || !taken);
         drop(state);
         if wake {
@@ -114,10 +130,14 @@ impl Pool {
 
     /// A consumer that would wait runs one step. False if there is nothing for it to do.
     pub fn help(&self) -> bool {
-        let Some((work, long)) = self.take(lock(&self.state), true).0 else { return false };
+        let nested = IS_WORKER.get();
+        let Some((work, long)) = self.take(lock(&self.state), if nested { Taker::Nested } else { Taker::Consumer }).0
+        else {
+            return false;
+        };
         work.step();
         let mut state = lock(&self.state);
-        state.running -= 1;
+        state.running -= usize::from(!nested);
         state.long -= usize::from(long);
         // A worker may have gone to sleep because this thread took its place.
         let wake = state.queued > 0 && state.sleepers > 0;
@@ -129,12 +149,14 @@ impl Pool {
     }
 
     /// The step nearest to a consumer, counted as running.
-    fn take<'a>(&self, mut state: MutexGuard<'a, State>, helping: bool) -> (Option<Taken>, MutexGuard<'a, State>) {
-        if state.queued == 0 || state.running >= state.budget {
+    fn take<'a>(&self, mut state: MutexGuard<'a, State>, taker: Taker) -> (Option<Taken>, MutexGuard<'a, State>) {
+        // A worker whose step waits for another pipeline (a Python function that iterates) counts as running already,
+        // and takes whatever there is: the others may all be waiting like it.
+        if state.queued == 0 || (state.running >= state.budget && taker != Taker::Nested) {
             return (None, state);
         }
         // Without a single worker the consumer has to do everything itself.
-        let any = !helping || state.threads == 0;
+        let any = taker != Taker::Consumer || state.threads == 0;
         let found = state.queues.iter_mut().find_map(|q| {
             let at = q.iter().position(|work| any || !work.is_host())?;
             q.remove(at)
@@ -145,16 +167,17 @@ impl Pool {
         });
         if let Some((_, long)) = &found {
             state.queued -= 1;
-            state.running += 1;
+            state.running += usize::from(taker != Taker::Nested);
             state.long += usize::from(*long);
         }
         (found, state)
     }
 
     fn work(self: Arc<Pool>) {
+        IS_WORKER.set(true);
         let mut state = lock(&self.state);
         loop {
-            let (work, guard) = self.take(state, false);
+            let (work, guard) = self.take(state, Taker::Worker);
             state = guard;
             if let Some((work, long)) = work {
                 drop(state);

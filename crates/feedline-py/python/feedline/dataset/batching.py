@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import padding
 from ..dtypes import as_dtype, int64
-from ..params import check_name, integer, parallel_calls
+from ..params import check_name, integer, naming, parallel_calls
 from ..spec import as_shape
 from .core import Core
 
@@ -117,7 +117,8 @@ class Batching(Core):
             name: A name for the operator, an identifier.
         """
         check_name("sparse_batch", name)
-        shape = as_shape(row_shape)
+        with naming("sparse_batch"):
+            shape = as_shape(row_shape)
         if shape is None:
             raise ValueError("sparse_batch: row_shape is a list of sizes, with None for the longest")
         size = integer("sparse_batch", "batch_size", batch_size)

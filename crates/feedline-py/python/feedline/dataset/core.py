@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .. import _native, trace
 from ..errors import OutOfRangeError, UnimplementedError
+from ..params import optional_integer
 from ..options import Options, frozen_options, make_options
 from ..spec import DatasetSpec, spec_text
 
@@ -63,6 +65,10 @@ class Core:
 
     def _then(self, op: str, **params: Any) -> Self:
         """One more operator on this dataset."""
+        if not isinstance(params.get("deterministic"), (bool, type(None))):
+            raise TypeError(
+                f"{op}: deterministic must be True, False or None, not {params['deterministic']!r}"
+            )
         return self._make(op, params, [self])
 
     @classmethod
@@ -218,7 +224,10 @@ class Core:
             )
 
     def _slice(self, key: slice) -> Self:
-        start, stop, step = key.start, key.stop, 1 if key.step is None else key.step
+        start, stop, step = (
+            optional_integer("slice", name, getattr(key, name)) for name in ("start", "stop", "step")
+        )
+        step = 1 if step is None else step
         if step < 1:
             raise ValueError(
                 f"a slice of a dataset cannot have the step {step}: datasets are not read backwards"
@@ -243,13 +252,11 @@ class Core:
         from html import escape
 
         rows = []
-        plan: _native.Plan | None = self._plan
-        while plan is not None:
+        for plan in _in_order(self._plan):
             cells = (call_text(plan), spec_text(plan.spec), cardinality_text(plan.cardinality))
             rows.append("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>")
-            plan = plan.inputs[0] if plan.inputs else None
         head = "<tr><th>operator</th><th>elements</th><th>count</th></tr>"
-        return f"<table>{head}{''.join(reversed(rows))}</table>"
+        return f"<table>{head}{''.join(rows)}</table>"
 
     def __reduce__(self) -> Any:
         from .pickling import pickled
@@ -261,6 +268,15 @@ class Core:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return type(self)(_native.unpickled(*self._plan.pickled()))
+
+
+def _in_order(plan: _native.Plan) -> list[_native.Plan]:
+    """A plan and all that it reads, inputs first."""
+    found, waiting = [], [plan]
+    while waiting:
+        found.append(waiting.pop())
+        waiting.extend(found[-1].inputs)
+    return found[::-1]
 
 
 def chain_text(plan: _native.Plan) -> str:
@@ -280,7 +296,10 @@ def call_text(plan: _native.Plan) -> str:
         params = (
             params.removeprefix("start=0, ").replace(', output_type="int64"', "").removesuffix(", step=1")
         )
-    if params.count("=") == 1 and params.partition("=")[0].isidentifier():
+    params = re.sub(r" at 0x[0-9a-f]+", "", params)
+    if plan.op == "shuffle":
+        params = params.removesuffix("reshuffle_each_iteration=true").removesuffix(", ")
+    if plan.op != "with_options" and params.count("=") == 1 and params.partition("=")[0].isidentifier():
         params = params.partition("=")[2]
     return f"{plan.op}({params if len(params) <= 60 else params[:59] + '…'})"
 

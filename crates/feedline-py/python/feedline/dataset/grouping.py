@@ -114,6 +114,8 @@ class Grouping(Core):
 
 def _whole(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function with its whole-number result as int64."""
+    if not callable(function):
+        return function  # `traced` says what is wrong
 
     @functools.wraps(function)
     def called(*args: Any) -> Any:

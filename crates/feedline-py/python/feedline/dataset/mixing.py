@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -115,6 +115,8 @@ class Mixing(Core):
         >>> list(fl.Dataset.range(3).apply(lambda ds: ds.skip(1)).as_numpy_iterator())
         [np.int64(1), np.int64(2)]
         """
+        if not callable(transformation_func):
+            raise TypeError(f"apply takes a function of a dataset, not {transformation_func!r}")
         result = transformation_func(self)
         if not isinstance(result, Core):
             raise TypeError(f"apply: the function must return a dataset, but returned {result!r}")
@@ -128,6 +130,8 @@ def _dataset(op: str, value: Any) -> Core:
 
 
 def _datasets(op: str, values: Any) -> list[Core]:
+    if not isinstance(values, Iterable) or isinstance(values, Core):
+        raise TypeError(f"{op} takes a list of datasets, not {values!r}")
     found = [_dataset(op, value) for value in values]
     if not found:
         raise ValueError(f"{op} needs at least one dataset")
@@ -140,4 +144,6 @@ def _weights(op: str, weights: Any, count: int) -> list[float]:
         raise TypeError(f"{op}: weights must be floats, not {weights!r}")
     if array.shape != (count,):
         raise ValueError(f"{op}: there must be a weight for each of the {count} datasets, not {weights!r}")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{op}: weights must be finite numbers, not {weights!r}")
     return array.astype(float).tolist()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..params import check_name, integer
+from ..params import check_name, integer, naming
 from ..seeds import get_seed
 from .core import AUTOTUNE, Core
 
@@ -122,7 +122,9 @@ class Selection(Core):
             return self._then("cache")
         import os
 
-        return self._then("cache", filename=os.fspath(filename))
+        with naming("cache"):
+            path = os.fspath(filename)
+        return self._then("cache", filename=path)
 
     def assert_cardinality(self, expected_cardinality: int, name: str | None = None) -> Self:
         """States the number of elements; another number is an error when the pipeline runs.

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import _native, calls, nest, trace
-from ..dtypes import as_dtype, int64
+from ..dtypes import DType, as_dtype, int64
 from ..function import register_classes
-from ..params import check_name, integer
+from ..params import check_name, integer, naming
 from ..ragged import RaggedTensor
 from ..seeds import get_seed
 from ..sparse import SparseTensor
-from ..spec import TensorSpec, as_shape
+from ..spec import DatasetSpec, NoneSpec, TensorSpec, as_shape
 from .core import Core
 
 if TYPE_CHECKING:
@@ -49,13 +49,15 @@ class Sources(Core):
                 f"range takes stop, or start and stop, or start, stop and step, not {len(args)} numbers"
             )
         start, stop, step = (0, args[0], 1) if len(args) == 1 else (*args, 1)[:3]
+        with naming("range"):
+            kind = as_dtype(output_type)
         return cls._make(
             "range",
             {
                 "start": integer("range", "start", start),
                 "stop": integer("range", "stop", stop),
                 "step": integer("range", "step", step),
-                "output_type": as_dtype(output_type).name,
+                "output_type": kind.name,
             },
         )
 
@@ -72,7 +74,9 @@ class Sources(Core):
             name: A name for the operator, an identifier.
         """
         check_name("from_tensors", name)
-        return cls._make("from_tensors", _values(tensors))
+        with naming("from_tensors"):
+            values = _values(tensors)
+        return cls._make("from_tensors", values)
 
     @classmethod
     def from_tensor_slices(cls, tensors: Any, name: str | None = None) -> Self:
@@ -93,7 +97,9 @@ class Sources(Core):
             ValueError: The lengths differ, or a part is a single number.
         """
         check_name("from_tensor_slices", name)
-        return cls._make("from_tensor_slices", _values(tensors))
+        with naming("from_tensor_slices"):
+            values = _values(tensors)
+        return cls._make("from_tensor_slices", values)
 
     @classmethod
     def from_list(cls, elements: Iterable[Any], name: str | None = None) -> Self:
@@ -104,7 +110,8 @@ class Sources(Core):
         [(np.int32(1), b'a'), (np.int32(2), b'b')]
         """
         check_name("from_list", name)
-        values = [_packed(element) for element in elements]
+        with naming("from_list"):
+            values = [_packed(element) for element in elements]
         if not values:
             raise ValueError("from_list needs at least one element: the structure of none cannot be known")
         return cls._make("from_list", {"values": values})
@@ -145,8 +152,9 @@ class Sources(Core):
                 f"from_generator takes a function that returns a new generator for every pass, not "
                 f"{generator!r}; pass the function itself, without calling it"
             )
-        spec = _signature(output_types, output_shapes, output_signature)
-        register_classes(spec)
+        with naming("from_generator"):
+            spec = _signature(output_types, output_shapes, output_signature)
+            register_classes(spec)
         if calls.symbolic(*(args or ())):
             raise trace.NeedsValue("from_generator with args of a traced function")
         if args:
@@ -162,9 +170,11 @@ class Sources(Core):
         [np.int64(5), np.int64(7), np.int64(9)]
         """
         check_name("counter", name)
-        kind = as_dtype(dtype)
-        number = float if kind.is_floating else functools.partial(integer, "counter", "start and step")
-        return cls._make("counter", {"start": number(start), "step": number(step), "dtype": kind.name})
+        with naming("counter"):
+            kind = as_dtype(dtype)
+            number = float if kind.is_floating else functools.partial(integer, "counter", "start and step")
+            params = {"start": number(start), "step": number(step), "dtype": kind.name}
+        return cls._make("counter", params)
 
     @classmethod
     def random(
@@ -263,7 +273,9 @@ def _signature(output_types: Any, output_shapes: Any, output_signature: Any) -> 
         if output_types is not None or output_shapes is not None:
             raise TypeError("from_generator: give output_signature or output_types, not both")
         for leaf in nest.flatten(output_signature):
-            if not hasattr(leaf, "dtype"):
+            if isinstance(leaf, (DType, np.ndarray, np.generic)) or not (
+                hasattr(leaf, "dtype") or isinstance(leaf, (NoneSpec, DatasetSpec))
+            ):
                 raise TypeError(
                     f"from_generator: output_signature is a structure of fl.TensorSpec, not of {leaf!r}"
                 )
@@ -284,7 +296,7 @@ def _with_shapes(types: Any, shapes: Any) -> Any:
     if not nest.is_nested(types, lists=False):
         return TensorSpec(as_shape(shapes), types)
     keys = nest.keys(types)
-    if len(shapes) != len(keys):
+    if not nest.is_nested(shapes) or set(nest.keys(shapes)) != set(keys):
         raise ValueError("from_generator: output_shapes and output_types have different structures")
     return nest.rebuilt(types, [_with_shapes(nest.part(types, key), nest.part(shapes, key)) for key in keys])
 
