@@ -97,12 +97,19 @@ def _called(function: Callable[..., Any], argument: Any, op: str) -> Any:
     try:
         return function(*parts)
     except TypeError as error:
-        here = error.__traceback__
-        if type(error) is not TypeError or here is None or here.tb_next is not None:
+        if type(error) is not TypeError or "argument" not in str(error) or not _only_ours(error):
             raise
         # The call itself failed: the function takes another number of arguments.
-        given = f"{len(parts)} arguments, the parts of a tuple" if len(parts) != 1 else "1 argument"
+        given = f"{len(parts)} arguments" if len(parts) != 1 else "1 argument"
         raise TypeError(f"{op}: {error}; it is called with {given}") from None
+
+
+def _only_ours(error: BaseException) -> bool:
+    """Whether an exception came up before the user's function was entered."""
+    step = error.__traceback__
+    while step is not None and step.tb_frame.f_code.co_filename.startswith(os.path.dirname(__file__)):
+        step = step.tb_next
+    return step is None
 
 
 class _Fields(dict[str, Any]):
@@ -111,7 +118,8 @@ class _Fields(dict[str, Any]):
     op = ""
 
     def __missing__(self, key: Any) -> Any:
-        raise KeyError(f"{self.op}: {key!r} is not a field of the element; the fields are {', '.join(self)}")
+        fields = ", ".join(map(repr, self))
+        raise KeyError(f"{self.op}: {key!r} is not a field of the element; the fields are {fields}")
 
 
 def _with_fields(value: Any, op: str) -> Any:
@@ -188,9 +196,10 @@ def _as_python(
 ) -> _native.Function:
     if request is not None and request.what == "numpy()":
         function = _with_tensors(function)
-    if signature is None:
+    given = signature is not None
+    if not given:
         signature = _learned(function, op, sample, request)
-    with naming(op):
+    with naming(f"{op}: output_signature" if given else op):
         register_classes(signature)
         made = _native.host_function(spec, function, signature, type(spec) is tuple)
     if request is not None:

@@ -21,16 +21,17 @@ from .dtypes import as_dtype, bool_, float32, int32, int64
 from .spec import as_shape
 
 __all__ = [
-    "abs", "acos", "add", "argmax", "argmin", "argsort", "asin", "atan", "atan2", "bitcast", "boolean_mask", "broadcast_to", "cast",
-    "ceil", "clip", "clip_by_value", "concat", "cond", "constant", "cos", "cosh", "cumsum", "divide",
-    "ensure_shape", "equal", "exp", "expand_dims", "eye", "fill", "floor", "gather", "greater",
-    "greater_equal", "identity", "less", "less_equal", "linspace", "log", "logical_and", "logical_not",
-    "logical_or", "logical_xor", "matmul", "maximum", "minimum", "multiply", "negative", "not_equal",
-    "one_hot", "ones", "ones_like", "pad", "pow", "range", "rank", "reduce_all", "reduce_any",
-    "reduce_logsumexp", "reduce_max", "reduce_mean", "reduce_min", "reduce_prod", "reduce_std", "reduce_sum",
-    "reduce_variance", "relu", "repeat", "reshape", "reverse", "roll", "round", "saturate_cast", "searchsorted", "shape", "sigmoid", "sign",
-    "sin", "sinh", "size", "slice", "sort", "split", "sqrt", "square", "squeeze", "stack", "subtract", "tan", "tanh",
-    "tile", "transpose", "truediv", "unique_values", "unstack", "where", "zeros", "zeros_like",
+    "abs", "acos", "add", "argmax", "argmin", "argsort", "asin", "atan", "atan2", "bitcast",
+    "boolean_mask", "broadcast_to", "cast", "ceil", "clip", "clip_by_value", "concat", "cond", "constant",
+    "cos", "cosh", "cumsum", "divide", "ensure_shape", "equal", "exp", "expand_dims", "eye", "fill",
+    "floor", "gather", "greater", "greater_equal", "identity", "less", "less_equal", "linspace", "log",
+    "logical_and", "logical_not", "logical_or", "logical_xor", "matmul", "maximum", "minimum", "multiply",
+    "negative", "not_equal", "one_hot", "ones", "ones_like", "pad", "pow", "range", "rank", "reduce_all",
+    "reduce_any", "reduce_logsumexp", "reduce_max", "reduce_mean", "reduce_min", "reduce_prod",
+    "reduce_std", "reduce_sum", "reduce_variance", "relu", "repeat", "reshape", "reverse", "roll",
+    "round", "saturate_cast", "searchsorted", "shape", "sigmoid", "sign", "sin", "sinh", "size", "slice",
+    "sort", "split", "sqrt", "square", "squeeze", "stack", "subtract", "tan", "tanh", "tile", "transpose",
+    "truediv", "unique_values", "unstack", "where", "zeros", "zeros_like",
 ]  # fmt: skip
 
 
@@ -613,11 +614,6 @@ def cumprod(
 ) -> Any:
     """The running product along an axis."""
     return call("cumprod", [_tensor(x)], axis=axis, exclusive=exclusive or None, reverse=reverse or None)
-
-
-def relu(features: Any, name: str | None = None) -> Any:
-    """The items, and 0 in the place of negative ones."""
-    return binary("maximum", _tensor(features), 0)
 
 
 # Python inside a traced function.

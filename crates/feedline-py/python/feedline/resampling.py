@@ -45,8 +45,10 @@ def rejection_resample(
     def with_class(*parts: Any) -> Any:
         found = class_func(*parts)
         dtype = dtype_of(found)
-        if dtype is not None and not dtype.is_integer:
-            raise TypeError(f"rejection_resample: class_func must return whole numbers, not {dtype}")
+        if isinstance(found, (str, bytes, float)) or (dtype is not None and not dtype.is_integer):
+            raise TypeError(
+                f"rejection_resample: class_func must return a whole number, not {dtype or repr(found)}"
+            )
         return found, parts if unpacks else parts[0]
 
     def keep(chance: Any, _: Any, __: Any) -> Any:

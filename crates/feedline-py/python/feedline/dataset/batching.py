@@ -121,6 +121,12 @@ class Batching(Core):
             shape = as_shape(row_shape)
         if shape is None:
             raise ValueError("sparse_batch: row_shape is a list of sizes, with None for the longest")
+        known = getattr(self.element_spec, "shape", None)
+        if known is not None and len(known) != len(shape):
+            raise ValueError(
+                f"sparse_batch: row_shape {list(shape)} has {len(shape)} axes, but the elements have "
+                f"{len(known)}"
+            )
         size = integer("sparse_batch", "batch_size", batch_size)
         return self._then("sparse_batch", batch_size=size, row_shape=list(shape))
 
@@ -151,7 +157,9 @@ class Batching(Core):
         check_name("rebatch", name)
         one = not hasattr(batch_size, "__len__") or getattr(batch_size, "ndim", 1) == 0
         sizes: list[Any] = [batch_size] if one else list(batch_size)  # type: ignore[arg-type]
-        if not one and any(getattr(size, "ndim", 0) or isinstance(size, (list, tuple, str)) for size in sizes):
+        if not one and any(
+            getattr(size, "ndim", 0) or isinstance(size, (list, tuple, str)) for size in sizes
+        ):
             raise ValueError(f"rebatch: batch_size is a number or a list of numbers, not {batch_size!r}")
         sizes = [integer("rebatch", "batch_size", size) for size in sizes]
         if one and sizes[0] <= 0:

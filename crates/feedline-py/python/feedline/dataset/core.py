@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from .. import _native, trace
 from ..errors import OutOfRangeError, UnimplementedError
-from ..params import optional_integer
 from ..options import Options, frozen_options, make_options
+from ..params import optional_integer
 from ..spec import DatasetSpec, spec_text
 
 if TYPE_CHECKING:
@@ -172,10 +172,10 @@ class Core:
         return None if self._home is not None else self._first
 
     def _first(self) -> Any:
-        # By number where possible: a pass of its own would count as an epoch.
+        # By number where possible, else from a copy: a pass of its own would count as an epoch.
         if self._plan.cardinality > 0 and self._plan.indexed:
             return self._plan.at(0)
-        iterator = self._plan.iter({"prefetch": False})
+        iterator = _native.unpickled(*self._plan.pickled()).iter({"prefetch": False})
         try:
             return next(iterator)
         finally:
@@ -299,7 +299,11 @@ def call_text(plan: _native.Plan) -> str:
     params = re.sub(r" at 0x[0-9a-f]+", "", params)
     if plan.op == "shuffle":
         params = params.removesuffix("reshuffle_each_iteration=true").removesuffix(", ")
-    if plan.op != "with_options" and params.count("=") == 1 and params.partition("=")[0].isidentifier():
+    if (
+        plan.op not in ("shuffle", "with_options")
+        and params.count("=") == 1
+        and params.partition("=")[0].isidentifier()
+    ):
         params = params.partition("=")[2]
     return f"{plan.op}({params if len(params) <= 60 else params[:59] + '…'})"
 

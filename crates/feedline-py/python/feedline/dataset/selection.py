@@ -122,7 +122,7 @@ class Selection(Core):
             return self._then("cache")
         import os
 
-        with naming("cache"):
+        with naming("cache: filename"):
             path = os.fspath(filename)
         return self._then("cache", filename=path)
 
