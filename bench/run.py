@@ -36,7 +36,7 @@ def main() -> None:
             if not args.workloads or workload in args.workloads]
     todo.sort(key=lambda cell: (cell[0][0] != "W", int(cell[0][1:])))
     runs = run_all(todo, pythons, settings)
-    cells = [dict(zip(("workload", "loader", "variant"), cell)) | summarise(runs[cell]) for cell in todo]
+    cells = [dict(zip(("workload", "loader", "variant"), cell, strict=True)) | summarise(runs[cell]) for cell in todo]
     add_ratios(cells)
     results = {"when": time.strftime("%Y-%m-%d"), "machine": machine(), "settings": settings, "cells": cells,
                "imports": imports(pythons.get("feedline"), args.quick)}

@@ -26,7 +26,7 @@ class Passes:
 
 
 def rows(images: ndarray, labels: ndarray) -> dx.Buffer:
-    return dx.buffer_from_vector([{"image": x, "label": int(y)} for x, y in zip(images, labels)])
+    return dx.buffer_from_vector([{"image": x, "label": int(y)} for x, y in zip(images, labels, strict=True)])
 
 
 @cell("W8", "mlx-data", "2")

@@ -16,8 +16,7 @@ pub struct PyGenerator {
 
 impl std::fmt::Debug for PyGenerator {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let name = attach(|py| self.callable.bind(py).to_string());
-        f.write_str(name.as_deref().unwrap_or("a Python generator"))
+        f.write_str(&crate::host::name_of(&self.callable))
     }
 }
 

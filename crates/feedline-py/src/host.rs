@@ -41,6 +41,22 @@ pub fn attach<R>(f: impl FnOnce(Python<'_>) -> R) -> Option<R> {
     result
 }
 
+/// The name of a callable, without the address that its own text may have.
+pub fn name_of(callable: &Py<PyAny>) -> String {
+    attach(|py| {
+        let callable = callable.bind(py);
+        let own = callable.getattr("__qualname__").and_then(|n| n.extract::<String>());
+        own.or_else(|_| callable.get_type().name().map(|n| n.to_string())).ok()
+    })
+    .flatten()
+    .unwrap_or_else(|| "a Python function".into())
+}
+
+/// Whether the interpreter is ending.
+pub fn is_shut_down() -> bool {
+    SHUT_DOWN.load(SeqCst)
+}
+
 /// A Python callable with what is known of its arguments and results.
 pub struct PyFunc {
     pub func: Py<PyAny>,
@@ -80,11 +96,7 @@ impl PyFunc {
 
 impl HostFn for PyFunc {
     fn name(&self) -> String {
-        attach(|py| {
-            let func = self.func.bind(py);
-            func.getattr("__qualname__").and_then(|n| n.extract()).unwrap_or_else(|_| func.to_string())
-        })
-        .unwrap_or_else(|| "a Python function".into())
+        name_of(&self.func)
     }
     fn call(&self, args: Element) -> Result<Element> {
         attach(|py| self.try_call(py, args).map_err(raised)).unwrap_or_else(|| Err(Error::cancelled()))

@@ -1,8 +1,10 @@
 //! A pass over a dataset, as Python's iterator. The interpreter is released while it waits.
 
 use crate::error::{IntoPy, interrupted, to_py};
+use crate::host::is_shut_down;
 use crate::structure::{self, spec_to_py};
 use crate::values::cell_to_py;
+use feedline::Kind;
 use feedline::element::{Chunk, Spec, Tree};
 use feedline::plan::Plan;
 use feedline::runtime::{Iter, Stopper};
@@ -87,6 +89,8 @@ impl Iterator {
             match more {
                 Ok(true) => {}
                 Ok(false) => return Ok(None),
+                // A thread that reads on while the interpreter ends finds the end, not an error that nobody can act on.
+                Err(error) if error.kind() == Kind::Cancelled && is_shut_down() => return Ok(None),
                 Err(error) => return Err(to_py(&error)),
             }
         }

@@ -12,6 +12,8 @@ pub enum Kind {
     Usage,
     /// One element or record is wrong.
     Data,
+    /// Data would be lost, or has been: too long for its place, cut off, of a wrong checksum.
+    Loss,
     /// A file or a store is missing, unreadable, or failed.
     Io,
     /// The user's own function failed.
@@ -33,6 +35,7 @@ impl Kind {
         match self {
             Kind::Usage => "usage",
             Kind::Data => "data",
+            Kind::Loss => "loss",
             Kind::Io => "io",
             Kind::Func => "function",
             Kind::Budget => "budget",

@@ -159,11 +159,14 @@ impl Pad {
             for (axis, (have, fixed)) in own.iter().zip(&self.dims).enumerate() {
                 match fixed {
                     Some(size) if have > size => {
-                        return Err(Error::data(format!(
-                            "element {i} of the batch has the shape {own:?} in component {}, longer than the {size} that \
+                        return Err(Error::new(
+                            crate::error::Kind::Loss,
+                            format!(
+                                "element {i} of the batch has the shape {own:?} in component {}, longer than the {size} that \
                              padded_shapes allows for axis {axis}",
-                            self.path
-                        )));
+                                self.path
+                            ),
+                        ));
                     }
                     Some(_) => {}
                     None => shape[axis + 1] = shape[axis + 1].max(*have),

@@ -120,7 +120,8 @@ fn text(plan: &Plan, runs: &Plan, log: &[(&'static str, String)], meters: Option
     let delivered = meters.delivered.load(Relaxed);
     let _ = writeln!(
         out,
-        "\n{delivered} elements in {} ({:.0} a second); the consumer waited {:.0} % of the time",
+        "\n{delivered} element{} in {} ({:.0} a second); the consumer waited {:.0} % of the time",
+        if delivered == 1 { "" } else { "s" },
         time(elapsed),
         delivered as f64 * 1e9 / elapsed as f64,
         waited as f64 * 100.0 / elapsed as f64
