@@ -356,7 +356,7 @@ impl Shared {
         if self.bounds.chunk_rows.is_some() || rows == 0 {
             return;
         }
-        let want = crate::tune::next_rows(self.want.load(Relaxed), rows, bytes, ns);
+        let want = crate::tune::next_rows(self.want.load(Relaxed), rows, bytes, ns, self.bounds.grain);
         self.want.store(want, Relaxed);
         self.meter.chunk_rows.store(want as u64, Relaxed);
     }
