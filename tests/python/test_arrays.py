@@ -382,7 +382,7 @@ def test_batches_go_to_other_libraries_without_a_copy(dtype: np.dtype) -> None:
 
 
 def wait_for(condition: Callable[[], bool]) -> bool:
-    """Whether it comes true: what workers let go of is given back to Python by the next call into feedline."""
+    """Whether it comes true: what workers let go of is given back by the next call into feedline."""
     for _ in range(500):
         D.range(1)
         gc.collect()
