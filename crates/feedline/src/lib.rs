@@ -3,7 +3,10 @@
 
 mod dataset;
 pub mod element;
-mod error;
+/// The errors of every room: they are `feedline-io`'s, so that the crates below speak of them too.
+mod error {
+    pub use feedline_io::{At, Error, Kind, Result};
+}
 pub mod expr;
 pub mod op;
 pub mod ops;
@@ -16,5 +19,6 @@ pub mod tune;
 
 pub use dataset::{Dataset, iterate, iterate_with};
 pub use error::{At, Error, Kind, Result};
+pub use feedline_io::bail;
 pub use options::{Options, parse_bytes};
 pub use reduce::{reduce, reduce_watched};

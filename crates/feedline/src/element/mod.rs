@@ -1,6 +1,5 @@
 //! What flows: tensors and other values, the specs that describe them, and chunks of rows.
 
-mod buf;
 mod chunk;
 mod dtype;
 mod gather;
@@ -10,9 +9,9 @@ mod tensor;
 mod value;
 mod written;
 
-pub use buf::{ALIGN, Buf, kept_bytes, release_kept};
 pub use chunk::{Chunk, Column, Element, Pos, check_rows, ragged_row, stack_values, unstack};
 pub use dtype::{B8, DType, Item};
+pub use feedline_io::{ALIGN, Buf, kept_bytes, release_kept};
 pub use gather::{RowRef, gather};
 pub use packed::Packed;
 pub use spec::{Dims, Leaf, Spec, Tree};

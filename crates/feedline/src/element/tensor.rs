@@ -2,9 +2,9 @@
 //!
 //! Tensors are always contiguous. Cutting rows off the first axis is free; everything else writes a new one.
 
-use super::buf::Buf;
 use super::dtype::{DType, Item};
 use crate::error::{Error, Result};
+use feedline_io::Buf;
 use smallvec::SmallVec;
 use std::fmt;
 use std::ops::Range;

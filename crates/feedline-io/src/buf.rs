@@ -79,6 +79,13 @@ impl Buf {
         }
     }
 
+    /// Only the first `len` bytes of it. It must be the only handle.
+    pub fn truncated(mut self, len: usize) -> Buf {
+        if let Some(block) = Arc::get_mut(&mut self.0) {
+            block.len = block.len.min(len);
+        }
+        self
+    }
     pub fn len(&self) -> usize {
         self.0.len
     }
@@ -98,6 +105,12 @@ impl Buf {
     }
     pub fn same(&self, other: &Buf) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl std::fmt::Debug for Buf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Buf({} bytes)", self.len())
     }
 }
 

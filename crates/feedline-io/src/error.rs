@@ -89,6 +89,13 @@ impl Error {
     pub fn internal(message: impl Into<String>) -> Error {
         Error::new(Kind::Internal, message)
     }
+    /// A system call that failed, in words.
+    pub fn io(error: &std::io::Error) -> Error {
+        Error::new(Kind::Io, error.to_string())
+    }
+    pub fn loss(message: impl Into<String>) -> Error {
+        Error::new(Kind::Loss, message)
+    }
     pub fn cancelled() -> Error {
         Error::new(Kind::Cancelled, "the iterator was closed")
     }

@@ -1,0 +1,105 @@
+//! The few threads that wait for disks, so that threads that compute need not. They are started when a read first has
+//! to wait, stay for ten idle seconds, and are never more than `LIMIT`.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Cold reads of 110 KB gained nothing from more than 4 threads on a local disk; network disks want more.
+const LIMIT: usize = 8;
+const IDLE: Duration = Duration::from_secs(10);
+
+type Job = Box<dyn FnOnce() + Send>;
+
+struct Queue {
+    jobs: VecDeque<Job>,
+    threads: usize,
+    idle: usize,
+    /// The process that the threads belong to: after a fork the child has none.
+    process: u32,
+}
+
+static QUEUE: Mutex<Queue> = Mutex::new(Queue { jobs: VecDeque::new(), threads: 0, idle: 0, process: 0 });
+static WORK: Condvar = Condvar::new();
+
+fn lock() -> MutexGuard<'static, Queue> {
+    QUEUE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs a job that may wait on one of the I/O threads.
+pub fn in_background(job: impl FnOnce() + Send + 'static) {
+    let mut queue = lock();
+    if queue.process != std::process::id() {
+        *queue = Queue { jobs: VecDeque::new(), threads: 0, idle: 0, process: std::process::id() };
+    }
+    queue.jobs.push_back(Box::new(job));
+    if queue.idle < queue.jobs.len() && queue.threads < LIMIT {
+        let started = std::thread::Builder::new().name("feedline-io".into()).spawn(serve);
+        match started {
+            Ok(_) => queue.threads += 1,
+            // Without any thread the job is done here: slower, but done.
+            Err(_) if queue.threads == 0 => {
+                let job = queue.jobs.pop_back().expect("just pushed");
+                drop(queue);
+                job();
+                return;
+            }
+            Err(_) => {}
+        }
+    }
+    drop(queue);
+    WORK.notify_one();
+}
+
+fn serve() {
+    let mut queue = lock();
+    loop {
+        if let Some(job) = queue.jobs.pop_front() {
+            drop(queue);
+            // A job that panics loses its promise, which says so; the thread goes on.
+            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
+            queue = lock();
+            continue;
+        }
+        queue.idle += 1;
+        let (back, timeout) = WORK.wait_timeout(queue, IDLE).unwrap_or_else(PoisonError::into_inner);
+        queue = back;
+        queue.idle -= 1;
+        if timeout.timed_out() && queue.jobs.is_empty() {
+            queue.threads -= 1;
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Task;
+
+    #[test]
+    fn many_jobs_are_all_done() {
+        let tasks: Vec<_> = (0..100)
+            .map(|i| {
+                let (promise, task) = Task::promised(|| usize::MAX);
+                in_background(move || promise.fulfil(i));
+                task
+            })
+            .collect();
+        assert_eq!(tasks.into_iter().map(Task::wait).sum::<usize>(), 4950);
+        assert!(lock().threads <= LIMIT);
+    }
+
+    #[test]
+    fn a_panic_costs_its_own_job() {
+        let (promise, task) = Task::promised(|| "lost");
+        in_background(move || {
+            let _promise = promise;
+            std::panic::resume_unwind(Box::new("on purpose"));
+        });
+        assert_eq!(task.wait(), "lost");
+        let (promise, task) = Task::promised(|| "lost");
+        in_background(move || promise.fulfil("done"));
+        assert_eq!(task.wait(), "done");
+    }
+}
