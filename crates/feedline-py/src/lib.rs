@@ -28,6 +28,7 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(structure::register_class, m)?)?;
     m.add_function(wrap_pyfunction!(trace::host_function, m)?)?;
     m.add_function(wrap_pyfunction!(trace::call, m)?)?;
+    m.add_function(wrap_pyfunction!(trace::call_parts, m)?)?;
     m.add_function(wrap_pyfunction!(table::functions, m)?)?;
     m.add_function(wrap_pyfunction!(table::operators, m)?)?;
     m.add_function(wrap_pyfunction!(table::configure, m)?)?;

@@ -83,6 +83,10 @@ impl Trace {
         let attrs = attrs_from_py(attrs)?;
         self.with(|b| b.call(name, &args, attrs).py())
     }
+    fn call_parts(&self, name: &str, args: Vec<NodeId>, attrs: &Bound<'_, PyAny>) -> PyResult<Vec<NodeId>> {
+        let attrs = attrs_from_py(attrs)?;
+        self.with(|b| b.call_parts(name, &args, attrs).py())
+    }
     #[pyo3(signature = (func, args, outputs, structure=None))]
     fn host(
         &self,
@@ -146,6 +150,20 @@ pub fn call<'py>(
     args: Vec<Bound<'py, PyAny>>,
     attrs: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let mut results = call_parts(py, name, args, attrs)?;
+    match results.pop() {
+        Some(one) if results.is_empty() => Ok(one),
+        _ => Err(value_error(format!("{name} has several results; take its parts"))),
+    }
+}
+
+#[pyfunction]
+pub fn call_parts<'py>(
+    py: Python<'py>,
+    name: &str,
+    args: Vec<Bound<'py, PyAny>>,
+    attrs: &Bound<'py, PyAny>,
+) -> PyResult<Vec<Bound<'py, PyAny>>> {
     let attrs = attrs_from_py(attrs)?;
     let func = feedline::expr::funcs::find(name).py()?;
     let values = args.iter().map(value_from_py).collect::<PyResult<Vec<_>>>()?;
@@ -154,6 +172,6 @@ pub fn call<'py>(
         .map(|v| Leaf::of(v).ok_or_else(|| value_error("a dataset is no argument here")))
         .collect::<PyResult<Vec<_>>>()?;
     let made = (func.make)(&leaves, &attrs).map_err(|e| e.in_op(name)).py()?;
-    let value = made.kernel.row(&values, RowAt { epoch: 0, pos: 0 }).map_err(|e| e.in_op(name)).py()?;
-    value_to_py(py, value)
+    let results = made.work.row(&values, RowAt { epoch: 0, pos: 0 }).map_err(|e| e.in_op(name)).py()?;
+    results.into_iter().map(|value| value_to_py(py, value)).collect()
 }

@@ -442,7 +442,7 @@ fn cast(tensor: &Tensor, dtype: DType) -> PyResult<Tensor> {
     let func = feedline::expr::funcs::find("cast").py()?;
     let made = (func.make)(&[Leaf::of_tensor(tensor)], &attrs).py()?;
     let at = feedline::expr::RowAt { epoch: 0, pos: 0 };
-    Ok(made.kernel.row(&[Value::Tensor(tensor.clone())], at).py()?.tensor().clone())
+    Ok(made.kernel().row(&[Value::Tensor(tensor.clone())], at).py()?.tensor().clone())
 }
 
 /// An object as a value of that leaf.

@@ -100,6 +100,8 @@ class Trace:
         """The value as NumPy if the node is a constant, else None."""
     def const(self, value: Any, dtype: str | None = None) -> int: ...
     def call(self, name: str, args: Sequence[int], attrs: Mapping[str, Any]) -> int: ...
+    def call_parts(self, name: str, args: Sequence[int], attrs: Mapping[str, Any]) -> list[int]:
+        """The same for a function of several results: a node for each."""
     def host(self, func: Callable[..., Any], args: Sequence[int], outputs: Sequence[Any], structure: Any = None) -> list[int]:
         """Calls Python with the arguments' real values. `outputs`: leaf specs. The function returns a structure whose
         leaves are converted to the outputs (a single leaf if there is one output and no structure)."""
@@ -119,6 +121,9 @@ def host_function(spec: Any, func: Callable[..., Any], output_spec: Any, unpack:
 
 def call(name: str, args: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
     """Runs a function of the table on real values at once; the result is NumPy (or ragged, sparse)."""
+
+def call_parts(name: str, args: Sequence[Any], attrs: Mapping[str, Any]) -> list[Any]:
+    """The same for a function of several results."""
 
 def functions() -> list[tuple[str, str]]:
     """Name and one-sentence doc of each function that expressions can call."""

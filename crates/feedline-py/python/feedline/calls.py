@@ -17,7 +17,7 @@ from .ragged import RaggedTensor
 from .spec import TensorSpec
 from .trace import Traced, Tracer
 
-__all__ = ["aligned", "binary", "call", "constant", "dtype_of", "symbolic"]
+__all__ = ["aligned", "binary", "call", "call_parts", "constant", "dtype_of", "symbolic"]
 
 
 def symbolic(*values: Any) -> bool:
@@ -33,6 +33,16 @@ def call(name: str, args: Sequence[Any], **attrs: Any) -> Any:
     tracer = trace.required()
     nodes = [node(tracer, arg) for arg in args]
     return tracer.symbol(tracer.native.call(name, nodes, given))
+
+
+def call_parts(name: str, args: Sequence[Any], **attrs: Any) -> list[Any]:
+    """Calls a function of several results."""
+    given = {key: _attribute(value) for key, value in attrs.items() if value is not None}
+    if not symbolic(*args):
+        return _native.call_parts(name, list(args), given)
+    tracer = trace.required()
+    nodes = tracer.native.call_parts(name, [node(tracer, arg) for arg in args], given)
+    return [tracer.symbol(n) for n in nodes]
 
 
 def call_here(name: str, args: Sequence[Any], **attrs: Any) -> Any:

@@ -1,10 +1,11 @@
 //! The treaty between traced expressions and the functions they call: a `Func` checks types when it is traced and makes a
 //! `Kernel`, which computes rows. One table (`funcs::FUNCS`) lists them all.
 
-use crate::element::{Column, DType, Leaf, Pos, Value};
+use crate::element::{Column, DType, Element, Leaf, Pos, Value};
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
+use std::sync::Arc;
 
 /// A function that expressions can call. Names are TensorFlow's, with a dotted module (`strings.length`).
 pub struct Func {
@@ -18,13 +19,50 @@ pub struct Func {
 }
 
 pub struct Made {
+    /// Of the result; absent for a function of several.
     pub spec: Leaf,
-    pub kernel: Box<dyn Kernel>,
+    pub work: Work,
 }
 
 impl Made {
     pub fn new(spec: Leaf, kernel: impl Kernel + 'static) -> Result<Made> {
-        Ok(Made { spec, kernel: Box::new(kernel) })
+        Ok(Made { spec, work: Work::One(Arc::new(kernel)) })
+    }
+    /// A function of several results.
+    pub fn several(specs: Vec<Leaf>, kernel: impl Several + 'static) -> Result<Made> {
+        Ok(Made { spec: Leaf::Absent, work: Work::Several(specs.into(), Arc::new(kernel)) })
+    }
+    /// What computes the only result.
+    pub fn kernel(&self) -> &Arc<dyn Kernel> {
+        match &self.work {
+            Work::One(kernel) => kernel,
+            Work::Several(..) => panic!("a function of several results where one is expected"),
+        }
+    }
+    /// The specs of all results.
+    pub fn specs(&self) -> &[Leaf] {
+        match &self.work {
+            Work::One(_) => std::slice::from_ref(&self.spec),
+            Work::Several(specs, _) => specs,
+        }
+    }
+}
+
+/// What a call runs.
+#[derive(Clone)]
+pub enum Work {
+    One(Arc<dyn Kernel>),
+    /// With the specs of its results, which parts of the call name.
+    Several(Arc<[Leaf]>, Arc<dyn Several>),
+}
+
+impl Work {
+    /// All results for one element.
+    pub fn row(&self, args: &[Value], at: RowAt) -> Result<Element> {
+        match self {
+            Work::One(kernel) => Ok(smallvec::smallvec![kernel.row(args, at)?]),
+            Work::Several(_, kernel) => kernel.row(args, at),
+        }
     }
 }
 
@@ -92,6 +130,34 @@ pub trait Kernel: Send + Sync {
     fn rows(&self, _args: &mut [Arg], _rows: usize, _at: RowsAt<'_>) -> Result<Option<Column>> {
         Ok(None)
     }
+}
+
+/// The same for a function of several results, as a parser has.
+pub trait Several: Send + Sync {
+    fn row(&self, args: &[Value], at: RowAt) -> Result<Element>;
+
+    fn rows(&self, _args: &mut [Arg], _rows: usize, _at: RowsAt<'_>) -> Result<Option<Vec<Column>>> {
+        Ok(None)
+    }
+}
+
+/// Runs a kernel of several results over a chunk.
+pub fn run_several(
+    kernel: &dyn Several,
+    mut args: Vec<Arg>,
+    outputs: usize,
+    rows: usize,
+    at: RowsAt<'_>,
+) -> Result<Vec<Column>> {
+    if let Some(columns) = kernel.rows(&mut args, rows, at)? {
+        return Ok(columns);
+    }
+    let mut columns: Vec<Vec<Value>> = (0..outputs).map(|_| Vec::with_capacity(rows)).collect();
+    for row in 0..rows {
+        let row_args: Vec<Value> = args.iter().map(|a| a.get(row)).collect();
+        columns.iter_mut().zip(kernel.row(&row_args, at.row(row))?).for_each(|(c, v)| c.push(v));
+    }
+    Ok(columns.into_iter().map(Column::from_values).collect())
 }
 
 /// Runs a kernel over a chunk by whichever way fits.

@@ -1,7 +1,7 @@
 //! A traced function as data: nodes in the order in which they were made, each with its type; evaluated over whole
 //! chunks. `Builder` makes one, checking types at every step, so that a mistake is reported at the user's own line.
 
-use super::func::{Arg, Attrs, Kernel, RowsAt, run};
+use super::func::{Arg, Attrs, RowsAt, Work, run, run_several};
 use super::funcs;
 use crate::element::{Column, DType, Element, Leaf, Nested, Spec, Tensor, Tree, Value};
 use crate::error::{Error, Result};
@@ -36,7 +36,7 @@ pub enum Kind {
         func: &'static super::Func,
         args: Vec<NodeId>,
         attrs: Attrs,
-        kernel: Arc<dyn Kernel>,
+        work: Work,
     },
     /// Calls host code; its results are taken apart by `Part`.
     Host {
@@ -166,7 +166,7 @@ impl Graph {
                     smallvec::smallvec![value.clone()]
                 }
                 Kind::Part { node, index } => smallvec::smallvec![slots[*node][*index].clone()],
-                Kind::Call { args, kernel, func, .. } => {
+                Kind::Call { args, work, func, .. } => {
                     // An argument that nobody reads after this is moved, so that its memory can be written in place.
                     let args: Vec<Arg> = args
                         .iter()
@@ -176,8 +176,16 @@ impl Graph {
                             false => slots[a][0].clone(),
                         })
                         .collect();
-                    let column = run(&**kernel, args, rows, at).map_err(|e| e.in_op(func.name))?;
-                    smallvec::smallvec![Arg::Rows(column)]
+                    match work {
+                        Work::One(kernel) => {
+                            let column = run(&**kernel, args, rows, at).map_err(|e| e.in_op(func.name))?;
+                            smallvec::smallvec![Arg::Rows(column)]
+                        }
+                        Work::Several(specs, kernel) => {
+                            let columns = run_several(&**kernel, args, specs.len(), rows, at);
+                            columns.map_err(|e| e.in_op(func.name))?.into_iter().map(Arg::Rows).collect()
+                        }
+                    }
                 }
                 Kind::Host { func, args, outputs } => {
                     let mut columns: Vec<Vec<Value>> = outputs.iter().map(|_| Vec::with_capacity(rows)).collect();
@@ -225,11 +233,11 @@ impl Graph {
         for node in &next.nodes {
             let kind = match &node.kind {
                 Kind::Input(i) => Kind::Part { node: self.outputs[*i], index: 0 },
-                Kind::Call { func, args, attrs, kernel } => Kind::Call {
+                Kind::Call { func, args, attrs, work } => Kind::Call {
                     func,
                     args: args.iter().map(|&a| rename(a)).collect(),
                     attrs: attrs.clone(),
-                    kernel: kernel.clone(),
+                    work: work.clone(),
                 },
                 Kind::Host { func, args, outputs } => Kind::Host {
                     func: func.clone(),
@@ -283,6 +291,10 @@ impl Graph {
 }
 
 impl Kind {
+    /// Whether it has several results, which only parts of it name.
+    fn is_several(&self) -> bool {
+        matches!(self, Kind::Host { .. } | Kind::Cond { .. } | Kind::Call { work: Work::Several(..), .. })
+    }
     fn reads(&self, exports: &[NodeId]) -> impl Iterator<Item = NodeId> {
         let list: SmallVec<[NodeId; 4]> = match self {
             Kind::Input(_) | Kind::Const(_) | Kind::Capture(_) => SmallVec::new(),
@@ -296,7 +308,7 @@ impl Kind {
     fn renamed(self, place: impl Fn(NodeId) -> NodeId) -> Kind {
         let all = |args: Vec<NodeId>| args.into_iter().map(&place).collect();
         match self {
-            Kind::Call { func, args, attrs, kernel } => Kind::Call { func, args: all(args), attrs, kernel },
+            Kind::Call { func, args, attrs, work } => Kind::Call { func, args: all(args), attrs, work },
             Kind::Host { func, args, outputs } => Kind::Host { func, args: all(args), outputs },
             Kind::Part { node, index } => Kind::Part { node: place(node), index },
             Kind::Cond { pred, then, otherwise } => Kind::Cond { pred: place(pred), then, otherwise },
@@ -438,8 +450,15 @@ impl Builder {
             self.exports.len() - 1
         })
     }
-    /// Calls a function of the table. Calls of constants alone are computed now.
-    pub fn call(&mut self, name: &str, args: &[NodeId], mut attrs: Attrs) -> Result<NodeId> {
+    /// Calls a function of the table that has one result.
+    pub fn call(&mut self, name: &str, args: &[NodeId], attrs: Attrs) -> Result<NodeId> {
+        match self.call_parts(name, args, attrs)?[..] {
+            [one] => Ok(one),
+            ref many => Err(Error::usage(format!("{name} has {} results; take its parts", many.len()))),
+        }
+    }
+    /// Calls a function of the table: a node for each result. Calls of constants alone are computed now.
+    pub fn call_parts(&mut self, name: &str, args: &[NodeId], mut attrs: Attrs) -> Result<Vec<NodeId>> {
         let func = funcs::find(name)?;
         let mut args: SmallVec<[NodeId; 4]> = args.into();
         // A shape that is known now becomes an attribute, so that the result's shape is known too.
@@ -455,14 +474,20 @@ impl Builder {
         if func.pure
             && let Some(values) = args.iter().map(|&a| self.constant_value(a).cloned()).collect::<Option<Vec<_>>>()
         {
-            let value = made.kernel.row(&values, super::RowAt { epoch: 0, pos: 0 }).map_err(|e| e.in_op(name))?;
-            return self.constant(value);
+            let results = made.work.row(&values, super::RowAt { epoch: 0, pos: 0 }).map_err(|e| e.in_op(name))?;
+            return results.into_iter().map(|value| self.constant(value)).collect();
         }
-        Ok(self.push(Kind::Call { func, args: args.to_vec(), attrs, kernel: made.kernel.into() }, made.spec))
+        let specs = made.specs().to_vec();
+        let several = matches!(made.work, Work::Several(..));
+        let node = self.push(Kind::Call { func, args: args.to_vec(), attrs, work: made.work }, made.spec);
+        Ok(if several { self.parts(node, specs) } else { vec![node] })
+    }
+    fn parts(&mut self, node: NodeId, leaves: impl IntoIterator<Item = Leaf>) -> Vec<NodeId> {
+        leaves.into_iter().enumerate().map(|(index, leaf)| self.push(Kind::Part { node, index }, leaf)).collect()
     }
     pub fn host(&mut self, func: Arc<dyn HostFn>, args: Vec<NodeId>, outputs: Vec<Leaf>) -> Vec<NodeId> {
         let node = self.push(Kind::Host { func, args, outputs: outputs.clone() }, Leaf::Absent);
-        outputs.into_iter().enumerate().map(|(index, leaf)| self.push(Kind::Part { node, index }, leaf)).collect()
+        self.parts(node, outputs)
     }
     /// `then` or `otherwise`, row by row. Both are functions without arguments of one spec.
     pub fn cond(&mut self, pred: NodeId, then: Graph, otherwise: Graph) -> Result<Vec<NodeId>> {
@@ -471,12 +496,7 @@ impl Builder {
         }
         let spec = then.spec.join(&otherwise.spec).map_err(|e| e.in_op("cond"))?;
         let node = self.push(Kind::Cond { pred, then: Arc::new(then), otherwise: Arc::new(otherwise) }, Leaf::Absent);
-        Ok(spec
-            .leaves()
-            .into_iter()
-            .enumerate()
-            .map(|(index, leaf)| self.push(Kind::Part { node, index }, leaf.clone()))
-            .collect())
+        Ok(self.parts(node, spec.leaves().into_iter().cloned()))
     }
     pub fn dataset(&mut self, template: Nested, spec: Spec) -> NodeId {
         self.push(Kind::Dataset(template), Leaf::Dataset(Arc::new(spec)))
@@ -528,7 +548,7 @@ impl fmt::Debug for Graph {
                     show(g, *node, f, depth)?;
                     match &g.nodes[*node].kind {
                         Kind::Host { outputs, .. } if outputs.len() == 1 => Ok(()),
-                        Kind::Host { .. } | Kind::Cond { .. } => write!(f, "[{index}]"),
+                        kind if kind.is_several() => write!(f, "[{index}]"),
                         _ => Ok(()),
                     }
                 }
@@ -625,8 +645,7 @@ impl<'de> Deserialize<'de> for Graph {
         // Types are made anew; what is written of them counts only where nothing else says it.
         for (kind, leaf) in written {
             // Calls of host code and conditions have several results, which only parts of them name.
-            let one =
-                |n: &NodeId| nodes.get(*n).is_some_and(|n| !matches!(n.kind, Kind::Host { .. } | Kind::Cond { .. }));
+            let one = |n: &NodeId| nodes.get(*n).is_some_and(|n| !n.kind.is_several());
             let node = match kind {
                 WrittenKind::Input(i) if inputs.get(i) == Some(&leaf) => Node { kind: Kind::Input(i), leaf },
                 WrittenKind::Const(v) => {
@@ -638,7 +657,7 @@ impl<'de> Deserialize<'de> for Graph {
                     let func = funcs::find(&func).map_err(D::Error::custom)?;
                     let leaves: Vec<Leaf> = args.iter().map(|&a| nodes[a].leaf.clone()).collect();
                     let made = (func.make)(&leaves, &attrs).map_err(D::Error::custom)?;
-                    Node { kind: Kind::Call { func, args, attrs, kernel: made.kernel.into() }, leaf: made.spec }
+                    Node { kind: Kind::Call { func, args, attrs, work: made.work }, leaf: made.spec }
                 }
                 WrittenKind::Host { func, args, outputs } if args.iter().all(one) => {
                     let object = crate::element::attached(func).ok_or_else(bad)?;
@@ -648,6 +667,7 @@ impl<'de> Deserialize<'de> for Graph {
                 WrittenKind::Part { node, index } => {
                     let whole = match nodes.get(node).map(|n| (&n.kind, &n.leaf)).ok_or_else(bad)? {
                         (Kind::Host { outputs, .. }, _) => outputs.get(index).cloned(),
+                        (Kind::Call { work: Work::Several(specs, _), .. }, _) => specs.get(index).cloned(),
                         (Kind::Cond { then, otherwise, .. }, _) => {
                             let parts = (then.spec.leaves(), otherwise.spec.leaves());
                             parts.0.get(index).zip(parts.1.get(index)).and_then(|(a, b)| a.join(b))
@@ -685,7 +705,7 @@ impl<'de> Deserialize<'de> for Graph {
             };
             nodes.push(node);
         }
-        let one = |n: &NodeId| nodes.get(*n).is_some_and(|n| !matches!(n.kind, Kind::Host { .. } | Kind::Cond { .. }));
+        let one = |n: &NodeId| nodes.get(*n).is_some_and(|n| !n.kind.is_several());
         let leaves = spec.leaves();
         if !exports.iter().chain(&outputs).all(one)
             || leaves.len() != outputs.len()

@@ -4,6 +4,6 @@ mod func;
 pub mod funcs;
 mod graph;
 
-pub use func::{Arg, Attrs, ByRow, Func, Kernel, Made, RowAt, RowsAt, arity, dense, run};
+pub use func::{Arg, Attrs, ByRow, Func, Kernel, Made, RowAt, RowsAt, Several, Work, arity, dense, run, run_several};
 pub use funcs::Philox;
 pub use graph::{Builder, Graph, HostAttachment, HostFn, Kind, Node, NodeId, as_argument};

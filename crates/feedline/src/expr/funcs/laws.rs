@@ -249,7 +249,7 @@ fn try_one(func: &Func, dice: &mut Dice) -> bool {
     let want: Vec<_> = (0..rows)
         .map(|row| {
             let values: Vec<Value> = columns.iter().map(|c| c.get(row)).collect();
-            made.kernel.row(&values, RowAt { epoch: 1, pos: pos.at(row) })
+            made.kernel().row(&values, RowAt { epoch: 1, pos: pos.at(row) })
         })
         .collect();
     let hold = (dice.below(2) == 0).then(|| columns.clone());
@@ -263,7 +263,7 @@ fn try_one(func: &Func, dice: &mut Dice) -> bool {
             c => c.clone(),
         })
         .collect();
-    let got = run(&*made.kernel, own, rows, RowsAt { epoch: 1, pos: &pos });
+    let got = run(&**made.kernel(), own, rows, RowsAt { epoch: 1, pos: &pos });
     match (got, want.iter().find_map(|w| w.as_ref().err())) {
         (Ok(got), None) => {
             assert_eq!(got.rows(), rows, "{}", about());

@@ -366,7 +366,7 @@ mod tests {
     }
     fn at(name: &str, a: serde_json::Value, epoch: u64, pos: u64) -> Tensor {
         let made = (super::super::find(name).unwrap().make)(&[], &attrs(a)).unwrap();
-        made.kernel.row(&[], RowAt { epoch, pos }).unwrap().tensor().clone()
+        made.kernel().row(&[], RowAt { epoch, pos }).unwrap().tensor().clone()
     }
 
     #[test]

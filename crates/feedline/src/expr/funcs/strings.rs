@@ -318,7 +318,7 @@ fn make_to_number(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
         DType::Float16 | DType::Bfloat16 => {
             let made = to_items(args, parse::<f64>)?;
             let shape = string_arg(args, 0)?.clone();
-            let inner = made.kernel;
+            let inner = made.kernel().clone();
             let kernel = Elementwise::new(move |t: Tensors| {
                 let values: Vec<_> = t.into_iter().map(crate::element::Value::Tensor).collect();
                 let out = inner.row(&values, super::super::RowAt { epoch: 0, pos: 0 })?;

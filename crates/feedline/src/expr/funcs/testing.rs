@@ -24,7 +24,7 @@ pub fn exactly(v: &Value) -> String {
 pub fn call_value(name: &str, args: &[Value], json: serde_json::Value) -> Value {
     let leaves: Vec<Leaf> = args.iter().map(|v| Leaf::of(v).unwrap()).collect();
     let made = (find(name).unwrap().make)(&leaves, &attrs(json.clone())).unwrap_or_else(|e| panic!("{name}: {e}"));
-    let value = made.kernel.row(args, RowAt { epoch: 0, pos: 5 }).unwrap_or_else(|e| panic!("{name}: {e}"));
+    let value = made.kernel().row(args, RowAt { epoch: 0, pos: 5 }).unwrap_or_else(|e| panic!("{name}: {e}"));
     assert!(made.spec.accepts(&value), "{name}{json}: {} does not accept {value:?}", made.spec);
     // Each argument the same for all rows, or one for each row; the latter twice, to share memory and not to.
     for mask in 0..1usize << args.len() {
@@ -39,7 +39,7 @@ pub fn call_value(name: &str, args: &[Value], json: serde_json::Value) -> Value 
                 .collect();
             let hold = share.then(|| columns.clone());
             let pos = Pos::List([5, 5, 5].into());
-            let out = run(&*made.kernel, columns, 3, RowsAt { epoch: 0, pos: &pos });
+            let out = run(&**made.kernel(), columns, 3, RowsAt { epoch: 0, pos: &pos });
             let out = out.unwrap_or_else(|e| panic!("{name}: {e}"));
             assert_eq!(out.rows(), 3, "{name}{json} with rows for {mask:b}");
             for row in 0..3 {
@@ -69,7 +69,7 @@ pub fn call_value(name: &str, args: &[Value], json: serde_json::Value) -> Value 
         // Some functions must know a rank: they may refuse, but not promise what they do not keep.
         if let Ok(made) = (find(name).unwrap().make)(&leaves, &attrs(json.clone())) {
             assert!(made.spec.accepts(&value), "{name}{json}: {} does not accept {value:?}", made.spec);
-            let again = made.kernel.row(args, RowAt { epoch: 0, pos: 5 }).unwrap();
+            let again = made.kernel().row(args, RowAt { epoch: 0, pos: 5 }).unwrap();
             assert_eq!(exactly(&again), exactly(&value), "{name}{json} with unknown shapes");
         }
     }
@@ -96,9 +96,9 @@ pub fn fails(name: &str, args: &[Tensor], json: serde_json::Value) -> Error {
     let made = (find(name).unwrap().make)(&leaves, &attrs(json)).unwrap();
     let values: Vec<Value> = args.iter().cloned().map(Value::Tensor).collect();
     let columns = values.iter().map(|v| Arg::Rows(Column::from_values(vec![v.clone()]))).collect();
-    let rows = run(&*made.kernel, columns, 1, RowsAt { epoch: 0, pos: &Pos::Run(0) });
+    let rows = run(&**made.kernel(), columns, 1, RowsAt { epoch: 0, pos: &Pos::Run(0) });
     assert!(rows.is_err(), "{name} did not fail for rows");
-    match made.kernel.row(&values, RowAt { epoch: 0, pos: 0 }) {
+    match made.kernel().row(&values, RowAt { epoch: 0, pos: 0 }) {
         Ok(v) => panic!("{name} did not fail: {v:?}"),
         Err(e) => e,
     }
