@@ -21,7 +21,7 @@ pub enum Cut {
     Fail(Error),
     /// Nothing whole is left: feed the next block, or `finish`.
     More,
-    /// After `finish`: all is cut.
+    /// After `finish`: all is cut. Also where the rest of a damaged file is given up.
     End,
 }
 
@@ -36,19 +36,22 @@ pub trait Records: Send {
 }
 
 /// The bytes that are not cut yet: one block, in front of which lies what the last one had left over.
-#[derive(Debug)]
 pub struct Carry {
     block: Buf,
+    /// What of `block` is filled; there may be room behind it for the blocks to come.
+    filled: usize,
     /// The first byte that is not cut.
     start: usize,
     /// The place in the file of byte 0 of `block`.
     base: u64,
+    /// How many bytes the next record has, where that is known.
+    need: usize,
     finished: bool,
 }
 
 impl Default for Carry {
     fn default() -> Carry {
-        Carry { block: Buf::new(0), start: 0, base: 0, finished: false }
+        Carry { block: Buf::new(0), filled: 0, start: 0, base: 0, need: 0, finished: false }
     }
 }
 
@@ -58,18 +61,31 @@ impl Carry {
         Carry { base, ..Carry::default() }
     }
     pub fn feed(&mut self, block: Buf) {
-        let rest = self.rest().len();
+        let rest = self.filled - self.start;
         if rest == 0 {
-            self.base += self.block.len() as u64;
-            (self.block, self.start) = (block, 0);
+            self.base += self.filled as u64;
+            (self.filled, self.start) = (block.len(), 0);
+            self.block = block;
             return;
         }
-        let mut joined = Buf::new(rest + block.len());
+        // A record over many blocks is collected in one piece of memory, so that each byte is copied once.
+        if let Some(out) = self.block.get_mut()
+            && out.len() - self.filled >= block.len()
+        {
+            out[self.filled..self.filled + block.len()].copy_from_slice(block.as_slice());
+            self.filled += block.len();
+            return;
+        }
+        let room = match self.need {
+            0 => rest * 2,
+            need => need,
+        };
+        let mut joined = Buf::new(room.max(rest) + block.len());
         let out = joined.get_mut().expect("a new block has one holder");
         out[..rest].copy_from_slice(self.rest());
-        out[rest..].copy_from_slice(block.as_slice());
+        out[rest..rest + block.len()].copy_from_slice(block.as_slice());
         self.base += self.start as u64;
-        (self.block, self.start) = (joined, 0);
+        (self.block, self.filled, self.start) = (joined, rest + block.len(), 0);
     }
     pub fn finish(&mut self) {
         self.finished = true;
@@ -82,7 +98,7 @@ impl Carry {
     }
     /// What is not cut yet.
     pub fn rest(&self) -> &[u8] {
-        &self.block.as_slice()[self.start..]
+        &self.block.as_slice()[self.start..self.filled]
     }
     /// The place in `block` where the rest begins.
     pub fn start(&self) -> usize {
@@ -93,36 +109,69 @@ impl Carry {
         self.base + self.start as u64
     }
     pub fn advance(&mut self, bytes: usize) {
-        self.start = (self.start + bytes).min(self.block.len());
+        self.start = (self.start + bytes).min(self.filled);
+        self.need = 0;
+    }
+    /// Says how many bytes the next record has. The caller has made sure that the number can be right.
+    pub fn need(&mut self, bytes: usize) {
+        self.need = bytes;
+    }
+}
+
+/// Collects records as copies, for tests and tools.
+#[derive(Debug, Default)]
+pub struct Copies(pub Vec<Vec<u8>>);
+
+impl Out for Copies {
+    fn view(&mut self, block: &Buf, range: Range<usize>) {
+        self.0.push(block.as_slice()[range].to_vec());
+    }
+    fn copy(&mut self, record: &[u8]) {
+        self.0.push(record.to_vec());
     }
 }
 
 /// All records of a file in memory, for tests and tools.
-pub fn collect(records: &mut dyn Records, blocks: impl IntoIterator<Item = Vec<u8>>) -> Vec<Result<Vec<u8>, Error>> {
-    struct All(Vec<Result<Vec<u8>, Error>>);
-    impl Out for All {
-        fn view(&mut self, block: &Buf, range: Range<usize>) {
-            self.0.push(Ok(block.as_slice()[range].to_vec()));
-        }
-        fn copy(&mut self, record: &[u8]) {
-            self.0.push(Ok(record.to_vec()));
-        }
-    }
-    let mut all = All(Vec::new());
+pub fn collect<B: AsRef<[u8]>>(
+    records: &mut dyn Records,
+    blocks: impl IntoIterator<Item = B>,
+) -> Vec<Result<Vec<u8>, Error>> {
+    let mut all = Vec::new();
     let mut blocks = blocks.into_iter();
     loop {
-        match records.cut(3, &mut all) {
-            Cut::Records(_) => {}
-            Cut::Fail(error) => all.0.push(Err(error)),
+        let mut some = Copies::default();
+        match records.cut(3, &mut some) {
+            Cut::Records(n) => {
+                assert_eq!(n, some.0.len(), "a reader miscounted");
+                all.extend(some.0.into_iter().map(Ok));
+            }
+            Cut::Fail(error) => all.push(Err(error)),
             Cut::More => match blocks.next() {
-                Some(bytes) => {
-                    let mut block = Buf::new(bytes.len());
-                    block.get_mut().expect("a new block has one holder").copy_from_slice(&bytes);
-                    records.feed(block);
-                }
+                Some(bytes) => records.feed(Buf::copied(bytes.as_ref())),
                 None => records.finish(),
             },
-            Cut::End => return all.0,
+            Cut::End => return all,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_record_is_collected_in_one_place() {
+        let mut carry = Carry::default();
+        carry.feed(Buf::copied(&[1, 2, 3]));
+        carry.advance(1);
+        carry.need(1000);
+        carry.feed(Buf::copied(&[4; 10]));
+        let at = carry.rest().as_ptr();
+        (0..98).for_each(|_| carry.feed(Buf::copied(&[5; 10])));
+        assert_eq!((carry.rest().as_ptr(), carry.rest().len(), carry.offset()), (at, 992, 1));
+        assert_eq!(carry.rest()[..4], [2, 3, 4, 4]);
+        carry.advance(992);
+        carry.feed(Buf::copied(&[9]));
+        assert_eq!((carry.rest(), carry.offset()), (&[9u8][..], 993));
     }
 }

@@ -49,6 +49,13 @@ impl Buf {
         Buf(Arc::new(Block { ptr, len, owner: Owner::Pool(cap), frozen: AtomicBool::new(false) }))
     }
 
+    /// A copy of these bytes.
+    pub fn copied(bytes: &[u8]) -> Buf {
+        let mut buf = Buf::new(bytes.len());
+        buf.get_mut().expect("a new block has one holder").copy_from_slice(bytes);
+        buf
+    }
+
     pub fn zeroed(len: usize) -> Buf {
         let mut buf = Buf::new(len);
         buf.get_mut().expect("a new block has one holder").fill(0);

@@ -134,13 +134,17 @@ impl Error {
         }
         self.edit(|e| e.at.element = Some(element))
     }
+    /// The place in the file, where the file itself is named later.
+    pub fn at_byte(self, byte: u64) -> Error {
+        self.edit(|e| e.at.byte = Some(byte))
+    }
     pub fn in_file(self, file: &str, byte: Option<u64>) -> Error {
         if self.0.at.file.is_some() {
             return self;
         }
         self.edit(|e| {
             e.at.file = Some(file.into());
-            e.at.byte = byte;
+            e.at.byte = byte.or(e.at.byte);
         })
     }
 }

@@ -1,0 +1,337 @@
+//! Compressed streams: GZIP and ZLIB as TensorFlow wraps whole files in them, and zstd.
+
+use feedline_io::{Buf, Error, Result};
+use flate2::{Decompress, FlushDecompress, Status};
+use std::fmt;
+
+/// How a file as a whole is compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Compression {
+    #[default]
+    None,
+    Gzip,
+    Zlib,
+    Zstd,
+}
+
+impl Compression {
+    /// By TensorFlow's names.
+    pub fn parse(name: &str) -> Result<Compression> {
+        Ok(match name {
+            "" => Compression::None,
+            "GZIP" => Compression::Gzip,
+            "ZLIB" => Compression::Zlib,
+            "ZSTD" => Compression::Zstd,
+            other => {
+                let upper = other.to_ascii_uppercase();
+                let hint = match upper.as_str() {
+                    "GZIP" | "ZLIB" | "ZSTD" => format!("; write {upper:?}"),
+                    _ => String::new(),
+                };
+                return Err(Error::usage(format!(
+                    "compression_type must be \"\", \"GZIP\", \"ZLIB\" or \"ZSTD\", not {other:?}{hint}"
+                )));
+            }
+        })
+    }
+    pub fn name(self) -> &'static str {
+        match self {
+            Compression::None => "",
+            Compression::Gzip => "GZIP",
+            Compression::Zlib => "ZLIB",
+            Compression::Zstd => "ZSTD",
+        }
+    }
+    /// What the ending of a file's name says.
+    pub fn of_name(name: &str) -> Compression {
+        match name.rsplit('.').next() {
+            Some("gz" | "gzip" | "tgz") => Compression::Gzip,
+            Some("zz" | "zlib") => Compression::Zlib,
+            Some("zst" | "zstd") => Compression::Zstd,
+            _ => Compression::None,
+        }
+    }
+}
+
+impl fmt::Display for Compression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What a step of decompression came to.
+#[derive(Debug)]
+pub enum Step {
+    Block(Buf),
+    /// Feed the next block of the file, or `finish`.
+    More,
+    End,
+    Fail(Error),
+}
+
+/// Blocks of a compressed file in, blocks of its contents out. Several streams in a row count as one, as `cat a.gz b.gz`
+/// makes them. What is in a stream is bounded by whoever uses it; memory here is bounded by the size of a block.
+pub struct Inflate {
+    engine: Engine,
+    kind: Compression,
+    input: Buf,
+    /// The first byte of `input` that is not used.
+    at: usize,
+    /// The place in the file of byte 0 of `input`.
+    base: u64,
+    out: Option<Buf>,
+    /// What of `out` is filled.
+    filled: usize,
+    block: usize,
+    finished: bool,
+    /// Inside of a stream: the file must not end here.
+    inside: bool,
+    ended: bool,
+}
+
+enum Engine {
+    Flate(Decompress),
+    Zstd(Box<zstd::stream::raw::Decoder<'static>>),
+}
+
+impl Inflate {
+    /// Of that kind, which is not `None`, in blocks of `block` bytes.
+    pub fn new(kind: Compression, block: usize) -> Result<Inflate> {
+        let engine = Engine::new(kind)?;
+        Ok(Inflate {
+            engine,
+            kind,
+            input: Buf::new(0),
+            at: 0,
+            base: 0,
+            out: None,
+            filled: 0,
+            block: block.max(1),
+            finished: false,
+            inside: false,
+            ended: false,
+        })
+    }
+    pub fn feed(&mut self, block: Buf) {
+        self.base += self.input.len() as u64;
+        self.input = block;
+        self.at = 0;
+    }
+    pub fn finish(&mut self) {
+        self.finished = true;
+    }
+
+    /// The next block of the contents.
+    pub fn next_block(&mut self) -> Step {
+        if self.ended {
+            return Step::End;
+        }
+        match self.step() {
+            Ok(step) => step,
+            Err(message) => {
+                self.ended = true;
+                Step::Fail(Error::loss(message).at_byte(self.base + self.at as u64))
+            }
+        }
+    }
+
+    fn step(&mut self) -> std::result::Result<Step, String> {
+        loop {
+            if self.at == self.input.len() && !self.finished {
+                return Ok(Step::More);
+            }
+            if self.at == self.input.len() && !self.inside {
+                self.ended = true;
+                return Ok(self.take().map_or(Step::End, Step::Block));
+            }
+            if !self.inside {
+                if self.engine.begins_with_padding(&self.input.as_slice()[self.at..]) {
+                    self.at = self.input.len();
+                    continue;
+                }
+                self.engine.reset(self.kind).map_err(|e| e.to_string())?;
+                self.inside = true;
+            }
+            let mut out = self.out.take().unwrap_or_else(|| Buf::new(self.block));
+            let room = &mut out.get_mut().expect("not handed out yet")[self.filled..];
+            let run = self.engine.run(&self.input.as_slice()[self.at..], room);
+            self.out = Some(out);
+            let Ran { used, made, end } = run.map_err(|e| {
+                format!("the {} data is damaged: {e}; or it is compressed in another way", self.kind.name())
+            })?;
+            self.at += used;
+            self.filled += made;
+            self.inside = !end;
+            if self.filled == self.block {
+                return Ok(Step::Block(self.take().expect("a full block")));
+            }
+            if used == 0 && made == 0 && !end {
+                if self.finished && self.at == self.input.len() {
+                    self.ended = true;
+                    // What came before the cut is given out first.
+                    if let Some(block) = self.take() {
+                        self.ended = false;
+                        return Ok(Step::Block(block));
+                    }
+                    return Err(format!("the {} data ends too early; the file was cut", self.kind.name()));
+                }
+                if self.at < self.input.len() {
+                    return Err(format!("the {} data does not go on", self.kind.name()));
+                }
+            }
+        }
+    }
+
+    fn take(&mut self) -> Option<Buf> {
+        let filled = std::mem::take(&mut self.filled);
+        let out = self.out.take()?;
+        (filled > 0).then(|| out.truncated(filled))
+    }
+}
+
+struct Ran {
+    used: usize,
+    made: usize,
+    /// The stream is whole.
+    end: bool,
+}
+
+impl Engine {
+    fn new(kind: Compression) -> Result<Engine> {
+        Ok(match kind {
+            // 16 is zlib's way of asking for gzip's header and checksum.
+            Compression::Gzip => Engine::Flate(Decompress::new_gzip(15)),
+            Compression::Zlib => Engine::Flate(Decompress::new(true)),
+            Compression::Zstd => Engine::Zstd(Box::new(zstd_decoder().map_err(|e| Error::io(&e))?)),
+            Compression::None => return Err(Error::internal("nothing to decompress")),
+        })
+    }
+    fn reset(&mut self, kind: Compression) -> std::io::Result<()> {
+        match self {
+            Engine::Flate(d) if kind == Compression::Gzip => *d = Decompress::new_gzip(15),
+            Engine::Flate(d) => d.reset(true),
+            Engine::Zstd(d) => **d = zstd_decoder()?,
+        }
+        Ok(())
+    }
+    /// Zeros behind the last stream, which tape programs leave there, are no stream.
+    fn begins_with_padding(&self, input: &[u8]) -> bool {
+        matches!(self, Engine::Flate(_)) && input.iter().all(|b| *b == 0)
+    }
+    fn run(&mut self, input: &[u8], out: &mut [u8]) -> std::result::Result<Ran, String> {
+        match self {
+            Engine::Flate(d) => {
+                let before = (d.total_in(), d.total_out());
+                let status = d.decompress(input, out, FlushDecompress::None).map_err(|e| e.to_string())?;
+                Ok(Ran {
+                    used: (d.total_in() - before.0) as usize,
+                    made: (d.total_out() - before.1) as usize,
+                    end: status == Status::StreamEnd,
+                })
+            }
+            Engine::Zstd(d) => {
+                use zstd::stream::raw::Operation;
+                let status = d.run_on_buffers(input, out).map_err(|e| e.to_string())?;
+                Ok(Ran { used: status.bytes_read, made: status.bytes_written, end: status.remaining == 0 })
+            }
+        }
+    }
+}
+
+fn zstd_decoder() -> std::io::Result<zstd::stream::raw::Decoder<'static>> {
+    let mut decoder = zstd::stream::raw::Decoder::new()?;
+    // The memory that a stream may ask for: 128 MB, zstd's own limit.
+    decoder.set_parameter(zstd::stream::raw::DParameter::WindowLogMax(27))?;
+    Ok(decoder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn packed(kind: Compression, bytes: &[u8]) -> Vec<u8> {
+        let level = flate2::Compression::default();
+        match kind {
+            Compression::Gzip => {
+                let mut e = flate2::write::GzEncoder::new(Vec::new(), level);
+                e.write_all(bytes).unwrap();
+                e.finish().unwrap()
+            }
+            Compression::Zlib => {
+                let mut e = flate2::write::ZlibEncoder::new(Vec::new(), level);
+                e.write_all(bytes).unwrap();
+                e.finish().unwrap()
+            }
+            Compression::Zstd => {
+                let mut e = zstd::Encoder::new(Vec::new(), 3).unwrap();
+                e.include_checksum(true).unwrap();
+                e.write_all(bytes).unwrap();
+                e.finish().unwrap()
+            }
+            Compression::None => bytes.to_vec(),
+        }
+    }
+    fn unpacked(kind: Compression, bytes: &[u8], block: usize, out: usize) -> (Vec<u8>, Option<Error>) {
+        let mut inflate = Inflate::new(kind, out).unwrap();
+        let mut blocks = bytes.chunks(block);
+        let mut all = Vec::new();
+        loop {
+            match inflate.next_block() {
+                Step::Block(b) => {
+                    assert!(b.len() <= out);
+                    all.extend_from_slice(b.as_slice());
+                }
+                Step::More => match blocks.next() {
+                    Some(b) => inflate.feed(Buf::copied(b)),
+                    None => inflate.finish(),
+                },
+                Step::End => return (all, None),
+                Step::Fail(e) => {
+                    assert!(matches!(inflate.next_block(), Step::End));
+                    return (all, Some(e));
+                }
+            }
+        }
+    }
+    const KINDS: [Compression; 3] = [Compression::Gzip, Compression::Zlib, Compression::Zstd];
+
+    #[test]
+    fn any_block_size_gives_the_same() {
+        let bytes: Vec<u8> = (0..50_000u32).map(|x| (x * x / 7) as u8).collect();
+        for kind in KINDS {
+            let mut twice = packed(kind, &bytes[..20_000]);
+            twice.extend(packed(kind, &bytes[20_000..]));
+            for (block, out) in [(1, 100), (10, 7), (1000, 1000), (1 << 20, 1 << 20), (100, 20_000)] {
+                let (all, error) = unpacked(kind, &twice, block, out);
+                assert!(error.is_none(), "{kind} {block} {out}: {error:?}");
+                assert!(all == bytes, "{kind} {block} {out}");
+            }
+        }
+    }
+
+    #[test]
+    fn cut_and_damaged_streams_say_so() {
+        let bytes: Vec<u8> = (0..20_000u32).map(|x| (x * x / 7) as u8).collect();
+        for kind in KINDS {
+            let whole = packed(kind, &bytes);
+            let (all, error) = unpacked(kind, &whole[..whole.len() / 2], 100, 64);
+            assert!(bytes.starts_with(&all) && error.is_some());
+            assert!(error.unwrap().to_string().contains("too early"));
+            let mut damaged = whole.clone();
+            let middle = damaged.len() / 2;
+            damaged[middle..middle + 8].iter_mut().for_each(|b| *b ^= 0x55);
+            assert!(unpacked(kind, &damaged, 100, 64).1.is_some(), "{kind}");
+            assert!(unpacked(kind, b"plain text, not packed at all", 100, 64).1.is_some(), "{kind}");
+            assert_eq!(unpacked(kind, b"", 10, 10).0, b"");
+        }
+    }
+
+    #[test]
+    fn names() {
+        assert_eq!(Compression::parse("ZSTD").unwrap(), Compression::Zstd);
+        let text = Compression::parse("gzip").unwrap_err().to_string();
+        assert!(text.contains("write \"GZIP\""), "{text}");
+        assert_eq!(Compression::of_name("a/b.jsonl.gz"), Compression::Gzip);
+    }
+}

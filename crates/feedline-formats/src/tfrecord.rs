@@ -1,0 +1,312 @@
+//! TFRecord: each record is its length (8 bytes), the masked CRC-32C of these 8 bytes, the data, and the masked CRC-32C of
+//! the data. There is no header, no footer and no index; `index` makes one.
+
+use crate::records::{Carry, Cut, Out, Records};
+use feedline_io::{Buf, Error};
+
+/// Length and its checksum.
+pub const HEADER: usize = 12;
+/// The checksum of the data.
+pub const FOOTER: usize = 4;
+/// What a record may have at most where the size of the file is not known (in a compressed stream).
+const MAX_RECORD: u64 = 1 << 30;
+
+/// CRC-32C as the format stores it: rotated and shifted, so that a checksum of data with checksums stays good.
+pub fn masked_crc(bytes: &[u8]) -> u32 {
+    crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8)
+}
+
+/// The length in a header, if its checksum is right.
+pub fn length(header: &[u8; HEADER]) -> Option<u64> {
+    let (length, crc) = header.split_at(8);
+    let good = masked_crc(length) == u32::from_le_bytes(crc.try_into().expect("4 bytes"));
+    good.then(|| u64::from_le_bytes(length.try_into().expect("8 bytes")))
+}
+
+/// What to do after a record that is damaged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum AfterBad {
+    /// Give up the rest of the file, as tf.data does.
+    #[default]
+    End,
+    /// Search the next header whose checksum is right and go on there.
+    Resync,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Compare the checksum of the data. That of the length always is.
+    pub check: bool,
+    pub after_bad: AfterBad,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { check: true, after_bad: AfterBad::End }
+    }
+}
+
+/// Cuts records out of blocks.
+pub struct Reader {
+    carry: Carry,
+    options: Options,
+    /// The size of the file, where it is known: no record can be longer.
+    file_len: Option<u64>,
+    record: u64,
+    state: State,
+}
+
+#[derive(PartialEq)]
+enum State {
+    Reading,
+    /// Looking for a header after damage.
+    Lost,
+    Ended,
+}
+
+impl Reader {
+    pub fn new(options: Options, file_len: Option<u64>) -> Reader {
+        Reader { carry: Carry::default(), options, file_len, record: 0, state: State::Reading }
+    }
+
+    fn bad(&mut self, message: String) -> Cut {
+        let error = Error::loss(format!("{message} (record {} of the file)", self.record)).at_byte(self.carry.offset());
+        self.record += 1;
+        self.state = match self.options.after_bad {
+            AfterBad::End => State::Ended,
+            AfterBad::Resync => State::Lost,
+        };
+        Cut::Fail(error)
+    }
+
+    /// How many bytes a record at the front may have.
+    fn limit(&self) -> u64 {
+        let rest = self.file_len.map(|len| len.saturating_sub(self.carry.offset() + HEADER as u64 + FOOTER as u64));
+        rest.unwrap_or(MAX_RECORD)
+    }
+
+    /// Moves to the next header that could be one. False if more bytes are needed.
+    fn resync(&mut self) -> bool {
+        loop {
+            let limit = self.limit();
+            match self.carry.rest().first_chunk::<HEADER>() {
+                Some(header) if length(header).is_some_and(|n| n <= limit) => {
+                    self.state = State::Reading;
+                    return true;
+                }
+                Some(_) => self.carry.advance(1),
+                None => {
+                    if self.carry.is_finished() {
+                        self.state = State::Ended;
+                    }
+                    return self.state == State::Ended;
+                }
+            }
+        }
+    }
+
+    fn cut_off(&mut self, what: &str) -> Cut {
+        let missing = self.carry.rest().len();
+        let cut = self.bad(format!(
+            "the file ends inside of a record {what} ({missing} bytes of it are there); it was not written to its end, or cut since"
+        ));
+        self.state = State::Ended;
+        cut
+    }
+}
+
+impl Records for Reader {
+    fn feed(&mut self, block: Buf) {
+        self.carry.feed(block);
+    }
+    fn finish(&mut self) {
+        self.carry.finish();
+    }
+    fn cut(&mut self, want: usize, out: &mut dyn Out) -> Cut {
+        let mut cut = 0;
+        while cut < want {
+            if self.state == State::Lost && !self.resync() {
+                break;
+            }
+            if self.state == State::Ended {
+                return if cut > 0 { Cut::Records(cut) } else { Cut::End };
+            }
+            let rest = self.carry.rest();
+            let Some(header) = rest.first_chunk::<HEADER>() else {
+                match (self.carry.is_finished(), rest.is_empty()) {
+                    (false, _) => break,
+                    (true, true) => self.state = State::Ended,
+                    (true, false) if cut > 0 => break,
+                    (true, false) => return self.cut_off("header"),
+                }
+                continue;
+            };
+            // What goes wrong is said when it is the first thing to say.
+            let length = length(header);
+            let Some(length) = length.filter(|&n| n <= self.limit()) else {
+                if cut > 0 {
+                    break;
+                }
+                return match length {
+                    Some(n) => {
+                        let limit = self.limit();
+                        let cut = self.bad(format!("a record of {n} bytes cannot be: at most {limit} bytes are left"));
+                        // Nothing of the file can be trusted to follow a length that is wrong under a right checksum.
+                        if self.file_len.is_some() && self.options.after_bad == AfterBad::Resync {
+                            self.carry.advance(HEADER);
+                        }
+                        cut
+                    }
+                    None => {
+                        let text = match self.carry.offset() {
+                            0 => {
+                                "the checksum of the first length is wrong: not a TFRecord file, or a compressed one \
+                                  (give compression_type)"
+                            }
+                            _ => "the checksum of a record's length is wrong",
+                        };
+                        let cut = self.bad(text.into());
+                        if self.options.after_bad == AfterBad::Resync {
+                            self.carry.advance(1);
+                        }
+                        cut
+                    }
+                };
+            };
+            let length = length as usize;
+            let whole = HEADER + length + FOOTER;
+            if rest.len() < whole {
+                if self.carry.is_finished() {
+                    if cut > 0 {
+                        break;
+                    }
+                    return self.cut_off("data");
+                }
+                self.carry.need(whole);
+                break;
+            }
+            let data = &rest[HEADER..HEADER + length];
+            if self.options.check {
+                let stored = u32::from_le_bytes(rest[HEADER + length..whole].try_into().expect("4 bytes"));
+                if masked_crc(data) != stored {
+                    if cut > 0 {
+                        break;
+                    }
+                    let failed = self.bad(format!("the checksum of a record's data ({length} bytes) is wrong"));
+                    if self.options.after_bad == AfterBad::Resync {
+                        // Its length was right, so the next record is where it should be.
+                        self.carry.advance(whole);
+                    }
+                    return failed;
+                }
+            }
+            let start = self.carry.start() + HEADER;
+            out.view(self.carry.block(), start..start + length);
+            self.carry.advance(whole);
+            self.record += 1;
+            cut += 1;
+        }
+        if cut > 0 { Cut::Records(cut) } else { Cut::More }
+    }
+}
+
+/// A record with its frame around it, appended to `out`.
+pub fn frame(record: &[u8], out: &mut Vec<u8>) {
+    let length = (record.len() as u64).to_le_bytes();
+    out.reserve(HEADER + record.len() + FOOTER);
+    out.extend_from_slice(&length);
+    out.extend_from_slice(&masked_crc(&length).to_le_bytes());
+    out.extend_from_slice(record);
+    out.extend_from_slice(&masked_crc(record).to_le_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::records::collect;
+
+    fn file(records: &[&[u8]]) -> Vec<u8> {
+        let mut out = Vec::new();
+        records.iter().for_each(|r| frame(r, &mut out));
+        out
+    }
+    fn read(bytes: &[u8], block: usize, options: Options) -> Vec<Result<Vec<u8>, Error>> {
+        collect(&mut Reader::new(options, Some(bytes.len() as u64)), bytes.chunks(block))
+    }
+    fn show(all: &[Result<Vec<u8>, Error>]) -> String {
+        let one = |r: &Result<Vec<u8>, Error>| match r {
+            Ok(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+            Err(e) => format!("!{}", e.at().byte.unwrap()),
+        };
+        all.iter().map(one).collect::<Vec<_>>().join(" ")
+    }
+    const RESYNC: Options = Options { check: true, after_bad: AfterBad::Resync };
+
+    #[test]
+    fn the_bytes_are_those_of_tensorflow() {
+        // From a file that TensorFlow wrote: the record "abc".
+        let abc = [3, 0, 0, 0, 0, 0, 0, 0, 176, 153, 73, 14, 97, 98, 99, 110, 87, 241, 33];
+        assert_eq!(file(&[b"abc"]), abc);
+    }
+
+    #[test]
+    fn any_block_size_gives_the_same() {
+        let bytes = file(&[b"", b"abc", &[7; 300], b"defg", &[8; 5000], b"x"]);
+        let whole = read(&bytes, usize::MAX, Options::default());
+        assert_eq!(whole.len(), 6);
+        for block in [1, 2, 11, 12, 13, 100, 4096] {
+            let parts = read(&bytes, block, Options::default());
+            assert!(whole.iter().zip(&parts).all(|(a, b)| a.as_ref().unwrap() == b.as_ref().unwrap()));
+            assert_eq!(parts.len(), 6);
+        }
+    }
+
+    #[test]
+    fn cut_files_say_so() {
+        let bytes = file(&[b"abc", b"de"]);
+        for len in 0..bytes.len() {
+            let all = read(&bytes[..len], 5, Options::default());
+            let whole = [0, 19].contains(&len);
+            assert_eq!(all.last().is_some_and(|r| r.is_err()), !whole, "cut to {len} bytes");
+            assert_eq!(all.iter().filter(|r| r.is_ok()).count(), usize::from(len >= 19));
+        }
+    }
+
+    #[test]
+    fn damage_costs_a_record_or_the_rest() {
+        let bytes = file(&[b"abc", b"defg", b"hi", b"jkl"]);
+        for block in [1, 7, 1000] {
+            let mut data = bytes.clone();
+            data[19 + 12] ^= 1;
+            assert_eq!(show(&read(&data, block, Options::default())), "abc !19");
+            assert_eq!(show(&read(&data, block, RESYNC)), "abc !19 hi jkl");
+            assert_eq!(show(&read(&data, block, Options { check: false, ..RESYNC })), "abc eefg hi jkl");
+            let mut length = bytes.clone();
+            length[20] ^= 1;
+            assert_eq!(show(&read(&length, block, Options::default())), "abc !19");
+            assert_eq!(show(&read(&length, block, RESYNC)), "abc !19 hi jkl");
+        }
+    }
+
+    #[test]
+    fn a_hostile_length_takes_no_memory() {
+        let mut bytes = file(&[b"ok"]);
+        let length = (1u64 << 50).to_le_bytes();
+        bytes.extend_from_slice(&length);
+        bytes.extend_from_slice(&masked_crc(&length).to_le_bytes());
+        bytes.extend_from_slice(b"abc");
+        bytes.extend_from_slice(&file(&[b"later"]));
+        assert_eq!(show(&read(&bytes, 10, Options::default())), "ok !18");
+        assert_eq!(show(&read(&bytes, 10, RESYNC)), "ok !18 later");
+        // Also where the size of the file is not known.
+        let unknown = collect(&mut Reader::new(Options::default(), None), bytes.chunks(10));
+        assert_eq!(show(&unknown), "ok !18");
+    }
+
+    #[test]
+    fn other_files_are_recognised() {
+        let all = read(b"this is not a record file at all\n", 100, Options::default());
+        assert!(all[0].as_ref().unwrap_err().to_string().contains("not a TFRecord file"), "{all:?}");
+        assert_eq!(all.len(), 1);
+    }
+}
