@@ -4,3 +4,4 @@
 pub mod compress;
 pub mod records;
 pub mod tfrecord;
+pub mod tfrecord_index;

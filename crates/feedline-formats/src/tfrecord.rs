@@ -220,6 +220,20 @@ pub fn frame(record: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&masked_crc(record).to_le_bytes());
 }
 
+/// Where the data lies in the bytes of exactly one record; otherwise what is wrong with them.
+pub fn unframe(bytes: &[u8], check: bool) -> Result<std::ops::Range<usize>, String> {
+    let header = bytes.first_chunk::<HEADER>().ok_or("the file ends inside of a record header")?;
+    let length = length(header).ok_or("the checksum of a record's length is wrong")?;
+    if bytes.len().checked_sub(HEADER + FOOTER).is_none_or(|n| n as u64 != length) {
+        return Err(format!("a record of {length} bytes where the index has another; the file changed since"));
+    }
+    let (data, stored) = bytes[HEADER..].split_at(length as usize);
+    if check && masked_crc(data) != u32::from_le_bytes(stored.try_into().expect("4 bytes")) {
+        return Err(format!("the checksum of a record's data ({length} bytes) is wrong"));
+    }
+    Ok(HEADER..HEADER + data.len())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -25,7 +25,7 @@ pub trait Source: Send + Sync + fmt::Debug {
     }
     /// How much should be asked for in one read, and how much may be on its way for one reader.
     fn hints(&self) -> Hints {
-        Hints { block: 1 << 20, ahead: 2 << 20 }
+        Hints { block: 256 << 10, ahead: 512 << 10 }
     }
 }
 

@@ -75,6 +75,33 @@ fn vectors(input: Plan) -> Plan {
     make("map", json!({ "function": f }), vec![input])
 }
 
+/// A file with these bytes, in a folder of this test's own. Its name as the parameter of a reader.
+fn file(name: &str, bytes: &[u8]) -> Json {
+    static DIR: OnceLock<tempfile::TempDir> = OnceLock::new();
+    let path = DIR.get_or_init(|| tempfile::tempdir().unwrap()).path().join(name);
+    if !path.exists() {
+        // Tests run side by side: the file is there whole or not at all.
+        let temporary = path.with_extension(format!("{:?}", std::thread::current().id()));
+        std::fs::write(&temporary, bytes).unwrap();
+        std::fs::rename(&temporary, &path).unwrap();
+    }
+    files(&[path.to_str().unwrap()])
+}
+
+/// File names as the parameter of a reader.
+fn files(names: &[&str]) -> Json {
+    let names = feedline::element::Tensor::strings([names.len()], names);
+    json!({ "values": feedline::element::Packed::from(names) })
+}
+
+/// 20 records of growing length, one of them damaged.
+fn records() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    (0..20u8).for_each(|i| feedline_formats::tfrecord::frame(&vec![i; i as usize * 7], &mut bytes));
+    bytes[500] ^= 1;
+    bytes
+}
+
 fn batches(input: Plan) -> Plan {
     make("batch", json!({ "batch_size": 3 }), vec![input])
 }
@@ -218,6 +245,11 @@ const SAMPLES: &[(&str, Sample)] = &[
     ("sparse_batch", |p| make("sparse_batch", json!({ "batch_size": 3, "row_shape": [5] }), vec![vectors(p)])),
     ("take", |p| make("take", json!({ "count": 7 }), vec![p])),
     ("take_while", |p| make("take_while", json!({ "predicate": with_constant(&p.spec, "less", 8) }), vec![p])),
+    ("tf_record", |_| {
+        let params = json!({ "files": file("records", &records()), "buffer_size": 1, "on_bad": "skip" });
+        make("tf_record", params, vec![])
+    }),
+    ("tf_record", |_| make("tf_record", json!({ "files": file("records", &records()) }), vec![])),
     ("unbatch", |p| make("unbatch", json!({}), vec![batches(p)])),
     ("unique", |p| {
         let f = with_constant(&p.spec, "mod", 4);

@@ -137,9 +137,10 @@ impl StringsBuilder {
     }
     /// Points into a block that is kept alive.
     pub fn push_view(&mut self, buf: &Buf, range: Range<usize>) {
-        let at = match self.bufs.last() {
-            Some(last) if last.same(buf) => self.bufs.len() - 1,
-            _ => {
+        // Rows that were woven together come from a few blocks in turn.
+        let at = match self.bufs.iter().rev().take(16).position(|b| b.same(buf)) {
+            Some(back) => self.bufs.len() - 1 - back,
+            None => {
                 self.bufs.push(buf.clone());
                 self.bufs.len() - 1
             }

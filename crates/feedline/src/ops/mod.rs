@@ -29,6 +29,7 @@ mod ragged_batch;
 mod random;
 mod range;
 mod rebatch;
+mod record_files;
 mod repeat;
 mod rows;
 mod sample_from_datasets;
@@ -39,6 +40,7 @@ mod skip;
 mod sparse_batch;
 mod take;
 mod take_while;
+mod tf_record;
 mod unbatch;
 mod unique;
 mod weave;
@@ -90,6 +92,7 @@ pub static OPS: &[&OpInfo] = &[
     &sparse_batch::INFO,
     &take::INFO,
     &take_while::INFO,
+    &tf_record::INFO,
     &unbatch::INFO,
     &unique::INFO,
     &window::INFO,
@@ -105,7 +108,7 @@ pub fn find(name: &str) -> Result<&'static OpInfo> {
 pub(crate) fn check_inputs(name: &str, given: usize) -> Result<()> {
     let needed = match name {
         "counter" | "from_generator" | "from_list" | "from_tensor_slices" | "from_tensors" | "nested" | "random"
-        | "range" | "rows" => 0,
+        | "range" | "rows" | "tf_record" => 0,
         // These have their own words for too few.
         "choose_from_datasets" | "concatenate" | "sample_from_datasets" | "zip" => return Ok(()),
         _ => 1,

@@ -68,6 +68,19 @@ impl<'a> Cx<'a> {
         Cx { waker, cancelled, inner_ns: 0, deadline: Instant::now() + PATIENCE }
     }
 
+    /// The waker as futures want it.
+    pub fn std_waker(&self) -> std::task::Waker {
+        struct Woken(Weak<dyn Wake>);
+        impl std::task::Wake for Woken {
+            fn wake(self: Arc<Self>) {
+                if let Some(waker) = self.0.upgrade() {
+                    waker.wake();
+                }
+            }
+        }
+        Arc::new(Woken(self.waker.clone())).into()
+    }
+
     pub fn is_cancelled(&self) -> bool {
         self.cancelled.load(super::sync::atomic::Ordering::Relaxed)
     }

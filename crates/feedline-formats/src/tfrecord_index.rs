@@ -1,0 +1,240 @@
+//! Where the records of a TFRecord file lie: found once by hopping from header to header, kept beside the file, and valid
+//! as long as the file's size and time of change are those it was made from.
+//!
+//! The index file: `FLIDX001`, the CRC-32C of all that follows, the file's length, the number of records, the length of the
+//! version text, that text, and the offset of each record's header; numbers are little-endian u64, the checksum is u32.
+
+use crate::tfrecord::{FOOTER, HEADER, length};
+use feedline_io::{Buf, Error, Result, Source, Stat};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+const MAGIC: &[u8; 8] = b"FLIDX001";
+/// What index files are called: the file's name and this.
+pub const ENDING: &str = ".flidx";
+
+/// The offsets of all records of a file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Index {
+    offsets: Vec<u64>,
+    file_len: u64,
+}
+
+impl Index {
+    /// The number of records.
+    pub fn len(&self) -> usize {
+        self.offsets.len()
+    }
+    pub fn is_empty(&self) -> bool {
+        self.offsets.is_empty()
+    }
+    /// The bytes of a record with its frame.
+    pub fn span(&self, record: usize) -> std::ops::Range<u64> {
+        self.offsets[record]..self.offsets.get(record + 1).copied().unwrap_or(self.file_len)
+    }
+
+    /// Finds the records of a file. Waits for its reads: not for threads that compute.
+    pub fn scan(source: &Arc<dyn Source>, file_len: u64) -> Result<Index> {
+        Scan { source, window: Buf::new(0), base: 0 }.offsets(file_len).map(|offsets| Index { offsets, file_len })
+    }
+
+    /// The index kept for this file, or a new one, which is then kept: beside the file, or in the cache folder where
+    /// that cannot be written.
+    pub fn of(source: &Arc<dyn Source>) -> Result<Index> {
+        let stat = source.clone().stat().wait()?;
+        let places = places(source);
+        for place in &places {
+            if let Some(index) = std::fs::read(place).ok().and_then(|bytes| Index::read(&bytes, &stat)) {
+                return Ok(index);
+            }
+        }
+        let index = Index::scan(source, stat.len)?;
+        let bytes = index.written(&stat);
+        // An index that cannot be kept is made again next time.
+        if !places.iter().any(|place| put(place, &bytes).is_ok()) {
+            log::info!("{}: its index could not be kept anywhere", source.name());
+        }
+        Ok(index)
+    }
+
+    /// The index in these bytes, if it is whole and belongs to a file like this.
+    pub fn read(bytes: &[u8], stat: &Stat) -> Option<Index> {
+        let body = bytes.strip_prefix(MAGIC)?;
+        let (crc, body) = body.split_first_chunk::<4>()?;
+        if crc32c::crc32c(body) != u32::from_le_bytes(*crc) {
+            return None;
+        }
+        let (numbers, rest) = body.split_first_chunk::<24>()?;
+        let number = |i: usize| u64::from_le_bytes(numbers[i * 8..i * 8 + 8].try_into().expect("8 bytes"));
+        let (file_len, count, version) =
+            (number(0), usize::try_from(number(1)).ok()?, usize::try_from(number(2)).ok()?);
+        let offsets = rest.get(version..)?;
+        if file_len != stat.len
+            || &rest[..version] != stat.version.as_bytes()
+            || offsets.len() != count.checked_mul(8)?
+        {
+            return None;
+        }
+        let offsets: Vec<u64> = offsets.as_chunks::<8>().0.iter().map(|b| u64::from_le_bytes(*b)).collect();
+        let rising = offsets.windows(2).all(|w| w[0] < w[1]) && offsets.last().is_none_or(|last| *last < file_len);
+        rising.then_some(Index { offsets, file_len })
+    }
+
+    pub fn written(&self, stat: &Stat) -> Vec<u8> {
+        let mut body = Vec::with_capacity(24 + stat.version.len() + self.offsets.len() * 8);
+        for number in [self.file_len, self.offsets.len() as u64, stat.version.len() as u64] {
+            body.extend_from_slice(&number.to_le_bytes());
+        }
+        body.extend_from_slice(stat.version.as_bytes());
+        self.offsets.iter().for_each(|o| body.extend_from_slice(&o.to_le_bytes()));
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend_from_slice(&crc32c::crc32c(&body).to_le_bytes());
+        bytes.extend(body);
+        bytes
+    }
+}
+
+/// Where the index of a file may lie, best first.
+pub fn places(source: &Arc<dyn Source>) -> Vec<PathBuf> {
+    let mut places = Vec::new();
+    if let Some(path) = source.local_path() {
+        let mut name = path.as_os_str().to_owned();
+        name.push(ENDING);
+        places.push(PathBuf::from(name));
+    }
+    let cache = std::env::var_os("FEEDLINE_INDEX_DIR").map(PathBuf::from).or_else(|| {
+        let home = std::env::var_os("HOME").map(|h| PathBuf::from(h).join(".cache"));
+        Some(std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or(home)?.join("feedline").join("index"))
+    });
+    let name = match source.local_path().and_then(|p| std::fs::canonicalize(p).ok()) {
+        Some(path) => path.to_string_lossy().into_owned(),
+        None => source.name().to_owned(),
+    };
+    let (a, b) = (crc32c::crc32c(name.as_bytes()), crc32c::crc32c_append(0x5eed, name.as_bytes()));
+    places.extend(cache.map(|dir| dir.join(format!("{a:08x}{b:08x}-{}{ENDING}", name.len()))));
+    places
+}
+
+/// Writes a file so that it is there whole or not at all.
+fn put(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    if let Some(dir) = path.parent().filter(|d| !d.as_os_str().is_empty() && !d.exists()) {
+        std::fs::create_dir_all(dir)?;
+    }
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{}.tmp", std::process::id()));
+    let temporary = PathBuf::from(name);
+    let written = std::fs::write(&temporary, bytes).and_then(|()| std::fs::rename(&temporary, path));
+    if written.is_err() {
+        let _ = std::fs::remove_file(&temporary);
+    }
+    written
+}
+
+struct Scan<'a> {
+    source: &'a Arc<dyn Source>,
+    window: Buf,
+    /// The place in the file of the window's first byte.
+    base: u64,
+}
+
+impl Scan<'_> {
+    fn offsets(&mut self, file_len: u64) -> Result<Vec<u64>> {
+        let mut offsets = Vec::new();
+        let (mut at, mut last) = (0, 0u64);
+        while at < file_len {
+            // Headers that are far apart are read alone; otherwise everything is read, in long pieces.
+            let header = self.header(at, if last > 64 << 10 { 4 << 10 } else { 1 << 20 })?;
+            let bad = |text: String| {
+                let text = format!("{text} (record {} of the file); `feedline verify` lists the damage", offsets.len());
+                Error::loss(text).at_byte(at).in_file(self.source.name(), None)
+            };
+            let header = header.ok_or_else(|| bad("the file ends inside of a record header".into()))?;
+            let len = length(&header).ok_or_else(|| bad("the checksum of a record's length is wrong".into()))?;
+            let end = len.checked_add((HEADER + FOOTER) as u64).and_then(|n| n.checked_add(at));
+            match end {
+                Some(end) if end <= file_len => {
+                    offsets.push(at);
+                    (at, last) = (end, len);
+                }
+                _ => return Err(bad(format!("a record of {len} bytes ends beyond the file"))),
+            }
+        }
+        Ok(offsets)
+    }
+
+    fn header(&mut self, at: u64, block: usize) -> Result<Option<[u8; HEADER]>> {
+        let inside = |scan: &Self| {
+            let from = usize::try_from(at.checked_sub(scan.base)?).ok()?;
+            scan.window.as_slice().get(from..)?.first_chunk::<HEADER>().copied()
+        };
+        if let Some(header) = inside(self) {
+            return Ok(Some(header));
+        }
+        self.window = self.source.clone().read(at, block).wait()?;
+        self.base = at;
+        Ok(inside(self))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tfrecord::frame;
+
+    fn file(dir: &Path, records: &[usize]) -> (Arc<dyn Source>, PathBuf) {
+        let mut bytes = Vec::new();
+        records.iter().for_each(|n| frame(&vec![7; *n], &mut bytes));
+        let path = dir.join("a.tfrecord");
+        std::fs::write(&path, bytes).unwrap();
+        (feedline_io::open(path.to_str().unwrap()).unwrap(), path)
+    }
+
+    #[test]
+    fn finds_small_and_large_records() {
+        let dir = tempfile::tempdir().unwrap();
+        let sizes = [0, 3, 100_000, 200_000, 70_000, 5, 3 << 20, 1, 0];
+        let (source, path) = file(dir.path(), &sizes);
+        let index = Index::of(&source).unwrap();
+        let found: Vec<usize> =
+            (0..index.len()).map(|i| (index.span(i).end - index.span(i).start) as usize - 16).collect();
+        assert_eq!(found, sizes);
+        // It is kept, and belongs to this file only as long as it does not change.
+        let kept = dir.path().join("a.tfrecord.flidx");
+        let bytes = std::fs::read(&kept).unwrap();
+        let stat = source.clone().stat().wait().unwrap();
+        assert_eq!(Index::read(&bytes, &stat), Some(index.clone()));
+        assert_eq!(Index::read(&bytes, &Stat { version: "other".into(), ..stat.clone() }), None);
+        let mut longer = std::fs::read(&path).unwrap();
+        frame(b"more", &mut longer);
+        std::fs::write(&path, longer).unwrap();
+        let again = Index::of(&feedline_io::open(path.to_str().unwrap()).unwrap()).unwrap();
+        assert_eq!(again.len(), sizes.len() + 1);
+    }
+
+    #[test]
+    fn damaged_indexes_are_not_believed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (source, _) = file(dir.path(), &[1, 2, 3]);
+        let stat = source.clone().stat().wait().unwrap();
+        let bytes = Index::scan(&source, stat.len).unwrap().written(&stat);
+        for i in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[i] ^= 0x10;
+            assert_eq!(Index::read(&damaged, &stat), None, "byte {i}");
+            assert_eq!(Index::read(&bytes[..i], &stat), None, "cut to {i}");
+        }
+    }
+
+    #[test]
+    fn damage_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let (source, path) = file(dir.path(), &[10, 10]);
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes[26] ^= 1;
+        std::fs::write(&path, &bytes).unwrap();
+        let error = Index::scan(&source, bytes.len() as u64).unwrap_err();
+        assert!(error.to_string().contains("record 1") && error.at().byte == Some(26), "{error}");
+        let error = Index::scan(&source, 20).unwrap_err();
+        assert!(error.to_string().contains("beyond the file"), "{error}");
+    }
+}

@@ -1,0 +1,297 @@
+//! `TFRecordDataset(filenames)`: the records of TFRecord files, in the order of the files, or by number.
+
+use super::record_files::{Files, OnBad, Reading, RecordFiles, block_bytes, record_spec};
+use crate::dataset::Dataset;
+use crate::element::{Chunk, Column, Pos, Spec, StringsBuilder};
+use crate::error::{Error, Result};
+use crate::op::{Op, OpInfo, Param, read};
+use crate::plan::{Card, Plan};
+use crate::runtime::{BuildCx, Built, Index};
+use feedline_formats::compress::Compression;
+use feedline_formats::records::Records;
+use feedline_formats::tfrecord::{self, AfterBad, Reader};
+use feedline_formats::tfrecord_index;
+use feedline_io::{Source, Task};
+use serde::{Deserialize, Serialize};
+use std::sync::{Arc, OnceLock};
+
+pub static INFO: OpInfo = OpInfo {
+    name: "tf_record",
+    doc: "The records of TFRecord files, as byte strings.",
+    params: &[
+        Param::new("files", "", "a file name or a vector of them"),
+        Param::new("compression_type", "\"\"", "\"\", \"GZIP\", \"ZLIB\" or \"ZSTD\": how the files are compressed"),
+        Param::new("buffer_size", "None", "bytes of one read; None: what suits where the files lie"),
+        Param::new("check", "True", "compare the checksum of each record"),
+        Param::new("on_bad", "\"raise\"", "\"skip\": pass over damaged records and go on behind them"),
+        Param::new("index", "False", "find all records first, so that they can be reached by number"),
+    ],
+    read: read::<TfRecord>,
+};
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TfRecord {
+    files: Files,
+    #[serde(default)]
+    compression_type: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    buffer_size: Option<i64>,
+    #[serde(default = "yes")]
+    check: bool,
+    #[serde(default)]
+    on_bad: OnBad,
+    #[serde(default)]
+    index: bool,
+    /// Where the records lie, once they were looked for.
+    #[serde(skip)]
+    found: OnceLock<Result<Numbered>>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl Dataset {
+    /// The records of TFRecord files. `Dataset::tf_record_by_number` reaches them in any order.
+    ///
+    /// ```
+    /// # use feedline::Dataset;
+    /// # let path = std::env::temp_dir().join("feedline-doc.tfrecord");
+    /// # let mut bytes = Vec::new();
+    /// # feedline_formats::tfrecord::frame(b"hello", &mut bytes);
+    /// # std::fs::write(&path, bytes).unwrap();
+    /// let ds = Dataset::tf_record(&[path.to_str().unwrap()], "")?;
+    /// assert_eq!(ds.iter()?.next().unwrap()?[0].tensor().str_at(0), b"hello");
+    /// # Ok::<(), feedline::Error>(())
+    /// ```
+    pub fn tf_record<S: AsRef<[u8]>>(files: &[S], compression_type: &str) -> Result<Dataset> {
+        Dataset::source(TfRecord::new(files, compression_type, false))
+    }
+    /// The same through an index, which is made if there is none yet: `shuffle` over everything, `len`, `skip`.
+    pub fn tf_record_by_number<S: AsRef<[u8]>>(files: &[S]) -> Result<Dataset> {
+        Dataset::source(TfRecord::new(files, "", true))
+    }
+}
+
+impl TfRecord {
+    fn new<S: AsRef<[u8]>>(files: &[S], compression_type: &str, index: bool) -> TfRecord {
+        TfRecord {
+            files: Files::new(files),
+            compression_type: compression_type.into(),
+            buffer_size: None,
+            check: true,
+            on_bad: OnBad::Raise,
+            index,
+            found: OnceLock::new(),
+        }
+    }
+    fn numbered(&self) -> Result<&Numbered> {
+        let found = self.found.get_or_init(|| {
+            let names = self.files.known().ok_or_else(|| Error::usage("an index needs names that are known now"))?;
+            Numbered::find(&names?, self.check)
+        });
+        found.as_ref().map_err(Clone::clone)
+    }
+}
+
+impl Op for TfRecord {
+    fn info(&self) -> &'static OpInfo {
+        &INFO
+    }
+    fn spec(&self, _: &[Plan]) -> Result<Spec> {
+        self.files.check()?;
+        let compression = Compression::parse(&self.compression_type)?;
+        block_bytes(self.buffer_size)?;
+        if self.index && compression != Compression::None {
+            crate::bail!(
+                Usage,
+                "compressed files have no places to jump to, so index=True cannot be; `feedline convert` unpacks them"
+            );
+        }
+        if self.index {
+            self.numbered()?;
+        }
+        Ok(record_spec())
+    }
+    fn cardinality(&self, _: &[Plan]) -> Card {
+        match self.index {
+            true => self.numbered().map_or(Card::Unknown, |n| Card::Known(n.len())),
+            false => Card::Unknown,
+        }
+    }
+    fn build(&self, cx: &BuildCx, _: &Plan) -> Result<Built> {
+        let (check, after_bad) = (
+            self.check,
+            match self.on_bad {
+                OnBad::Raise => AfterBad::End,
+                OnBad::Skip => AfterBad::Resync,
+            },
+        );
+        let reader =
+            move |len| Ok(Box::new(Reader::new(tfrecord::Options { check, after_bad }, len)) as Box<dyn Records>);
+        let reading = Reading {
+            compression: Compression::parse(&self.compression_type)?,
+            buffer: block_bytes(self.buffer_size)?,
+            on_bad: self.on_bad,
+            reader: Box::new(reader),
+        };
+        Ok(Built::Stage(Box::new(RecordFiles::new(self.files.get(cx)?, reading))))
+    }
+    fn index(&self, _: &BuildCx, _: &Plan) -> Result<Option<Arc<dyn Index>>> {
+        match self.index {
+            true => Ok(Some(Arc::new(self.numbered()?.clone()))),
+            false => Ok(None),
+        }
+    }
+    fn write(&self) -> Result<serde_json::Value> {
+        Ok(serde_json::to_value(self)?)
+    }
+    fn show(&self) -> String {
+        let packed =
+            if self.compression_type.is_empty() { String::new() } else { format!(", {}", self.compression_type) };
+        format!("{}{packed}{}", self.files.show(), if self.index { ", by number" } else { "" })
+    }
+}
+
+/// Records by number, over all files.
+#[derive(Clone, Debug)]
+struct Numbered {
+    files: Arc<[File]>,
+    /// The number of each file's first record, and behind the last one the number of all.
+    starts: Arc<[u64]>,
+    check: bool,
+}
+
+#[derive(Debug)]
+struct File {
+    source: Arc<dyn Source>,
+    index: tfrecord_index::Index,
+}
+
+impl Numbered {
+    fn find(names: &[Arc<str>], check: bool) -> Result<Numbered> {
+        let tasks: Vec<Task<Result<File>>> = names
+            .iter()
+            .map(|name| {
+                let name = name.clone();
+                let (promise, task) = Task::promised(|| Err(Error::internal("making an index was given up")));
+                feedline_io::in_background(move || {
+                    let file = feedline_io::open(&name).and_then(|source| {
+                        let index = tfrecord_index::Index::of(&source)?;
+                        Ok(File { source, index })
+                    });
+                    promise.fulfil(file.map_err(|e| e.in_file(&name, None)));
+                });
+                task
+            })
+            .collect();
+        let files = tasks.into_iter().map(Task::wait).collect::<Result<Vec<File>>>()?;
+        let mut starts = vec![0];
+        files.iter().for_each(|f| starts.push(starts[starts.len() - 1] + f.index.len() as u64));
+        Ok(Numbered { files: files.into(), starts: starts.into(), check })
+    }
+}
+
+impl Index for Numbered {
+    fn len(&self) -> u64 {
+        self.starts[self.starts.len() - 1]
+    }
+    fn get(&self, rows: &[u64]) -> Result<Chunk> {
+        let mut strings = StringsBuilder::with_capacity(rows.len());
+        // All reads begin before the first is waited for.
+        let reads: Vec<_> = rows
+            .iter()
+            .map(|&row| {
+                let at = self.starts.partition_point(|s| *s <= row) - 1;
+                let (file, record) = (&self.files[at], (row - self.starts[at]) as usize);
+                let span = file.index.span(record);
+                let read = file.source.clone().read(span.start, (span.end - span.start) as usize);
+                (file, record, span, read)
+            })
+            .collect();
+        for (file, record, span, read) in reads {
+            let bytes = read.wait()?;
+            let error = |text: &str| {
+                let text = format!("{text} (record {record} of the file)");
+                Error::loss(text).at_byte(span.start).in_file(file.source.name(), None)
+            };
+            let data = tfrecord::unframe(bytes.as_slice(), self.check).map_err(|text| error(&text))?;
+            strings.push_view(&bytes, data);
+        }
+        Ok(Chunk::new(rows.len(), Pos::List(rows.into()), [Column::Dense(strings.tensor([rows.len()]))]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Kind;
+    use crate::ops::testing::in_chunks;
+
+    fn file(dir: &tempfile::TempDir, name: &str, records: &[&[u8]]) -> String {
+        let mut bytes = Vec::new();
+        records.iter().for_each(|r| tfrecord::frame(r, &mut bytes));
+        let path = dir.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path.to_str().unwrap().into()
+    }
+    fn events(ds: &Dataset) -> Vec<String> {
+        let show = |e: Result<crate::element::Element>| match e {
+            Ok(e) => String::from_utf8_lossy(e[0].tensor().str_at(0)).into_owned(),
+            Err(e) => format!("!{:?} {}", e.kind(), e.at().byte.map_or(String::new(), |b| b.to_string())),
+        };
+        ds.iter().unwrap().map(show).collect()
+    }
+
+    #[test]
+    fn files_in_order_and_by_number() {
+        let dir = tempfile::tempdir().unwrap();
+        let names = [file(&dir, "a", &[b"1", b"22"]), file(&dir, "b", &[]), file(&dir, "c", &[b"333"])];
+        let ds = Dataset::tf_record(&names, "").unwrap();
+        for rows in [1, 2, 100] {
+            assert_eq!(events(&in_chunks(&ds, rows)), ["1", "22", "333"]);
+        }
+        assert!(ds.shuffle(None, Some(1), true).is_err());
+        let ds = Dataset::tf_record_by_number(&names).unwrap();
+        assert_eq!((ds.cardinality(), events(&ds)), (Card::Known(3), vec!["1".into(), "22".into(), "333".into()]));
+        let got = ds.index().unwrap().get(&[2, 0]).unwrap();
+        assert_eq!(
+            (got.element(0)[0].tensor().str_at(0), got.element(1)[0].tensor().str_at(0)),
+            (&b"333"[..], &b"1"[..])
+        );
+        let mut mixed = events(&ds.shuffle(None, Some(1), true).unwrap());
+        mixed.sort();
+        assert_eq!(mixed, ["1", "22", "333"]);
+    }
+
+    #[test]
+    fn a_missing_file_is_passed_by() {
+        let dir = tempfile::tempdir().unwrap();
+        let names = [dir.path().join("none").to_str().unwrap().to_owned(), file(&dir, "a", &[b"x"])];
+        assert_eq!(events(&Dataset::tf_record(&names, "").unwrap()), ["!Io ", "x"]);
+    }
+
+    #[test]
+    fn damage_is_raised_or_skipped() {
+        let dir = tempfile::tempdir().unwrap();
+        let name = file(&dir, "a", &[b"one", b"two", b"three"]);
+        let mut bytes = std::fs::read(&name).unwrap();
+        bytes[19 + 12] ^= 1;
+        std::fs::write(&name, bytes).unwrap();
+        let op = |on_bad| TfRecord { on_bad, ..TfRecord::new(&[&name], "", false) };
+        assert_eq!(events(&Dataset::source(op(OnBad::Raise)).unwrap()), ["one", "!Loss 19"]);
+        assert_eq!(events(&Dataset::source(op(OnBad::Skip)).unwrap()), ["one", "three"]);
+        let by_number = Dataset::tf_record_by_number(&[&name]).unwrap();
+        let error = by_number.index().unwrap().get(&[1]).unwrap_err();
+        assert_eq!((error.kind(), error.at().byte), (Kind::Loss, Some(19)));
+    }
+
+    #[test]
+    fn bad_parameters_are_refused() {
+        assert!(Dataset::tf_record(&["a"], "gzip").unwrap_err().to_string().contains("\"GZIP\""));
+        let packed = TfRecord::new(&["a"], "GZIP", true);
+        assert!(Dataset::source(packed).unwrap_err().to_string().contains("index=True"));
+        assert!(Dataset::tf_record_by_number(&["not/there"]).unwrap_err().to_string().contains("not/there"));
+    }
+}
