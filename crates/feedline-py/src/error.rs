@@ -55,9 +55,22 @@ pub fn to_py(error: &Error) -> PyErr {
         let text = error.to_string();
         match error.kind() {
             Kind::Usage => PyValueError::new_err(text),
+            Kind::Io => by_kind(py, io_kind(error), text).unwrap_or_else(|e| e),
             kind => by_kind(py, kind.name(), text).unwrap_or_else(|e| e),
         }
     })
+}
+
+/// What went wrong with a file, as far as Python has a class for it.
+fn io_kind(error: &Error) -> &'static str {
+    use std::io::ErrorKind::*;
+    match error.cause().and_then(|c| c.downcast_ref::<std::io::Error>()).map(|e| e.kind()) {
+        Some(NotFound | NotADirectory) => "not_found",
+        Some(PermissionDenied) => "permission",
+        Some(AlreadyExists) => "exists",
+        Some(TimedOut | ConnectionReset | ConnectionRefused | ConnectionAborted | BrokenPipe) => "unavailable",
+        _ => Kind::Io.name(),
+    }
 }
 
 fn place(error: &Error) -> String {

@@ -238,6 +238,37 @@ fn json_to_py<'py>(py: Python<'py>, json: &Json) -> PyResult<Bound<'py, PyAny>> 
     })
 }
 
+/// A parameter as JSON: by its name, for those that are structures of something.
+fn param_json(name: &str, value: &Bound<'_, PyAny>, attachments: &mut Attachments) -> PyResult<Json> {
+    let written = |e: serde_json::Error| value_error(e.to_string());
+    let numbers = |v: &Bound<'_, PyAny>| -> PyResult<Tree<usize>> { structure::tree(v, true, &mut |n| n.extract()) };
+    Ok(match name {
+        "spec" => serde_json::to_value(spec_from_py(value)?).map_err(written)?,
+        "structure" => serde_json::to_value(numbers(value)?).map_err(written)?,
+        "symbols" => json!(numbers(value)?.leaves()),
+        // Values that may be symbolic, as a parameter beside others.
+        "files" => {
+            let parts = value.cast::<PyDict>()?.iter().map(|(k, v)| {
+                let k: String = k.extract()?;
+                let json = param_json(&k, &v, attachments)?;
+                Ok((k, json))
+            });
+            Json::Object(parts.collect::<PyResult<_>>()?)
+        }
+        _ => json_from_py(value, &mut |obj| {
+            let object: Arc<dyn Any + Send + Sync> = if let Ok(f) = obj.cast::<Function>() {
+                f.get().0.clone()
+            } else if let Ok(p) = obj.cast::<Packed>() {
+                p.get().0.clone()
+            } else {
+                return Ok(None);
+            };
+            attachments.push(object);
+            Ok(Some(json!({ "live": attachments.len() - 1 })))
+        })?,
+    })
+}
+
 fn make_plan(op: &str, params: &Bound<'_, PyAny>, inputs: Vec<Plan>) -> PyResult<Plan> {
     let info = feedline::ops::find(op).py()?;
     let mut attachments: Attachments = vec![];
@@ -252,30 +283,7 @@ fn make_plan(op: &str, params: &Bound<'_, PyAny>, inputs: Vec<Plan>) -> PyResult
     } else {
         for (k, v) in params.iter() {
             let k: String = k.extract()?;
-            let json: PyResult<Json> = (|| {
-                Ok(match k.as_str() {
-                    "spec" => serde_json::to_value(spec_from_py(&v)?).map_err(|e| value_error(e.to_string()))?,
-                    "structure" => {
-                        let tree: Tree<usize> = structure::tree(&v, true, &mut |n| n.extract())?;
-                        serde_json::to_value(tree).map_err(|e| value_error(e.to_string()))?
-                    }
-                    "symbols" => {
-                        let tree: Tree<usize> = structure::tree(&v, true, &mut |n| n.extract())?;
-                        json!(tree.leaves())
-                    }
-                    _ => json_from_py(&v, &mut |obj| {
-                        let object: Arc<dyn Any + Send + Sync> = if let Ok(f) = obj.cast::<Function>() {
-                            f.get().0.clone()
-                        } else if let Ok(p) = obj.cast::<Packed>() {
-                            p.get().0.clone()
-                        } else {
-                            return Ok(None);
-                        };
-                        attachments.push(object);
-                        Ok(Some(json!({ "live": attachments.len() - 1 })))
-                    })?,
-                })
-            })();
+            let json = param_json(&k, &v, &mut attachments);
             // The operator and its parameter, in front of what is wrong with the value.
             let named = |e: PyErr| {
                 let text = format!("{op}: {k}: {}", e.value(params.py()));

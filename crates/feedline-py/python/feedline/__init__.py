@@ -55,6 +55,7 @@ from .iterator import Iterator, Optional
 from .ops import *  # noqa: F403
 from .options import Options
 from .ragged import RaggedTensor
+from .readers import TFRecordDataset
 from .sparse import SparseTensor
 from .spec import DatasetSpec, NoneSpec, RaggedTensorSpec, SparseTensorSpec, TensorSpec
 from .symbol import Symbol
@@ -77,6 +78,7 @@ __all__ = [
     "SparseTensor",
     "SparseTensorSpec",
     "Symbol",
+    "TFRecordDataset",
     "TensorSpec",
     "__version__",
     "as_dtype",

@@ -6,6 +6,7 @@ from . import experimental
 from .dataset import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Dataset
 from .iterator import Iterator
 from .options import Options, ThreadingOptions
+from .readers import TFRecordDataset
 from .spec import DatasetSpec
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "DatasetSpec",
     "Iterator",
     "Options",
+    "TFRecordDataset",
     "ThreadingOptions",
     "experimental",
 ]

@@ -23,6 +23,7 @@ from . import (
     ops as _ops,
     ragged,
     random,
+    readers as _readers,
     sparse,
     strings,
 )
@@ -240,5 +241,6 @@ data = SimpleNamespace(
     Options=_Options,
     ThreadingOptions=_ThreadingOptions,
     experimental=_experimental_names(),
+    **{name: _of_this_class(getattr(_readers, name)) for name in _readers.__all__},
 )
 io = SimpleNamespace()

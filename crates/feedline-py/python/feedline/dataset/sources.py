@@ -75,8 +75,8 @@ class Sources(Core):
         """
         check_name("from_tensors", name)
         with naming("from_tensors"):
-            values = _values(tensors)
-        return cls._make("from_tensors", values)
+            given = values(tensors)
+        return cls._make("from_tensors", given)
 
     @classmethod
     def from_tensor_slices(cls, tensors: Any, name: str | None = None) -> Self:
@@ -98,8 +98,8 @@ class Sources(Core):
         """
         check_name("from_tensor_slices", name)
         with naming("from_tensor_slices"):
-            values = _values(tensors)
-        return cls._make("from_tensor_slices", values)
+            given = values(tensors)
+        return cls._make("from_tensor_slices", given)
 
     @classmethod
     def from_list(cls, elements: Iterable[Any], name: str | None = None) -> Self:
@@ -237,7 +237,7 @@ class Sources(Core):
         return cls._make("zip", {"structure": places}, inputs)
 
 
-def _values(value: Any) -> dict[str, Any]:
+def values(value: Any) -> dict[str, Any]:
     """The parameters of a source that holds values: packed ones, or references to symbolic ones."""
     leaves = nest.flatten(value, lists=False)
     if not calls.symbolic(*leaves):
