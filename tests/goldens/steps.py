@@ -259,6 +259,11 @@ def _assert_cardinality(dataset: Any, params: Params, calls: Calls) -> Any:
     return dataset.apply(fl.data.experimental.assert_cardinality(params["expected"]))
 
 
+def _reader(name: str) -> Callable[[Any, Params, Calls], Any]:
+    """A dataset that reads files, with the parameters of the case under their own names."""
+    return lambda dataset, params, calls: getattr(fl, name)(**params)
+
+
 STEPS: dict[str, Callable[[Any, Params, Calls], Any]] = {
     "assert_cardinality": _assert_cardinality,
     "from_generator": _from_generator,
@@ -269,6 +274,7 @@ STEPS: dict[str, Callable[[Any, Params, Calls], Any]] = {
     "pad_to_cardinality": _experimental("pad_to_cardinality"),
     "parallel_interleave": _experimental("parallel_interleave"),
     "range": _range,
+    "tfrecord": _reader("TFRecordDataset"),
     "shuffle_and_repeat": _experimental("shuffle_and_repeat"),
     "with_options": _with_options,
     "zip": _zip,
