@@ -245,32 +245,77 @@ fn zstd_decoder() -> std::io::Result<zstd::stream::raw::Decoder<'static>> {
     Ok(decoder)
 }
 
+/// Compresses what is written through it.
+pub enum Deflate<W: std::io::Write> {
+    None(W),
+    Gzip(flate2::write::GzEncoder<W>),
+    Zlib(flate2::write::ZlibEncoder<W>),
+    Zstd(Box<zstd::Encoder<'static, W>>),
+}
+
+impl<W: std::io::Write> Deflate<W> {
+    /// At that level; the format's own default if none is given.
+    pub fn new(out: W, kind: Compression, level: Option<i32>) -> Result<Deflate<W>> {
+        let range = if kind == Compression::Zstd { 1..=22 } else { 0..=9 };
+        if let Some(level) = level.filter(|l| !range.contains(l)) {
+            return Err(Error::usage(format!(
+                "the compression level must be {} to {}, not {level}",
+                range.start(),
+                range.end()
+            )));
+        }
+        let flate = level.map_or(flate2::Compression::default(), |l| flate2::Compression::new(l as u32));
+        Ok(match kind {
+            Compression::None => Deflate::None(out),
+            Compression::Gzip => Deflate::Gzip(flate2::write::GzEncoder::new(out, flate)),
+            Compression::Zlib => Deflate::Zlib(flate2::write::ZlibEncoder::new(out, flate)),
+            Compression::Zstd => {
+                let mut encoder = zstd::Encoder::new(out, level.unwrap_or(0)).map_err(|e| Error::io(&e))?;
+                // So that damage is found when it is read.
+                encoder.include_checksum(true).map_err(|e| Error::io(&e))?;
+                Deflate::Zstd(Box::new(encoder))
+            }
+        })
+    }
+    /// Ends the stream and gives the writer below back.
+    pub fn finish(self) -> std::io::Result<W> {
+        match self {
+            Deflate::None(out) => Ok(out),
+            Deflate::Gzip(out) => out.finish(),
+            Deflate::Zlib(out) => out.finish(),
+            Deflate::Zstd(out) => out.finish(),
+        }
+    }
+}
+
+impl<W: std::io::Write> std::io::Write for Deflate<W> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        match self {
+            Deflate::None(out) => out.write(bytes),
+            Deflate::Gzip(out) => out.write(bytes),
+            Deflate::Zlib(out) => out.write(bytes),
+            Deflate::Zstd(out) => out.write(bytes),
+        }
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        match self {
+            Deflate::None(out) => out.flush(),
+            Deflate::Gzip(out) => out.flush(),
+            Deflate::Zlib(out) => out.flush(),
+            Deflate::Zstd(out) => out.flush(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::io::Write;
 
     fn packed(kind: Compression, bytes: &[u8]) -> Vec<u8> {
-        let level = flate2::Compression::default();
-        match kind {
-            Compression::Gzip => {
-                let mut e = flate2::write::GzEncoder::new(Vec::new(), level);
-                e.write_all(bytes).unwrap();
-                e.finish().unwrap()
-            }
-            Compression::Zlib => {
-                let mut e = flate2::write::ZlibEncoder::new(Vec::new(), level);
-                e.write_all(bytes).unwrap();
-                e.finish().unwrap()
-            }
-            Compression::Zstd => {
-                let mut e = zstd::Encoder::new(Vec::new(), 3).unwrap();
-                e.include_checksum(true).unwrap();
-                e.write_all(bytes).unwrap();
-                e.finish().unwrap()
-            }
-            Compression::None => bytes.to_vec(),
-        }
+        let mut out = Deflate::new(Vec::new(), kind, None).unwrap();
+        out.write_all(bytes).unwrap();
+        out.finish().unwrap()
     }
     fn unpacked(kind: Compression, bytes: &[u8], block: usize, out: usize) -> (Vec<u8>, Option<Error>) {
         let mut inflate = Inflate::new(kind, out).unwrap();

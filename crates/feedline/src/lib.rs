@@ -15,6 +15,7 @@ pub mod plan;
 mod reduce;
 pub mod rewrite;
 pub mod runtime;
+pub mod save;
 pub mod tune;
 
 pub use dataset::{Dataset, iterate, iterate_with};

@@ -236,7 +236,7 @@ fn for_each_dataset(graph: &Graph, f: &mut impl FnMut(&Plan)) {
 }
 
 #[cfg(test)]
-mod testing {
+pub(crate) mod testing {
     //! What the operators' own tests share.
 
     use super::find;

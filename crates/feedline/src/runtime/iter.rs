@@ -151,6 +151,17 @@ impl Iter {
         }
     }
 
+    /// Rows as they travelled, or `None` at the end. An error stands in the place of one element.
+    pub fn next_chunk(&mut self, interrupted: &mut dyn FnMut() -> Result<()>) -> Result<Option<Chunk>> {
+        if self.row >= self.chunk.rows() && !self.fetch(interrupted)? {
+            return Ok(None);
+        }
+        let rest = self.chunk.slice(self.row..self.chunk.rows());
+        self.row = self.chunk.rows();
+        self.delivered += rest.rows() as u64;
+        Ok(Some(rest))
+    }
+
     /// The next element, an error in the place of one, or `None` at the end.
     pub fn next_element(&mut self) -> Option<Result<Element>> {
         loop {

@@ -1,0 +1,184 @@
+//! A dataset into files: one pass, dealt out to shards, each of which appears under its name only when all are whole.
+//!
+//! 1. A format is a `Writer` (one file each here): rows in, bytes out.
+//! 2. `save` opens a temporary file for each shard, deals rows out in turn, finishes every writer, then gives all files
+//!    their names. A run that breaks off leaves nothing behind but, at worst, temporary files of a killed process.
+
+mod output;
+mod tf_record;
+
+pub use output::{Output, Staged};
+pub use tf_record::TfRecordWriter;
+
+use crate::dataset::iterate;
+use crate::element::{Chunk, Spec};
+use crate::error::{Error, Result};
+use crate::plan::Bound;
+use std::time::{Duration, Instant};
+
+/// Rows into one file.
+pub trait Writer: Send {
+    fn write(&mut self, rows: &Chunk) -> Result<()>;
+    /// Writes what is left and the end of the file.
+    fn finish(self: Box<Self>) -> Result<Box<dyn Output>>;
+}
+
+/// How a format opens a file: on an output, for rows of this spec.
+pub type Open<'a> = &'a dyn Fn(Box<dyn Output>, &Spec) -> Result<Box<dyn Writer>>;
+
+/// Where to write.
+#[derive(Clone, Debug)]
+pub struct Target {
+    pub path: String,
+    /// None: one file under that very name. `Some(n)`: `name-00000-of-0000n.ending`.
+    pub shards: Option<usize>,
+    /// Replace files that exist already.
+    pub overwrite: bool,
+}
+
+impl Target {
+    pub fn names(&self) -> Result<Vec<String>> {
+        let Some(shards) = self.shards else { return Ok(vec![self.path.clone()]) };
+        if shards == 0 || shards > 99_999 {
+            return Err(Error::usage(format!("shards must be between 1 and 99999, not {shards}")));
+        }
+        let cut = self.path.rfind('/').map_or(0, |i| i + 1);
+        let (folder, name) = self.path.split_at(cut);
+        // The whole ending moves behind the number: `train.tfrecord.gz` has two parts.
+        let (stem, ending) = match name.find('.').filter(|i| *i > 0) {
+            Some(dot) => name.split_at(dot),
+            None => (name, ""),
+        };
+        Ok((0..shards).map(|i| format!("{folder}{stem}-{i:05}-of-{shards:05}{ending}")).collect())
+    }
+}
+
+/// What was written.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Saved {
+    pub files: Vec<String>,
+    pub elements: u64,
+    pub bytes: u64,
+}
+
+/// How far a pass has come.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    pub elements: u64,
+    pub bytes: u64,
+}
+
+/// Writes all elements. The first error ends it; `watch` hears of it ten times a second, and its error ends it too.
+pub fn save(
+    bound: &Bound,
+    target: &Target,
+    open: Open<'_>,
+    watch: &mut dyn FnMut(Progress) -> Result<()>,
+) -> Result<Saved> {
+    let names = target.names()?;
+    if !target.overwrite {
+        for name in &names {
+            output::refuse_existing(name)?;
+        }
+    }
+    let spec = &bound.plan.spec;
+    let mut writers = names
+        .iter()
+        .map(|name| open(Box::new(Staged::create(name)?), spec).map_err(|e| e.in_file(name, None)))
+        .collect::<Result<Vec<_>>>()?;
+    let mut iter = iterate(bound)?;
+    let (mut elements, mut looked) = (0u64, Instant::now());
+    while let Some(chunk) = iter.next_chunk(&mut || watch(Progress { elements, bytes: 0 }))? {
+        deal(&chunk, elements, &mut writers, &names)?;
+        elements += chunk.rows() as u64;
+        if looked.elapsed() > Duration::from_millis(100) {
+            looked = Instant::now();
+            watch(Progress { elements, bytes: 0 })?;
+        }
+    }
+    let mut outputs = Vec::with_capacity(names.len());
+    for (writer, name) in writers.into_iter().zip(&names) {
+        outputs.push(writer.finish().map_err(|e| e.in_file(name, None))?);
+    }
+    let mut bytes = 0;
+    for output in outputs {
+        bytes += output.commit()?;
+    }
+    Ok(Saved { files: names, elements, bytes })
+}
+
+/// Row `i` of everything goes to shard `i` modulo their number.
+fn deal(chunk: &Chunk, first: u64, writers: &mut [Box<dyn Writer>], names: &[String]) -> Result<()> {
+    let shards = writers.len();
+    for (k, writer) in writers.iter_mut().enumerate() {
+        let named = |e: Error| e.in_file(&names[k], None);
+        if shards == 1 {
+            writer.write(chunk).map_err(named)?;
+            continue;
+        }
+        let start = (k as u64 + shards as u64 - first % shards as u64) as usize % shards;
+        let rows: Vec<usize> = (start..chunk.rows()).step_by(shards).collect();
+        if !rows.is_empty() {
+            writer.write(&chunk.take(&rows)).map_err(named)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Dataset;
+    use crate::element::{DType, Tensor};
+    use crate::ops::testing::failing;
+    use std::sync::Arc;
+
+    fn bound(ds: &Dataset) -> Bound {
+        Bound { plan: ds.plan().clone(), env: Arc::new([]) }
+    }
+    fn strings(n: i64) -> Dataset {
+        let text = |e: crate::element::Element| {
+            Ok([Tensor::string(e[0].tensor().item::<i64>().to_string().as_bytes()).into()].into_iter().collect())
+        };
+        Dataset::range(n).unwrap().map_fn(Spec::scalar(DType::String), text).unwrap()
+    }
+    fn target(dir: &tempfile::TempDir, shards: Option<usize>) -> Target {
+        Target { path: dir.path().join("a.tfrecord").to_str().unwrap().into(), shards, overwrite: false }
+    }
+    const OPEN: Open<'static> = &|output, spec| Ok(Box::new(TfRecordWriter::new(output, spec, "", None)?));
+
+    #[test]
+    fn shards_take_turns() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = target(&dir, Some(3));
+        let saved = save(&bound(&strings(10)), &target, OPEN, &mut |_| Ok(())).unwrap();
+        assert_eq!((saved.elements, saved.files.len()), (10, 3));
+        assert!(saved.files[1].ends_with("a-00001-of-00003.tfrecord"));
+        let read = |name: &String| -> Vec<String> {
+            let ds = Dataset::tf_record(&[name], "").unwrap();
+            ds.iter().unwrap().map(|e| String::from_utf8(e.unwrap()[0].tensor().str_at(0).to_vec()).unwrap()).collect()
+        };
+        assert_eq!(
+            saved.files.iter().map(read).collect::<Vec<_>>(),
+            [vec!["0", "3", "6", "9"], vec!["1", "4", "7"], vec!["2", "5", "8"]]
+        );
+        let again = save(&bound(&strings(2)), &target, OPEN, &mut |_| Ok(()));
+        assert!(again.unwrap_err().to_string().contains("exists"));
+        assert!(save(&bound(&strings(2)), &Target { overwrite: true, ..target }, OPEN, &mut |_| Ok(())).is_ok());
+    }
+
+    #[test]
+    fn a_run_that_breaks_off_leaves_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let numbers = failing(100, &[50]);
+        let text = |e: crate::element::Element| {
+            Ok([Tensor::string(&e[0].tensor().item::<i64>().to_le_bytes()).into()].into_iter().collect())
+        };
+        let ds = numbers.map_fn(Spec::scalar(DType::String), text).unwrap();
+        assert!(save(&bound(&ds), &target(&dir, Some(2)), OPEN, &mut |_| Ok(())).is_err());
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+        let refused = save(&bound(&Dataset::range(3).unwrap()), &target(&dir, None), OPEN, &mut |_| Ok(()));
+        assert!(refused.unwrap_err().to_string().contains("byte strings"));
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+}
