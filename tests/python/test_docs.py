@@ -19,8 +19,9 @@ BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture(autouse=True)
-def no_global_seed() -> Any:
-    """Examples may set the global seed."""
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Examples may set the global seed and write files."""
+    monkeypatch.chdir(tmp_path)
     yield
     fl.random.set_seed(None)
 

@@ -9,6 +9,7 @@ mod structure;
 mod table;
 mod trace;
 mod values;
+mod writer;
 
 use pyo3::prelude::*;
 
@@ -20,11 +21,13 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<iterator::Iterator>()?;
     m.add_class::<trace::Function>()?;
     m.add_class::<trace::Trace>()?;
+    m.add_class::<writer::RecordWriter>()?;
     m.add_function(wrap_pyfunction!(plan::make, m)?)?;
     m.add_function(wrap_pyfunction!(plan::unpickled, m)?)?;
     m.add_function(wrap_pyfunction!(plan::read_plan, m)?)?;
     m.add_function(wrap_pyfunction!(plan::reduce, m)?)?;
     m.add_function(wrap_pyfunction!(values::pack, m)?)?;
+    m.add_function(wrap_pyfunction!(writer::save_dataset, m)?)?;
     m.add_function(wrap_pyfunction!(structure::register_class, m)?)?;
     m.add_function(wrap_pyfunction!(trace::host_function, m)?)?;
     m.add_function(wrap_pyfunction!(trace::call, m)?)?;

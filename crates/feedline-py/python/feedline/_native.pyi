@@ -102,7 +102,9 @@ class Trace:
     def call(self, name: str, args: Sequence[int], attrs: Mapping[str, Any]) -> int: ...
     def call_parts(self, name: str, args: Sequence[int], attrs: Mapping[str, Any]) -> list[int]:
         """The same for a function of several results: a node for each."""
-    def host(self, func: Callable[..., Any], args: Sequence[int], outputs: Sequence[Any], structure: Any = None) -> list[int]:
+    def host(
+        self, func: Callable[..., Any], args: Sequence[int], outputs: Sequence[Any], structure: Any = None
+    ) -> list[int]:
         """Calls Python with the arguments' real values. `outputs`: leaf specs. The function returns a structure whose
         leaves are converted to the outputs (a single leaf if there is one output and no structure)."""
     def export(self, node: int) -> int:
@@ -125,17 +127,45 @@ def call(name: str, args: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
 def call_parts(name: str, args: Sequence[Any], attrs: Mapping[str, Any]) -> list[Any]:
     """The same for a function of several results."""
 
+class RecordWriter:
+    """A TFRecord file being written; it has its name only after `close`."""
+
+    def __init__(self, path: str, compression_type: str, level: int | None) -> None: ...
+    def write(self, record: bytes) -> None: ...
+    def flush(self) -> None: ...
+    def close(self) -> None: ...
+    def discard(self) -> None:
+        """Leaves nothing of the file."""
+    @property
+    def closed(self) -> bool: ...
+
+def save_dataset(
+    plan: Plan,
+    format: str,
+    path: str,
+    shards: int | None,
+    overwrite: bool,
+    options: Mapping[str, Any],
+    watch: Callable[[int], None] | None = None,
+) -> dict[str, Any]:
+    """Writes all elements; gives `files`, `elements`, `bytes`. `watch(elements)` is called now and then."""
+
 def functions() -> list[tuple[str, str]]:
     """Name and one-sentence doc of each function that expressions can call."""
 
 def operators() -> list[dict[str, Any]]:
     """Name, doc, parameters of each operator: the table behind the reference page."""
 
-def configure(cpu_budget: int | None = None, memory_limit: int | None = None, seed: int | None = None) -> None: ...
+def configure(
+    cpu_budget: int | None = None, memory_limit: int | None = None, seed: int | None = None
+) -> None: ...
 def configuration() -> dict[str, Any]: ...
-def reduce(plan: Plan, initial: Packed, function: Function, options: Mapping[str, Any] | None = None) -> Any: ...
+def reduce(
+    plan: Plan, initial: Packed, function: Function, options: Mapping[str, Any] | None = None
+) -> Any: ...
 def shutdown() -> None:
     """Stops the pool's work in Python functions; called at interpreter exit."""
+
 def after_fork_in_child() -> None: ...
 def register_class(tag: str, cls: type) -> None:
     """A NamedTuple or dataclass to give back for structures with that tag (`module:qualname`)."""

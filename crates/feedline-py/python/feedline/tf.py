@@ -17,6 +17,7 @@ from . import (
     debugging,
     errors,
     experimental as _experimental,
+    io as _io,
     lookup,
     math,
     nest,
@@ -243,4 +244,4 @@ data = SimpleNamespace(
     experimental=_experimental_names(),
     **{name: _of_this_class(getattr(_readers, name)) for name in _readers.__all__},
 )
-io = SimpleNamespace()
+io = _answering_names(_io)

@@ -24,7 +24,28 @@ pub trait Writer: Send {
 }
 
 /// How a format opens a file: on an output, for rows of this spec.
-pub type Open<'a> = &'a dyn Fn(Box<dyn Output>, &Spec) -> Result<Box<dyn Writer>>;
+pub type Open<'a> = dyn Fn(Box<dyn Output>, &Spec) -> Result<Box<dyn Writer>> + Send + Sync + 'a;
+
+/// A format that datasets can be written in.
+pub struct Format {
+    pub name: &'static str,
+    /// What files of it are called.
+    pub endings: &'static [&'static str],
+    /// Reads the options and makes the function that opens files.
+    pub make: fn(&serde_json::Value) -> Result<Box<Open<'static>>>,
+}
+
+/// Every format that can be written. Adding one: a file here, and its line.
+pub static FORMATS: &[&Format] = &[&tf_record::FORMAT];
+
+/// The function that opens files of a format, under these options.
+pub fn format(name: &str, options: &serde_json::Value) -> Result<Box<Open<'static>>> {
+    let found = FORMATS.iter().find(|f| f.name == name).ok_or_else(|| {
+        let names: Vec<&str> = FORMATS.iter().map(|f| f.name).collect();
+        Error::usage(format!("there is no format {name:?} to write; there are {}", names.join(", ")))
+    })?;
+    (found.make)(options).map_err(|e| e.in_op("save"))
+}
 
 /// Where to write.
 #[derive(Clone, Debug)]
@@ -72,7 +93,7 @@ pub struct Progress {
 pub fn save(
     bound: &Bound,
     target: &Target,
-    open: Open<'_>,
+    open: &Open<'_>,
     watch: &mut dyn FnMut(Progress) -> Result<()>,
 ) -> Result<Saved> {
     let names = target.names()?;
@@ -145,13 +166,15 @@ mod tests {
     fn target(dir: &tempfile::TempDir, shards: Option<usize>) -> Target {
         Target { path: dir.path().join("a.tfrecord").to_str().unwrap().into(), shards, overwrite: false }
     }
-    const OPEN: Open<'static> = &|output, spec| Ok(Box::new(TfRecordWriter::new(output, spec, "", None)?));
+    fn write(ds: &Dataset, target: &Target) -> Result<Saved> {
+        save(&bound(ds), target, &*format("tf_record", &serde_json::json!({}))?, &mut |_| Ok(()))
+    }
 
     #[test]
     fn shards_take_turns() {
         let dir = tempfile::tempdir().unwrap();
         let target = target(&dir, Some(3));
-        let saved = save(&bound(&strings(10)), &target, OPEN, &mut |_| Ok(())).unwrap();
+        let saved = write(&strings(10), &target).unwrap();
         assert_eq!((saved.elements, saved.files.len()), (10, 3));
         assert!(saved.files[1].ends_with("a-00001-of-00003.tfrecord"));
         let read = |name: &String| -> Vec<String> {
@@ -162,9 +185,9 @@ mod tests {
             saved.files.iter().map(read).collect::<Vec<_>>(),
             [vec!["0", "3", "6", "9"], vec!["1", "4", "7"], vec!["2", "5", "8"]]
         );
-        let again = save(&bound(&strings(2)), &target, OPEN, &mut |_| Ok(()));
+        let again = write(&strings(2), &target);
         assert!(again.unwrap_err().to_string().contains("exists"));
-        assert!(save(&bound(&strings(2)), &Target { overwrite: true, ..target }, OPEN, &mut |_| Ok(())).is_ok());
+        assert!(write(&strings(2), &Target { overwrite: true, ..target }).is_ok());
     }
 
     #[test]
@@ -175,9 +198,9 @@ mod tests {
             Ok([Tensor::string(&e[0].tensor().item::<i64>().to_le_bytes()).into()].into_iter().collect())
         };
         let ds = numbers.map_fn(Spec::scalar(DType::String), text).unwrap();
-        assert!(save(&bound(&ds), &target(&dir, Some(2)), OPEN, &mut |_| Ok(())).is_err());
+        assert!(write(&ds, &target(&dir, Some(2))).is_err());
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
-        let refused = save(&bound(&Dataset::range(3).unwrap()), &target(&dir, None), OPEN, &mut |_| Ok(()));
+        let refused = write(&Dataset::range(3).unwrap(), &target(&dir, None));
         assert!(refused.unwrap_err().to_string().contains("byte strings"));
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     }

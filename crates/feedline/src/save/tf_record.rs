@@ -1,11 +1,30 @@
 //! TFRecord files: an element is one byte string, or several leaves that were made into an Example before.
 
-use super::{Output, Writer};
+use super::{Format, Open, Output, Writer};
 use crate::element::{Chunk, DType, Spec};
 use crate::error::{Error, Result};
 use feedline_formats::compress::{Compression, Deflate};
 use feedline_formats::tfrecord::frame;
+use serde::Deserialize;
 use std::io::Write;
+
+pub static FORMAT: Format = Format { name: "tf_record", endings: &["tfrecord", "tfrecords"], make };
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Options {
+    #[serde(default)]
+    compression_type: String,
+    compression_level: Option<i32>,
+}
+
+fn make(options: &serde_json::Value) -> Result<Box<Open<'static>>> {
+    let Options { compression_type, compression_level } = Options::deserialize(options)?;
+    Compression::parse(&compression_type)?;
+    Ok(Box::new(move |output, spec| {
+        Ok(Box::new(TfRecordWriter::new(output, spec, &compression_type, compression_level)?))
+    }))
+}
 
 pub struct TfRecordWriter {
     out: Deflate<Box<dyn Output>>,

@@ -42,7 +42,7 @@ def TFRecordDataset(
             `shuffle()` over all records work. Not for compressed files.
         verify_checksums: Compare the checksum of each record's data.
         on_bad: "raise": a damaged record is a `DataLossError` in its place, and the rest of its file is given
-            up, as in tf.data. "skip": it is passed over with a line in the log, and reading goes on behind it.
+            up, as in tf.data. "skip": it is passed over with a line in the log; reading goes on behind it.
 
     Raises:
         ValueError: An unknown compression, or an index of compressed files.

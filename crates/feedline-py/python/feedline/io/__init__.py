@@ -1,0 +1,7 @@
+"""`fl.io`: reading, writing and parsing, under the names of `tf.io`."""
+
+from __future__ import annotations
+
+from ..writers import TFRecordOptions, TFRecordWriter
+
+__all__ = ["TFRecordOptions", "TFRecordWriter"]
