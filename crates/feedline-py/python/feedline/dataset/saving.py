@@ -25,8 +25,8 @@ class Saved:
 class Saving(Core):
     """Methods of `Dataset` that write files.
 
-    A pass is dealt out to the shards: element i goes to file i modulo their number. Files get their names when
-    all of them are whole; a pass that fails leaves nothing.
+    A pass is dealt out to the shards: element i goes to file i modulo their number. Files get their names
+    when all of them are whole; a pass that fails leaves nothing.
     """
 
     __slots__ = ()

@@ -41,7 +41,7 @@ class TFRecordOptions:
 
 
 class TFRecordWriter:
-    """Writes a TFRecord file.
+    r"""Writes a TFRecord file.
 
     The file has its name only when it is closed: a program that breaks off leaves no half file. Used as a
     context, an exception inside leaves nothing.
@@ -51,7 +51,7 @@ class TFRecordWriter:
     ...     for i in range(3):
     ...         writer.write(bytes([i]))
     >>> list(fl.TFRecordDataset("numbers.tfrecord").as_numpy_iterator())
-    [b'\\x00', b'\\x01', b'\\x02']
+    [b'\x00', b'\x01', b'\x02']
 
     Args:
         path: The file.
