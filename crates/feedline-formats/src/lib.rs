@@ -6,5 +6,7 @@ pub mod csv;
 pub mod fixed;
 pub mod lines;
 pub mod records;
+pub mod tar;
 pub mod tfrecord;
 pub mod tfrecord_index;
+pub mod webdataset;
