@@ -4,6 +4,7 @@
 pub mod compress;
 pub mod csv;
 pub mod fixed;
+pub mod jsonl;
 pub mod lines;
 pub mod records;
 pub mod tar;
