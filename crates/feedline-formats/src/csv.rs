@@ -130,6 +130,9 @@ impl Records for Rows {
     fn finish(&mut self) {
         self.carry.finish();
     }
+    fn base(&self) -> u64 {
+        self.carry.base()
+    }
     fn cut(&mut self, want: usize, out: &mut dyn Out) -> Cut {
         if self.passing {
             self.pass();

@@ -64,6 +64,9 @@ impl Records for Lines {
     fn finish(&mut self) {
         self.carry.finish();
     }
+    fn base(&self) -> u64 {
+        self.carry.base()
+    }
     fn cut(&mut self, want: usize, out: &mut dyn Out) -> Cut {
         let mut given = 0;
         while given < want {

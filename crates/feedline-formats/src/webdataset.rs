@@ -1,8 +1,9 @@
 //! Samples in tar files as `webdataset` lays them out: members that follow each other and share a key are one sample.
 //! The key is the path up to the first dot of its last part, the rest is the extension, which names the field.
 
-use crate::tar::Member;
-use feedline_io::{Error, Result};
+use crate::records::{Cut, Out, Records};
+use crate::tar::{Member, Step, Tar, View};
+use feedline_io::{Buf, Error, Result};
 
 /// Key and extension of a name; `None` for members that belong to no sample: those without a dot, those that begin with
 /// one, and those under a name like `__meta__`.
@@ -94,6 +95,113 @@ impl<T> Samples<T> {
     }
 }
 
+/// Whether a name is one of those of a field (`jpg;jpeg;png`).
+fn is_one_of(extension: &[u8], names: &[u8]) -> bool {
+    names.split(|b| *b == b';').any(|name| name.eq_ignore_ascii_case(extension))
+}
+
+/// Reads samples as records of several parts: the key, then the contents of each field.
+pub struct Reader {
+    tar: Tar,
+    samples: Samples<Option<View>>,
+    fields: Vec<Vec<u8>>,
+    ended: bool,
+    /// What `cut` found when it had something to give first.
+    later: Option<Cut>,
+}
+
+impl Reader {
+    pub fn new(fields: Vec<Vec<u8>>) -> Reader {
+        Reader { tar: Tar::default(), samples: Samples::default(), fields, ended: false, later: None }
+    }
+    /// Hands out a whole sample, or says what is wrong with it.
+    fn put(&self, sample: &Sample<Option<View>>, out: &mut dyn Out) -> Result<()> {
+        sample.check()?;
+        let view = |field: &Vec<u8>| sample.field(field).and_then(Option::as_ref).ok_or_else(|| sample.missing(field));
+        let views = self.fields.iter().map(view).collect::<Result<Vec<_>>>()?;
+        out.copy(&sample.key);
+        views.iter().for_each(|view| out.view(&view.buf, view.range.clone()));
+        Ok(())
+    }
+}
+
+impl Records for Reader {
+    fn feed(&mut self, block: Buf) {
+        self.tar.feed(block);
+    }
+    fn finish(&mut self) {
+        self.tar.finish();
+    }
+    fn cut(&mut self, want: usize, out: &mut dyn Out) -> Cut {
+        let mut given = 0;
+        while given < want {
+            if let Some(cut) = self.later.take() {
+                return cut;
+            }
+            let fields = &self.fields;
+            let mut wanted = |member: &Member| {
+                split_name(&member.name).is_some_and(|(_, e)| fields.iter().any(|field| is_one_of(e, field)))
+            };
+            let step = if self.ended { Step::End } else { self.tar.next(&mut wanted) };
+            let (whole, then) = match step {
+                Step::Member(member, view) => (self.samples.push(&member, view), None),
+                // What is left of a sample around a damaged place is not known to be all of it.
+                Step::Fail(error) => {
+                    self.samples.finish();
+                    (None, Some(Cut::Fail(error)))
+                }
+                Step::More => (None, Some(Cut::More)),
+                Step::End => {
+                    self.ended = true;
+                    (self.samples.finish(), Some(Cut::End))
+                }
+            };
+            self.later = then;
+            if let Some(sample) = whole {
+                match self.put(&sample, out) {
+                    Ok(()) => given += 1,
+                    Err(error) => {
+                        let fail = Cut::Fail(error.at_byte(sample.header));
+                        // The end, if that was found too, is found again.
+                        self.later = Some(fail);
+                    }
+                }
+            }
+            if given > 0 && self.later.is_some() {
+                break;
+            }
+        }
+        Cut::Records(given)
+    }
+}
+
+/// The fields of the first sample of a file, as far as its blocks tell.
+pub fn first_fields<B: AsRef<[u8]>>(blocks: impl IntoIterator<Item = Result<B>>) -> Result<Vec<Vec<u8>>> {
+    let (mut tar, mut samples, mut blocks) = (Tar::default(), Samples::default(), blocks.into_iter());
+    loop {
+        let sample = match tar.next(&mut |_| false) {
+            Step::Member(member, _) => samples.push(&member, ()),
+            Step::Fail(error) => return Err(error),
+            Step::More => match blocks.next() {
+                Some(block) => {
+                    tar.feed(Buf::copied(block?.as_ref()));
+                    None
+                }
+                None => {
+                    tar.finish();
+                    None
+                }
+            },
+            Step::End => {
+                return Ok(samples.finish().map_or(vec![], |s| s.fields.into_iter().map(|(e, ())| e).collect()));
+            }
+        };
+        if let Some(sample) = sample {
+            return Ok(sample.fields.into_iter().map(|(extension, ())| extension).collect());
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -110,6 +218,65 @@ mod tests {
         for name in ["README", "dir.d/README", ".hidden", "a/.hidden.txt", "__meta__/a.txt", "__index__"] {
             assert_eq!(split(name), None, "{name}");
         }
+    }
+
+    /// Records of several parts as text, errors with a mark.
+    fn read(file: &[u8], block: usize, fields: &[&str]) -> Vec<String> {
+        struct Parts(Vec<Vec<u8>>);
+        impl Out for Parts {
+            fn view(&mut self, block: &Buf, range: std::ops::Range<usize>) {
+                self.0.push(block.as_slice()[range].to_vec());
+            }
+            fn copy(&mut self, record: &[u8]) {
+                self.0.push(record.to_vec());
+            }
+        }
+        let mut reader = Reader::new(fields.iter().map(|f| f.as_bytes().to_vec()).collect());
+        let (mut all, mut blocks) = (Vec::new(), file.chunks(block));
+        loop {
+            let mut parts = Parts(Vec::new());
+            match reader.cut(2, &mut parts) {
+                Cut::Records(n) => {
+                    assert_eq!(parts.0.len(), n * (fields.len() + 1));
+                    let rows = parts.0.chunks(fields.len() + 1);
+                    all.extend(rows.map(|r| String::from_utf8(r.join(&b'|')).unwrap()));
+                }
+                Cut::Fail(error) => all.push(format!("!{error}")),
+                Cut::More => match blocks.next() {
+                    Some(bytes) => reader.feed(Buf::copied(bytes)),
+                    None => reader.finish(),
+                },
+                Cut::End => return all,
+            }
+        }
+    }
+
+    #[test]
+    fn samples_are_read_for_any_block_size() {
+        let mut writer = crate::tar::Writer::new(Vec::new());
+        for (name, contents) in [
+            ("a.jpg", "A"),
+            ("a.cls", "1"),
+            ("a.json", "not wanted"),
+            ("b.PNG", "B"),
+            ("b.cls", "2"),
+            ("c.cls", "3"),
+            ("d.jpg", "D"),
+            ("d.cls", "4"),
+            ("e.jpg", "E"),
+        ] {
+            writer.append(name.as_bytes(), contents.as_bytes(), 0).unwrap();
+        }
+        let file = writer.finish().unwrap();
+        for block in [1, 511, 700, 2048, 1 << 20] {
+            let all = read(&file, block, &["jpg;png", "cls"]);
+            assert_eq!((&all[..2], &all[3]), (&["a|A|1".into(), "b|B|2".into()][..], &"d|D|4".into()));
+            assert!(all[2].contains("\"c\" has no \"jpg;png\", only cls"), "{all:?}");
+            assert!(all[4].contains("\"e\" has no \"cls\", only jpg"), "{all:?}");
+            assert_eq!(all.len(), 5);
+        }
+        let fields = first_fields(file.chunks(300).map(Ok)).unwrap();
+        assert_eq!(fields, [&b"jpg"[..], b"cls", b"json"]);
     }
 
     #[test]
