@@ -2,6 +2,12 @@
 //! format has a standard one, and what is needed to reach records by number. Knows nothing of plans.
 
 pub mod compress;
+pub mod csv;
+pub mod fixed;
+pub mod jsonl;
+pub mod lines;
 pub mod records;
+pub mod tar;
 pub mod tfrecord;
 pub mod tfrecord_index;
+pub mod webdataset;

@@ -33,6 +33,10 @@ pub trait Records: Send {
     fn finish(&mut self);
     /// At most `want` records. Errors name the byte.
     fn cut(&mut self, want: usize, out: &mut dyn Out) -> Cut;
+    /// The place in the file of byte 0 of the block that records are cut from, for readers that know it.
+    fn base(&self) -> u64 {
+        0
+    }
 }
 
 /// The bytes that are not cut yet: one block, in front of which lies what the last one had left over.
@@ -107,6 +111,10 @@ impl Carry {
     /// The place in the file where the rest begins.
     pub fn offset(&self) -> u64 {
         self.base + self.start as u64
+    }
+    /// The place in the file of byte 0 of `block`.
+    pub fn base(&self) -> u64 {
+        self.base
     }
     pub fn advance(&mut self, bytes: usize) {
         self.start = (self.start + bytes).min(self.filled);

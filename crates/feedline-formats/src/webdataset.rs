@@ -1,0 +1,299 @@
+//! Samples in tar files as `webdataset` lays them out: members that follow each other and share a key are one sample.
+//! The key is the path up to the first dot of its last part, the rest is the extension, which names the field.
+
+use crate::records::{Cut, Out, Records};
+use crate::tar::{Member, Step, Tar, View};
+use feedline_io::{Buf, Error, Result};
+
+/// Key and extension of a name; `None` for members that belong to no sample: those without a dot, those that begin with
+/// one, and those under a name like `__meta__`.
+pub fn split_name(name: &[u8]) -> Option<(&[u8], &[u8])> {
+    let base = name.iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1);
+    let dot = base + name[base..].iter().position(|b| *b == b'.')?;
+    let first = name.split(|b| *b == b'/').next().unwrap_or_default();
+    let is_meta = first.len() > 4 && first.starts_with(b"__") && first.ends_with(b"__");
+    (dot > base && !is_meta).then(|| (&name[..dot], &name[dot + 1..]))
+}
+
+/// The members of one sample. `T` is what is kept of each: its contents, or its place.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sample<T> {
+    pub key: Vec<u8>,
+    /// The byte at which its first header begins.
+    pub header: u64,
+    /// Extensions in lower case, in the order of the file.
+    pub fields: Vec<(Vec<u8>, T)>,
+    /// An extension that came twice.
+    pub twice: Option<Vec<u8>>,
+}
+
+impl<T> Sample<T> {
+    /// The field of that extension, or of the first of several (`jpg;jpeg;png`) that is there.
+    pub fn field(&self, extensions: &[u8]) -> Option<&T> {
+        extensions
+            .split(|b| *b == b';')
+            .find_map(|wanted| self.fields.iter().find(|(extension, _)| extension == wanted).map(|(_, value)| value))
+    }
+    /// An error if an extension came twice: it cannot be said which one is meant.
+    pub fn check(&self) -> Result<()> {
+        match &self.twice {
+            None => Ok(()),
+            Some(extension) => Err(Error::data(format!(
+                "the sample {:?} has two files of the extension {:?}; samples of one key must not follow each other",
+                String::from_utf8_lossy(&self.key),
+                String::from_utf8_lossy(extension)
+            ))),
+        }
+    }
+    /// What is said when a field is missing.
+    pub fn missing(&self, extensions: &[u8]) -> Error {
+        let has: Vec<_> = self.fields.iter().map(|(e, _)| String::from_utf8_lossy(e)).collect();
+        Error::data(format!(
+            "the sample {:?} has no {:?}, only {}",
+            String::from_utf8_lossy(&self.key),
+            String::from_utf8_lossy(extensions),
+            if has.is_empty() { "nothing".into() } else { has.join(", ") }
+        ))
+    }
+}
+
+/// Puts members together to samples.
+#[derive(Clone, Debug)]
+pub struct Samples<T> {
+    current: Option<Sample<T>>,
+}
+
+impl<T> Default for Samples<T> {
+    fn default() -> Samples<T> {
+        Samples { current: None }
+    }
+}
+
+impl<T> Samples<T> {
+    /// Adds the next member; gives the sample before, if it is whole now.
+    pub fn push(&mut self, member: &Member, value: T) -> Option<Sample<T>> {
+        let (key, extension) = split_name(&member.name)?;
+        let before = match &self.current {
+            Some(sample) if sample.key == key => None,
+            _ => {
+                let new = Sample { key: key.to_vec(), header: member.header, fields: Vec::new(), twice: None };
+                self.current.replace(new)
+            }
+        };
+        let sample = self.current.as_mut().expect("there is one now");
+        let extension = extension.to_ascii_lowercase();
+        if sample.fields.iter().any(|(e, _)| *e == extension) {
+            sample.twice.get_or_insert(extension);
+        } else {
+            sample.fields.push((extension, value));
+        }
+        before
+    }
+    /// The last one, at the end of a file.
+    pub fn finish(&mut self) -> Option<Sample<T>> {
+        self.current.take()
+    }
+}
+
+/// Whether a name is one of those of a field (`jpg;jpeg;png`).
+fn is_one_of(extension: &[u8], names: &[u8]) -> bool {
+    names.split(|b| *b == b';').any(|name| name.eq_ignore_ascii_case(extension))
+}
+
+/// Reads samples as records of several parts: the key, then the contents of each field.
+pub struct Reader {
+    tar: Tar,
+    samples: Samples<Option<View>>,
+    fields: Vec<Vec<u8>>,
+    ended: bool,
+    /// What `cut` found when it had something to give first.
+    later: Option<Cut>,
+}
+
+impl Reader {
+    pub fn new(fields: Vec<Vec<u8>>) -> Reader {
+        Reader { tar: Tar::default(), samples: Samples::default(), fields, ended: false, later: None }
+    }
+    /// Hands out a whole sample, or says what is wrong with it.
+    fn put(&self, sample: &Sample<Option<View>>, out: &mut dyn Out) -> Result<()> {
+        sample.check()?;
+        let view = |field: &Vec<u8>| sample.field(field).and_then(Option::as_ref).ok_or_else(|| sample.missing(field));
+        let views = self.fields.iter().map(view).collect::<Result<Vec<_>>>()?;
+        out.copy(&sample.key);
+        views.iter().for_each(|view| out.view(&view.buf, view.range.clone()));
+        Ok(())
+    }
+}
+
+impl Records for Reader {
+    fn feed(&mut self, block: Buf) {
+        self.tar.feed(block);
+    }
+    fn finish(&mut self) {
+        self.tar.finish();
+    }
+    fn cut(&mut self, want: usize, out: &mut dyn Out) -> Cut {
+        let mut given = 0;
+        while given < want {
+            if let Some(cut) = self.later.take() {
+                return cut;
+            }
+            let fields = &self.fields;
+            let mut wanted = |member: &Member| {
+                split_name(&member.name).is_some_and(|(_, e)| fields.iter().any(|field| is_one_of(e, field)))
+            };
+            let step = if self.ended { Step::End } else { self.tar.next(&mut wanted) };
+            let (whole, then) = match step {
+                Step::Member(member, view) => (self.samples.push(&member, view), None),
+                // What is left of a sample around a damaged place is not known to be all of it.
+                Step::Fail(error) => {
+                    self.samples.finish();
+                    (None, Some(Cut::Fail(error)))
+                }
+                Step::More => (None, Some(Cut::More)),
+                Step::End => {
+                    self.ended = true;
+                    (self.samples.finish(), Some(Cut::End))
+                }
+            };
+            self.later = then;
+            if let Some(sample) = whole {
+                match self.put(&sample, out) {
+                    Ok(()) => given += 1,
+                    Err(error) => {
+                        let fail = Cut::Fail(error.at_byte(sample.header));
+                        // The end, if that was found too, is found again.
+                        self.later = Some(fail);
+                    }
+                }
+            }
+            if given > 0 && self.later.is_some() {
+                break;
+            }
+        }
+        Cut::Records(given)
+    }
+}
+
+/// The fields of the first sample of a file, as far as its blocks tell.
+pub fn first_fields<B: AsRef<[u8]>>(blocks: impl IntoIterator<Item = Result<B>>) -> Result<Vec<Vec<u8>>> {
+    let (mut tar, mut samples, mut blocks) = (Tar::default(), Samples::default(), blocks.into_iter());
+    loop {
+        let sample = match tar.next(&mut |_| false) {
+            Step::Member(member, _) => samples.push(&member, ()),
+            Step::Fail(error) => return Err(error),
+            Step::More => match blocks.next() {
+                Some(block) => {
+                    tar.feed(Buf::copied(block?.as_ref()));
+                    None
+                }
+                None => {
+                    tar.finish();
+                    None
+                }
+            },
+            Step::End => {
+                return Ok(samples.finish().map_or(vec![], |s| s.fields.into_iter().map(|(e, ())| e).collect()));
+            }
+        };
+        if let Some(sample) = sample {
+            return Ok(sample.fields.into_iter().map(|(extension, ())| extension).collect());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_split_as_webdataset_does() {
+        let split = |name: &str| {
+            let (key, extension) = split_name(name.as_bytes())?;
+            Some(format!("{} | {}", String::from_utf8_lossy(key), String::from_utf8_lossy(extension)))
+        };
+        assert_eq!(split("a/b.c/0001.seg.png").unwrap(), "a/b.c/0001 | seg.png");
+        assert_eq!(split("0001.jpg").unwrap(), "0001 | jpg");
+        assert_eq!(split("a.").unwrap(), "a | ");
+        for name in ["README", "dir.d/README", ".hidden", "a/.hidden.txt", "__meta__/a.txt", "__index__"] {
+            assert_eq!(split(name), None, "{name}");
+        }
+    }
+
+    /// Records of several parts as text, errors with a mark.
+    fn read(file: &[u8], block: usize, fields: &[&str]) -> Vec<String> {
+        struct Parts(Vec<Vec<u8>>);
+        impl Out for Parts {
+            fn view(&mut self, block: &Buf, range: std::ops::Range<usize>) {
+                self.0.push(block.as_slice()[range].to_vec());
+            }
+            fn copy(&mut self, record: &[u8]) {
+                self.0.push(record.to_vec());
+            }
+        }
+        let mut reader = Reader::new(fields.iter().map(|f| f.as_bytes().to_vec()).collect());
+        let (mut all, mut blocks) = (Vec::new(), file.chunks(block));
+        loop {
+            let mut parts = Parts(Vec::new());
+            match reader.cut(2, &mut parts) {
+                Cut::Records(n) => {
+                    assert_eq!(parts.0.len(), n * (fields.len() + 1));
+                    let rows = parts.0.chunks(fields.len() + 1);
+                    all.extend(rows.map(|r| String::from_utf8(r.join(&b'|')).unwrap()));
+                }
+                Cut::Fail(error) => all.push(format!("!{error}")),
+                Cut::More => match blocks.next() {
+                    Some(bytes) => reader.feed(Buf::copied(bytes)),
+                    None => reader.finish(),
+                },
+                Cut::End => return all,
+            }
+        }
+    }
+
+    #[test]
+    fn samples_are_read_for_any_block_size() {
+        let mut writer = crate::tar::Writer::new(Vec::new());
+        for (name, contents) in [
+            ("a.jpg", "A"),
+            ("a.cls", "1"),
+            ("a.json", "not wanted"),
+            ("b.PNG", "B"),
+            ("b.cls", "2"),
+            ("c.cls", "3"),
+            ("d.jpg", "D"),
+            ("d.cls", "4"),
+            ("e.jpg", "E"),
+        ] {
+            writer.append(name.as_bytes(), contents.as_bytes(), 0).unwrap();
+        }
+        let file = writer.finish().unwrap();
+        for block in [1, 511, 700, 2048, 1 << 20] {
+            let all = read(&file, block, &["jpg;png", "cls"]);
+            assert_eq!((&all[..2], &all[3]), (&["a|A|1".into(), "b|B|2".into()][..], &"d|D|4".into()));
+            assert!(all[2].contains("\"c\" has no \"jpg;png\", only cls"), "{all:?}");
+            assert!(all[4].contains("\"e\" has no \"cls\", only jpg"), "{all:?}");
+            assert_eq!(all.len(), 5);
+        }
+        let fields = first_fields(file.chunks(300).map(Ok)).unwrap();
+        assert_eq!(fields, [&b"jpg"[..], b"cls", b"json"]);
+    }
+
+    #[test]
+    fn neighbours_of_one_key_are_a_sample() {
+        let mut samples = Samples::default();
+        let mut done = Vec::new();
+        for (i, name) in ["a.JPG", "a.cls", "notes", "b.cls", "a.cls", "a.cls"].iter().enumerate() {
+            let member = Member { name: name.as_bytes().to_vec(), header: i as u64, offset: 0, size: 0 };
+            done.extend(samples.push(&member, i));
+        }
+        done.extend(samples.finish());
+        assert!(samples.finish().is_none());
+        assert_eq!(done.iter().map(|s| s.fields.len()).collect::<Vec<_>>(), [2, 1, 1]);
+        assert_eq!(done[0].field(b"png;jpg"), Some(&0));
+        assert_eq!((done[1].header, done[1].field(b"jpg")), (3, None));
+        assert!(done[1].missing(b"jpg").to_string().contains("\"b\" has no \"jpg\", only cls"));
+        assert!(done[0].check().is_ok());
+        assert!(done[2].check().unwrap_err().to_string().contains("two files of the extension \"cls\""));
+    }
+}
