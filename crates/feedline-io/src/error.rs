@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Who can act on an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -4,18 +4,38 @@
 //! Nothing here waits on a thread that computes: a read gives a `Task`, which is there at once where the bytes are in
 //! memory already (the page cache), and otherwise wakes whoever polled it.
 
+mod ahead;
 mod blocks;
 mod buf;
+mod cache;
 mod error;
 mod local;
+mod location;
+#[cfg(feature = "remote")]
+mod net;
+mod ranges;
+#[cfg(feature = "remote")]
+mod remote;
+#[cfg(feature = "remote")]
+mod retry;
+mod settings;
+mod slice;
 mod source;
 mod task;
+#[cfg(test)]
+mod testing;
 mod threads;
 
 pub use blocks::Blocks;
 pub use buf::{ALIGN, Buf, kept_bytes, release_kept};
+pub use cache::{Cache, Cached};
 pub use error::{At, Error, Kind, Result};
 pub use local::Local;
-pub use source::{Source, Stat, open};
-pub use task::Task;
+pub use ranges::{Ranges, Want};
+#[cfg(feature = "remote")]
+pub use remote::Remote;
+pub use settings::{Settings, configure, parse_bytes, settings};
+pub use slice::Slice;
+pub use source::{Hints, Source, Stat, open};
+pub use task::{Promise, Task};
 pub use threads::in_background;

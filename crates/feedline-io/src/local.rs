@@ -6,7 +6,7 @@ use crate::threads::in_background;
 use crate::{Buf, Error, Kind, Result, Task};
 use std::fs::File;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -14,7 +14,8 @@ use std::sync::{Arc, OnceLock};
 pub struct Local {
     name: String,
     path: PathBuf,
-    file: OnceLock<File>,
+    /// The file and the length that it had when it was opened.
+    file: OnceLock<(File, u64)>,
 }
 
 impl Local {
@@ -23,18 +24,25 @@ impl Local {
     }
 
     fn file(&self) -> Result<&File> {
-        if let Some(file) = self.file.get() {
+        if let Some((file, _)) = self.file.get() {
             return Ok(file);
         }
-        let file = File::open(&self.path).map_err(|e| self.failed(e))?;
-        if file.metadata().map_err(|e| self.failed(e))?.is_dir() {
-            return Err(Error::new(Kind::Io, "is a directory; name the files in it").in_file(&self.name, None));
-        }
-        Ok(self.file.get_or_init(|| file))
+        // Without O_NONBLOCK, opening a pipe would wait for somebody to write to it.
+        let opened = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&self.path);
+        let file = opened.map_err(|e| self.failed(e))?;
+        let meta = file.metadata().map_err(|e| self.failed(e))?;
+        let kind = meta.file_type();
+        let instead = match () {
+            () if kind.is_file() => return Ok(&self.file.get_or_init(|| (file, meta.len())).0),
+            () if kind.is_dir() => "is a directory; name the files in it",
+            () if kind.is_fifo() => "is not a regular file but a pipe; write it to a file first",
+            () => "is not a regular file but a device; write it to a file first",
+        };
+        Err(Error::new(Kind::Io, instead).in_file(&self.name, None))
     }
 
     fn failed(&self, e: std::io::Error) -> Error {
-        Error::io(&e).in_file(&self.name, None).with_source(Arc::new(e))
+        Error::new(Kind::Io, in_words(&e, &self.path)).in_file(&self.name, None).with_source(Arc::new(e))
     }
 
     /// What the page cache has of it: everything wanted, or `None`.
@@ -49,7 +57,9 @@ impl Local {
         match usize::try_from(got) {
             Ok(n) if n == len => Some(buf),
             // A short read means the end of the file, or that the rest would have to be waited for.
-            Ok(n) if n > 0 && file.metadata().is_ok_and(|m| m.len() == at + n as u64) => Some(buf.truncated(n)),
+            Ok(n) if file.metadata().is_ok_and(|m| m.len() == at + n as u64 && !self.shrank(m.len())) => {
+                Some(buf.truncated(n))
+            }
             _ => None,
         }
     }
@@ -61,8 +71,9 @@ impl Local {
     fn read_now(&self, at: u64, len: usize) -> Result<Buf> {
         let file = self.file()?;
         // A length from a damaged file must not decide how much memory is taken.
-        let rest = file.metadata().map_err(|e| self.failed(e))?.len().saturating_sub(at);
-        let len = len.min(usize::try_from(rest).unwrap_or(usize::MAX));
+        let now = file.metadata().map_err(|e| self.failed(e))?.len();
+        let wanted = len;
+        let len = len.min(usize::try_from(now.saturating_sub(at)).unwrap_or(usize::MAX));
         let mut buf = Buf::new(len);
         let out = buf.get_mut().expect("a new block has one holder");
         let mut done = 0;
@@ -74,7 +85,23 @@ impl Local {
                 Err(e) => return Err(self.failed(e)),
             }
         }
+        if done < wanted && self.shrank(at.saturating_add(done as u64).min(now)) {
+            return Err(self.shorter(now));
+        }
         Ok(buf.truncated(done))
+    }
+
+    /// Whether `end`, where it ends now, was not its end when it was opened.
+    fn shrank(&self, end: u64) -> bool {
+        self.file.get().is_some_and(|(_, opened)| end < *opened)
+    }
+    fn shorter(&self, now: u64) -> Error {
+        let opened = self.file.get().map_or(0, |(_, len)| *len);
+        let message = format!(
+            "became shorter while it was read: it had {opened} bytes and has {now}; \
+             write to another name and rename, and readers keep the old file"
+        );
+        Error::loss(message).in_file(&self.name, Some(now))
     }
 
     fn stat_now(&self) -> Result<Stat> {
@@ -90,6 +117,11 @@ impl Source for Local {
     }
     fn local_path(&self) -> Option<&Path> {
         Some(&self.path)
+    }
+    fn known_len(&self) -> Option<u64> {
+        // Asked anew: a file that grows is read to the end that it has by then. One that shrank has to be noticed.
+        let (file, opened) = self.file.get()?;
+        Some(file.metadata().ok()?.len().max(*opened))
     }
     fn stat(self: Arc<Self>) -> Task<Result<Stat>> {
         Task::ready(self.stat_now())
@@ -108,6 +140,23 @@ impl Source for Local {
             }
         });
         task
+    }
+}
+
+/// What a system call said, and what to do about it.
+pub(crate) fn in_words(e: &std::io::Error, path: &Path) -> String {
+    use std::io::ErrorKind;
+    match (e.kind(), e.raw_os_error()) {
+        (ErrorKind::NotFound, _) if path.is_relative() => match std::env::current_dir() {
+            Ok(dir) => format!("there is no such file, seen from {}", dir.display()),
+            Err(_) => "there is no such file".into(),
+        },
+        (ErrorKind::NotFound, _) => "there is no such file".into(),
+        (ErrorKind::PermissionDenied, _) => format!("{e}; this process may not open it: see `ls -l` and its owner"),
+        (_, Some(libc::EMFILE)) => format!("{e}; raise the limit (`ulimit -n`) or read fewer files at once"),
+        (_, Some(libc::ESTALE)) => format!("{e}; the file was replaced on its server: open it anew"),
+        (_, Some(libc::ELOOP)) => format!("{e}; its symbolic links go round in a circle"),
+        _ => e.to_string(),
     }
 }
 
@@ -139,5 +188,49 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let error = Arc::new(Local::new("dir", dir.path())).read(0, 1).wait().unwrap_err();
         assert!(error.to_string().contains("directory"), "{error}");
+    }
+
+    #[test]
+    fn a_file_that_shrinks_is_noticed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        std::fs::write(&path, vec![7; 10_000]).unwrap();
+        let source = Arc::new(Local::new("a", &path));
+        assert_eq!(source.clone().read(0, 100).wait().unwrap().len(), 100);
+        File::options().write(true).open(&path).unwrap().set_len(5000).unwrap();
+        assert_eq!(source.clone().read(0, 5000).wait().unwrap().len(), 5000);
+        for (at, len) in [(4000, 2000), (5000, 1), (6000, 10), (9999, 1), (0, 1 << 40)] {
+            let error = source.clone().read(at, len).wait().unwrap_err();
+            assert_eq!(error.kind(), Kind::Loss, "{error}");
+            assert!(error.to_string().contains("shorter"), "{error}");
+        }
+        let error = crate::Blocks::new(source.clone(), 5000, None).next_block().unwrap().unwrap_err();
+        assert_eq!(error.kind(), Kind::Loss, "{error}");
+        // Growing is no harm.
+        File::options().write(true).open(&path).unwrap().set_len(20_000).unwrap();
+        assert_eq!(source.clone().read(19_000, 5000).wait().unwrap().len(), 1000);
+        // A file that is gone is read on: the system keeps it while it is open.
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(source.read(0, 100).wait().unwrap().len(), 100);
+    }
+
+    #[test]
+    fn only_regular_files_are_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pipe");
+        let name = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
+        // SAFETY: a path that ends in a zero byte.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        for (path, word) in [(path.to_str().unwrap(), "pipe"), ("/dev/null", "device"), ("/dev/zero", "device")] {
+            let error = Arc::new(Local::new(path, path)).read(0, 10).wait().unwrap_err();
+            assert!(error.to_string().contains(word) && error.to_string().contains("regular"), "{error}");
+            assert_eq!(error.kind(), Kind::Io);
+        }
+        let link = dir.path().join("round");
+        std::os::unix::fs::symlink(&link, &link).unwrap();
+        let error = Arc::new(Local::new("round", &link)).stat().wait().unwrap_err();
+        assert!(error.to_string().contains("circle"), "{error}");
+        let error = Arc::new(Local::new("a\0b", "a\0b")).read(0, 1).wait().unwrap_err();
+        assert_eq!(error.kind(), Kind::Io);
     }
 }

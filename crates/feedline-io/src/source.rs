@@ -1,5 +1,6 @@
 //! A file or an object that can be read at any place, wherever it lies.
 
+use crate::location::{Location, locate};
 use crate::{Buf, Local, Result, Task};
 use std::fmt;
 use std::sync::Arc;
@@ -8,13 +9,14 @@ use std::sync::Arc;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stat {
     pub len: u64,
-    /// Changes when the contents do: the time of the last change, an ETag. Indexes and caches are kept under it.
+    /// Changes when the contents do: the time of the last change, an ETag. Indexes and caches are kept under it. Empty
+    /// where nobody says: then nothing should be kept.
     pub version: String,
 }
 
 /// A file or an object. Cheap to make: nothing is opened before it is read.
 pub trait Source: Send + Sync + fmt::Debug {
-    /// As the user wrote it: what errors call it.
+    /// As the user wrote it, without what is secret in a URL: what errors call it.
     fn name(&self) -> &str;
     fn stat(self: Arc<Self>) -> Task<Result<Stat>>;
     /// `len` bytes from byte `at`; fewer only where the file ends. There at once if no waiting is needed.
@@ -23,9 +25,17 @@ pub trait Source: Send + Sync + fmt::Debug {
     fn local_path(&self) -> Option<&std::path::Path> {
         None
     }
+    /// Its length, where that is known by now without asking anybody. Readers do not look beyond it.
+    fn known_len(&self) -> Option<u64> {
+        None
+    }
     /// How much should be asked for in one read, and how much may be on its way for one reader.
     fn hints(&self) -> Hints {
         Hints { block: 256 << 10, ahead: 512 << 10 }
+    }
+    /// Wanted ranges that are no further apart are cheaper to read in one.
+    fn gap(&self) -> usize {
+        16 << 10
     }
 }
 
@@ -36,8 +46,19 @@ pub struct Hints {
     pub ahead: usize,
 }
 
-/// The source that a path or URL names.
+/// The source that a path or URL names: a path, `file://`, and with the feature `remote` `http(s)://`, `s3://`, `gs://`
+/// and `az://`. Far ones are kept in the local cache if there is one (`Settings::cache_dir`).
 pub fn open(name: &str) -> Result<Arc<dyn Source>> {
-    let path = name.strip_prefix("file://").unwrap_or(name);
-    Ok(Arc::new(Local::new(name, path)))
+    match locate(name)? {
+        Location::Local(path) => Ok(Arc::new(Local::new(name, path))),
+        #[cfg(feature = "remote")]
+        far => {
+            let source = Arc::new(crate::Remote::new(name, &far)?);
+            let settings = crate::settings();
+            Ok(match &settings.cache_dir {
+                Some(dir) => Arc::new(crate::Cached::new(source, crate::Cache::open(dir, settings.cache_bytes), name)),
+                None => source,
+            })
+        }
+    }
 }

@@ -22,6 +22,16 @@ impl<T> Shared<T> {
     fn lock(&self) -> MutexGuard<'_, (Option<T>, Option<Waker>)> {
         self.slot.lock().unwrap_or_else(PoisonError::into_inner)
     }
+    /// The result, once it is there.
+    fn take(&self) -> T {
+        let mut slot = self.lock();
+        loop {
+            match slot.0.take() {
+                Some(value) => return value,
+                None => slot = self.done.wait(slot).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+    }
 }
 
 /// Whoever makes the result. Dropped without one (a panic), the task gets `lost`.
@@ -55,24 +65,32 @@ impl<T> Task<T> {
             }
         }
     }
+    /// Blocks this thread until it is there, without taking it: the next poll has it.
+    pub fn settle(&mut self) {
+        if let State::Later(shared) = &self.0 {
+            let value = shared.take();
+            self.0 = State::Ready(Some(value));
+        }
+    }
     /// Blocks this thread until it is there.
     pub fn wait(self) -> T {
         match self.0 {
             State::Ready(value) => value.expect("waited for after its end"),
-            State::Later(shared) => {
-                let mut slot = shared.lock();
-                loop {
-                    match slot.0.take() {
-                        Some(value) => return value,
-                        None => slot = shared.done.wait(slot).unwrap_or_else(PoisonError::into_inner),
-                    }
-                }
-            }
+            State::Later(shared) => shared.take(),
         }
     }
 }
 
 impl<T> Unpin for Task<T> {}
+
+impl<T> std::fmt::Debug for Task<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self.0 {
+            State::Ready(_) => "Task(ready)",
+            State::Later(_) => "Task(later)",
+        })
+    }
+}
 
 impl<T> Future for Task<T> {
     type Output = T;
@@ -126,5 +144,10 @@ mod tests {
         drop(promise);
         assert_eq!(task.poll_with(Waker::noop()), Poll::Ready(-1));
         assert_eq!(Task::ready(3).wait(), 3);
+        let (promise, mut task) = Task::promised(|| -1);
+        let made = std::thread::spawn(move || promise.fulfil(8));
+        task.settle();
+        assert_eq!(task.poll_with(Waker::noop()), Poll::Ready(8));
+        made.join().unwrap();
     }
 }

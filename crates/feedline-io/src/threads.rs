@@ -1,8 +1,12 @@
 //! The few threads that wait for disks, so that threads that compute need not. They are started when a read first has
 //! to wait, stay for ten idle seconds, and are never more than `LIMIT`.
 
+use crate::Task;
+use crate::task::Promise;
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::pin::Pin;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 /// Cold reads of 110 KB gained nothing from more than 4 threads on a local disk; network disks want more.
@@ -51,6 +55,37 @@ pub fn in_background(job: impl FnOnce() + Send + 'static) {
     WORK.notify_one();
 }
 
+/// Runs work that waits for disks itself, and for other things by `await`: no thread is held by the second.
+pub(crate) fn spawn<T: Send + 'static>(lost: fn() -> T, work: impl Future<Output = T> + Send + 'static) -> Task<T> {
+    let (promise, task) = Task::promised(lost);
+    let state = Mutex::new(Some((Box::pin(work) as Pin<Box<_>>, promise)));
+    Arc::new(Spawned { state }).wake();
+    task
+}
+
+type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+struct Spawned<T> {
+    /// `None` once it is done. The lock makes a wake-up during a poll wait for its end, and then poll again.
+    state: Mutex<Option<(Work<T>, Promise<T>)>>,
+}
+
+impl<T: Send + 'static> Wake for Spawned<T> {
+    fn wake(self: Arc<Self>) {
+        in_background(move || {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            // Taken out, so that a panic loses the promise, which says so.
+            let Some((mut work, promise)) = state.take() else { return };
+            let waker = Waker::from(self.clone());
+            match work.as_mut().poll(&mut Context::from_waker(&waker)) {
+                Poll::Ready(value) => promise.fulfil(value),
+                Poll::Pending if promise.is_unwanted() => {}
+                Poll::Pending => *state = Some((work, promise)),
+            }
+        });
+    }
+}
+
 fn serve() {
     let mut queue = lock();
     loop {
@@ -75,7 +110,6 @@ fn serve() {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Task;
 
     #[test]
     fn many_jobs_are_all_done() {
@@ -88,6 +122,23 @@ mod tests {
             .collect();
         assert_eq!(tasks.into_iter().map(Task::wait).sum::<usize>(), 4950);
         assert!(lock().threads <= LIMIT);
+    }
+
+    #[test]
+    fn spawned_work_awaits_without_a_thread() {
+        // Far more than there are threads, all waiting for something that comes later.
+        let (promises, tasks): (Vec<_>, Vec<_>) = (0..100)
+            .map(|i| {
+                let (promise, task) = Task::promised(|| 0);
+                (promise, spawn(|| usize::MAX, async move { i + task.await + Task::ready(1).await }))
+            })
+            .unzip();
+        for promise in promises {
+            promise.fulfil(10);
+        }
+        assert_eq!(tasks.into_iter().map(Task::wait).sum::<usize>(), 4950 + 1100);
+        let lost = spawn(|| "lost", async { std::panic::resume_unwind(Box::new("on purpose")) });
+        assert_eq!(lost.wait(), "lost");
     }
 
     #[test]
