@@ -2,6 +2,10 @@
 //! format has a standard one, and what is needed to reach records by number. Knows nothing of plans.
 
 pub mod compress;
+pub mod example;
+pub mod example_writer;
 pub mod records;
+pub mod sequence_example;
 pub mod tfrecord;
 pub mod tfrecord_index;
+pub mod wire;
