@@ -3,11 +3,15 @@
 
 pub mod compress;
 pub mod csv;
+pub mod example;
+pub mod example_writer;
 pub mod fixed;
 pub mod jsonl;
 pub mod lines;
 pub mod records;
+pub mod sequence_example;
 pub mod tar;
 pub mod tfrecord;
 pub mod tfrecord_index;
 pub mod webdataset;
+pub mod wire;
