@@ -30,23 +30,40 @@ struct Block {
 }
 
 enum Owner {
-    /// Ours; `usize` is the capacity.
-    Pool(usize),
+    /// Ours alone.
+    Pool(Memory),
+    /// A range of ours that no other block has.
+    Part(Arc<Memory>),
     /// Somebody else's memory (a NumPy array), alive as long as this is.
     Foreign { _keep: Box<dyn Any + Send + Sync> },
+}
+
+/// Memory of the pool, to which it goes back.
+struct Memory {
+    ptr: NonNull<u8>,
+    cap: usize,
 }
 
 // SAFETY: a block is plain bytes; it is written only through `Buf::get_mut`, which asks for the only handle.
 unsafe impl Send for Block {}
 // SAFETY: as above; shared access only reads.
 unsafe impl Sync for Block {}
+// SAFETY: it is reached only through blocks, which see to who reads and writes.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
 
 impl Buf {
     /// `len` bytes with arbitrary contents.
     pub fn new(len: usize) -> Buf {
         let cap = capacity(len);
         let ptr = FREE.take(cap).unwrap_or_else(|| system_alloc(cap));
-        Buf(Arc::new(Block { ptr, len, owner: Owner::Pool(cap), frozen: AtomicBool::new(false) }))
+        Buf::of(ptr, len, Owner::Pool(Memory { ptr, cap }))
+    }
+
+    fn of(ptr: NonNull<u8>, len: usize, owner: Owner) -> Buf {
+        let frozen = matches!(owner, Owner::Foreign { .. });
+        Buf(Arc::new(Block { ptr, len, owner, frozen: AtomicBool::new(frozen) }))
     }
 
     /// A copy of these bytes.
@@ -68,7 +85,7 @@ impl Buf {
     /// `ptr` must be valid for reads of `len` bytes, and nobody may write them, as long as `keep` lives.
     pub unsafe fn foreign(ptr: *const u8, len: usize, keep: Box<dyn Any + Send + Sync>) -> Buf {
         let ptr = NonNull::new(ptr.cast_mut()).unwrap_or(NonNull::dangling());
-        Buf(Arc::new(Block { ptr, len, owner: Owner::Foreign { _keep: keep }, frozen: AtomicBool::new(true) }))
+        Buf::of(ptr, len, Owner::Foreign { _keep: keep })
     }
 
     pub fn as_slice(&self) -> &[u8] {
@@ -80,9 +97,53 @@ impl Buf {
     pub fn get_mut(&mut self) -> Option<&mut [u8]> {
         let block = Arc::get_mut(&mut self.0)?;
         match block.owner {
-            // SAFETY: the only handle, of memory that we allocated.
-            Owner::Pool(_) => Some(unsafe { std::slice::from_raw_parts_mut(block.ptr.as_ptr(), block.len) }),
+            Owner::Pool(_) | Owner::Part(_) => {
+                // SAFETY: the only handle of memory that we allocated; parts do not overlap.
+                Some(unsafe { std::slice::from_raw_parts_mut(block.ptr.as_ptr(), block.len) })
+            }
             Owner::Foreign { .. } => None,
+        }
+    }
+
+    /// Cuts off the first `at` bytes as a block of their own: both parts can be written, by different threads, and the
+    /// memory goes back to the pool after the last of them. `None` if this is not the only handle or is not ours.
+    pub fn split_to(&mut self, at: usize) -> Option<Buf> {
+        let block = Arc::get_mut(&mut self.0).filter(|b| at <= b.len)?;
+        let nobodys = Owner::Foreign { _keep: Box::new(()) };
+        let memory = match std::mem::replace(&mut block.owner, nobodys) {
+            Owner::Pool(memory) => Arc::new(memory),
+            Owner::Part(memory) => memory,
+            foreign => {
+                block.owner = foreign;
+                return None;
+            }
+        };
+        let front = Buf::of(block.ptr, at, Owner::Part(memory.clone()));
+        block.owner = Owner::Part(memory);
+        // SAFETY: at most the length was cut off; the end of an allocation can still be pointed to.
+        block.ptr = unsafe { block.ptr.add(at) };
+        block.len -= at;
+        Some(front)
+    }
+
+    /// Whether `next` lies right behind this in the same memory and nobody else holds either.
+    pub fn adjoins(&self, next: &Buf) -> bool {
+        let (Owner::Part(a), Owner::Part(b)) = (&self.0.owner, &next.0.owner) else { return false };
+        let ours = |b: &Buf| !b.is_shared() && !b.is_frozen();
+        let end = self.as_slice().as_ptr_range().end;
+        Arc::ptr_eq(a, b) && end == next.as_slice().as_ptr() && ours(self) && ours(next)
+    }
+
+    /// The inverse of `split_to`: takes in `next` without a copy if it adjoins, and gives it back otherwise.
+    pub fn unsplit(&mut self, next: Buf) -> Result<(), Buf> {
+        let adjoins = self.adjoins(&next);
+        match Arc::get_mut(&mut self.0) {
+            // `next` ends here: from now on its bytes are this block's alone.
+            Some(block) if adjoins => {
+                block.len += next.len();
+                Ok(())
+            }
+            _ => Err(next),
         }
     }
 
@@ -121,12 +182,10 @@ impl std::fmt::Debug for Buf {
     }
 }
 
-impl Drop for Block {
+impl Drop for Memory {
     fn drop(&mut self) {
-        if let Owner::Pool(cap) = self.owner
-            && !FREE.give(cap, self.ptr)
-        {
-            system_free(self.ptr, cap);
+        if !FREE.give(self.cap, self.ptr) {
+            system_free(self.ptr, self.cap);
         }
     }
 }
@@ -243,5 +302,43 @@ mod tests {
         assert!(a.get_mut().is_none());
         drop(b);
         assert!(a.get_mut().is_some());
+    }
+
+    #[test]
+    fn parts_are_written_apart_and_join_without_a_copy() {
+        let mut rest = Buf::zeroed(3 * PAGE);
+        let at = rest.as_slice().as_ptr();
+        let mut a = rest.split_to(PAGE).unwrap();
+        let mut b = rest.split_to(PAGE).unwrap();
+        std::thread::scope(|s| {
+            s.spawn(|| a.get_mut().unwrap().fill(1));
+            s.spawn(|| b.get_mut().unwrap().fill(2));
+        });
+        assert!(a.split_to(PAGE + 1).is_none(), "more than there is");
+        let held = b.clone();
+        b = a.unsplit(b).unwrap_err();
+        drop(held);
+        rest = a.unsplit(rest).unwrap_err();
+        a.unsplit(b).unwrap();
+        assert_eq!((a.as_slice().as_ptr(), a.len()), (at, 2 * PAGE));
+        a.unsplit(rest).unwrap();
+        assert_eq!([0, PAGE - 1, PAGE, 2 * PAGE - 1, 2 * PAGE].map(|i| a.as_slice()[i]), [1, 1, 2, 2, 0]);
+        assert!(a.get_mut().is_some());
+    }
+
+    #[test]
+    fn only_parts_of_one_memory_that_nobody_keeps_join() {
+        let [mut a, mut b] = [Buf::zeroed(8), Buf::zeroed(8)];
+        let first = a.split_to(4).unwrap();
+        let second = b.split_to(4).unwrap();
+        let mut first = first;
+        let second = first.unsplit(second).unwrap_err();
+        assert_eq!(second.len(), 4);
+        first.freeze();
+        assert!(first.unsplit(a).is_err(), "frozen");
+        let keep = Box::new([0u8; 8]);
+        // SAFETY: the array lives in the box, which the block keeps.
+        let mut foreign = unsafe { Buf::foreign(keep.as_ptr(), 8, keep) };
+        assert!(foreign.split_to(4).is_none() && foreign.len() == 8);
     }
 }

@@ -25,17 +25,23 @@ pub enum Column {
 }
 
 impl Column {
-    /// Puts values together: densely if they are small tensors of one shape.
+    /// Puts values together: densely if they are small tensors of one shape, or large ones that lie side by side.
     pub fn from_values(values: Vec<Value>) -> Column {
-        let stackable = match values.first() {
-            Some(Value::Tensor(first)) => {
-                first.nbytes() <= STACK_BYTES
-                    && values.iter().all(|v| matches!(v, Value::Tensor(t) if t.shape() == first.shape()))
-            }
-            _ => false,
-        };
-        let n = values.len();
-        if stackable { Column::stacked(&values) } else { Column::Rows(values.into(), 0..n) }
+        let rows = values.len();
+        let Some(Value::Tensor(first)) = values.first() else { return Column::Rows(values.into(), 0..rows) };
+        if !values.iter().all(|v| matches!(v, Value::Tensor(t) if t.shape() == first.shape())) {
+            return Column::Rows(values.into(), 0..rows);
+        }
+        if first.nbytes() <= STACK_BYTES {
+            return Column::stacked(&values);
+        }
+        let mut shape: Shape = smallvec::smallvec![rows];
+        shape.extend_from_slice(first.shape());
+        let tensor = |v| if let Value::Tensor(t) = v { t } else { unreachable!("all are tensors") };
+        match Tensor::rejoin(shape, values.into_iter().map(tensor).collect()) {
+            Ok(t) => Column::Dense(t),
+            Err(tensors) => Column::Rows(tensors.into_iter().map(Value::Tensor).collect(), 0..rows),
+        }
     }
     /// Stacks dense tensors of one shape.
     fn stacked(values: &[Value]) -> Column {
@@ -103,6 +109,19 @@ impl Column {
         let values: Arc<[Value]> = parts.iter().flat_map(|c| c.values()).collect();
         let n = values.len();
         Column::Rows(values, 0..n)
+    }
+    /// What `concat` gives, without a copy: for rows that were made side by side. Gives them back if they were not.
+    fn rejoin(parts: Vec<Column>) -> std::result::Result<Column, Vec<Column>> {
+        let Column::Dense(first) = &parts[0] else { return Err(parts) };
+        let mut shape: Shape = first.shape().into();
+        shape[0] = parts.iter().map(|c| c.rows()).sum();
+        if !parts.iter().all(|c| matches!(c, Column::Dense(t) if t.shape()[1..] == shape[1..])) {
+            return Err(parts);
+        }
+        let tensor = |c| if let Column::Dense(t) = c { t } else { unreachable!("all are dense") };
+        Tensor::rejoin(shape, parts.into_iter().map(tensor).collect())
+            .map(Column::Dense)
+            .map_err(|tensors| tensors.into_iter().map(Column::Dense).collect())
     }
     /// All rows as one value with a new first axis: what `batch` does to a leaf.
     pub fn stack(&self) -> Result<Value> {
@@ -405,6 +424,23 @@ impl Chunk {
             Column::concat(&column)
         });
         Chunk::new(rows, pos, columns)
+    }
+    /// The same without a copy where rows were made side by side, and how many bytes had to be copied elsewhere.
+    pub fn gathered(pos: Pos, parts: Vec<Chunk>) -> (Chunk, usize) {
+        let rows = parts.iter().map(|c| c.rows).sum();
+        let leaves = parts[0].columns.len();
+        let mut parts: Vec<_> = parts.into_iter().map(|p| p.columns.into_iter()).collect();
+        let mut copied = 0;
+        let columns: SmallVec<[Column; 2]> = (0..leaves)
+            .map(|_| {
+                let column = parts.iter_mut().map(|p| p.next().expect("as many leaves")).collect();
+                Column::rejoin(column).unwrap_or_else(|column| {
+                    copied += column.iter().map(|c| c.nbytes()).sum::<usize>();
+                    Column::concat(&column)
+                })
+            })
+            .collect();
+        (Chunk::new(rows, pos, columns), copied)
     }
     pub fn freeze(&self) {
         self.columns.iter().for_each(|c| c.freeze());

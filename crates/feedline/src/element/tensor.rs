@@ -3,6 +3,7 @@
 //! Tensors are always contiguous. Cutting rows off the first axis is free; everything else writes a new one.
 
 use super::dtype::{DType, Item};
+use super::slot::take_offer;
 use crate::error::{Error, Result};
 use feedline_io::Buf;
 use smallvec::SmallVec;
@@ -188,7 +189,8 @@ impl Tensor {
         let shape = shape.into_shape();
         assert!(dtype != DType::String, "string tensors are made by a StringsBuilder");
         let bytes = shape.iter().product::<usize>() * dtype.size();
-        Tensor { dtype, shape, data: Data::Plain { buf: Buf::new(bytes), start: 0 } }
+        let buf = take_offer(dtype, bytes).unwrap_or_else(|| Buf::new(bytes));
+        Tensor { dtype, shape, data: Data::Plain { buf, start: 0 } }
     }
     /// Zeros, `false` or empty strings.
     pub fn zeros(dtype: DType, shape: impl IntoShape) -> Tensor {
@@ -199,7 +201,9 @@ impl Tensor {
             (0..n).for_each(|_| b.push(&[]));
             return b.tensor(shape);
         }
-        Tensor { dtype, shape, data: Data::Plain { buf: Buf::zeroed(n * dtype.size()), start: 0 } }
+        let mut zeros = Tensor::new(dtype, shape);
+        zeros.bytes_mut().fill(0);
+        zeros
     }
     /// Bytes `start..` of a block as items. The address must be aligned for the dtype.
     pub fn from_buf(dtype: DType, shape: impl IntoShape, buf: Buf, start: usize) -> Result<Tensor> {
@@ -327,6 +331,28 @@ impl Tensor {
         let mut shape = self.shape.clone();
         shape[0] += next.shape[0];
         Some(Tensor { dtype: self.dtype, shape, data: self.data.clone() })
+    }
+    /// What `join` gives, without a copy: for parts that were made side by side in the same memory. Gives them back if
+    /// they were not, or if somebody else holds some of them too.
+    pub fn rejoin(shape: impl IntoShape, parts: Vec<Tensor>) -> std::result::Result<Tensor, Vec<Tensor>> {
+        let adjoin = |w: &[Tensor]| match (&w[0].data, &w[1].data) {
+            (Data::Plain { buf: a, start: 0 }, Data::Plain { buf: b, start: 0 }) => {
+                (a.len(), b.len()) == (w[0].nbytes(), w[1].nbytes()) && a.adjoins(b)
+            }
+            _ => false,
+        };
+        if parts.is_empty() || !parts.windows(2).all(adjoin) {
+            return Err(parts);
+        }
+        let mut parts = parts.into_iter();
+        let mut all = parts.next().expect("there is one");
+        for part in parts {
+            if let (Data::Plain { buf, .. }, Data::Plain { buf: next, .. }) = (&mut all.data, part.data) {
+                buf.unsplit(next).expect("checked to be neighbours");
+            }
+        }
+        all.shape = shape.into_shape();
+        Ok(all)
     }
     /// The block and the byte at which the items begin. Not for strings.
     pub fn buf(&self) -> (&Buf, usize) {

@@ -1,7 +1,7 @@
 //! The treaty between traced expressions and the functions they call: a `Func` checks types when it is traced and makes a
 //! `Kernel`, which computes rows. One table (`funcs::FUNCS`) lists them all.
 
-use crate::element::{Column, DType, Element, Leaf, Pos, Value};
+use crate::element::{Column, DType, Element, Leaf, Pos, Slot, Value};
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
@@ -130,6 +130,12 @@ pub trait Kernel: Send + Sync {
     fn rows(&self, _args: &mut [Arg], _rows: usize, _at: RowsAt<'_>) -> Result<Option<Column>> {
         Ok(None)
     }
+
+    /// Whether `rows` overwrites an argument that has the type of the result, where it can. The memory in which the
+    /// result belongs is then offered to whoever makes that argument.
+    fn overwrites(&self) -> bool {
+        false
+    }
 }
 
 /// The same for a function of several results, as a parser has.
@@ -160,9 +166,15 @@ pub fn run_several(
     Ok(columns.into_iter().map(Column::from_values).collect())
 }
 
-/// Runs a kernel over a chunk by whichever way fits.
-pub fn run(kernel: &dyn Kernel, mut args: Vec<Arg>, rows: usize, at: RowsAt<'_>) -> Result<Column> {
-    if let Some(column) = kernel.rows(&mut args, rows, at)? {
+/// Runs a kernel over a chunk by whichever way fits; in `slot`, if it makes its result there.
+pub fn run(
+    kernel: &dyn Kernel,
+    mut args: Vec<Arg>,
+    rows: usize,
+    at: RowsAt<'_>,
+    mut slot: Option<&mut Slot>,
+) -> Result<Column> {
+    if let Some(column) = offered(&mut slot, rows, || kernel.rows(&mut args, rows, at))? {
         return Ok(column);
     }
     let mut values = Vec::with_capacity(rows);
@@ -170,9 +182,16 @@ pub fn run(kernel: &dyn Kernel, mut args: Vec<Arg>, rows: usize, at: RowsAt<'_>)
     for row in 0..rows {
         row_args.clear();
         row_args.extend(args.iter().map(|a| a.get(row)));
-        values.push(kernel.row(&row_args, at.row(row))?);
+        values.push(offered(&mut slot, 1, || kernel.row(&row_args, at.row(row)))?);
     }
     Ok(Column::from_values(values))
+}
+
+fn offered<R>(slot: &mut Option<&mut Slot>, rows: usize, f: impl FnOnce() -> R) -> R {
+    match slot {
+        Some(slot) => slot.offer(rows, f),
+        None => f(),
+    }
 }
 
 /// A kernel from a plain function of the arguments.

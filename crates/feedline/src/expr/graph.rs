@@ -3,7 +3,7 @@
 
 use super::func::{Arg, Attrs, RowsAt, Work, run, run_several};
 use super::funcs;
-use crate::element::{Column, DType, Element, Leaf, Nested, Spec, Tensor, Tree, Value};
+use crate::element::{Column, DType, Element, Leaf, Nested, Slot, Spec, Tensor, Tree, Value};
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -75,6 +75,8 @@ pub struct Graph {
     pub spec: Spec,
     /// For each node, the last node that reads it (its own number if none): after that its memory can be reused.
     last_use: Vec<NodeId>,
+    /// For each node, the output in whose memory its result belongs: an output's own node, and those that it overwrites.
+    slot_of: Vec<Option<usize>>,
 }
 
 impl Graph {
@@ -84,7 +86,18 @@ impl Graph {
             node.kind.reads(&exports).for_each(|n| last_use[n] = i);
         }
         outputs.iter().for_each(|&n| last_use[n] = NodeId::MAX);
-        Graph { inputs, nodes, exports, outputs, spec, last_use }
+        let mut slot_of = vec![None; nodes.len()];
+        for (k, &output) in outputs.iter().enumerate() {
+            let mut at = Some(output);
+            while let Some(n) = at.filter(|n| slot_of[*n].is_none())
+                && let Kind::Call { args, work: Work::One(kernel), .. } = &nodes[n].kind
+            {
+                slot_of[n] = Some(k);
+                let alike = |a: &&NodeId| last_use[**a] == n && nodes[**a].leaf == nodes[n].leaf;
+                at = args.iter().find(alike).copied().filter(|_| kernel.overwrites());
+            }
+        }
+        Graph { inputs, nodes, exports, outputs, spec, last_use, slot_of }
     }
 
     /// The function that returns its argument.
@@ -152,6 +165,18 @@ impl Graph {
         rows: usize,
         at: RowsAt<'_>,
     ) -> Result<SmallVec<[Column; 2]>> {
+        self.eval_into(inputs, captures, rows, at, &mut [])
+    }
+
+    /// The same; results that can be made where they belong are made there: in the slots of the outputs.
+    pub fn eval_into(
+        &self,
+        inputs: &[Column],
+        captures: &[Arg],
+        rows: usize,
+        at: RowsAt<'_>,
+        into: &mut [Option<Slot>],
+    ) -> Result<SmallVec<[Column; 2]>> {
         let mut slots: Vec<SmallVec<[Arg; 1]>> = Vec::with_capacity(self.nodes.len());
         for (id, node) in self.nodes.iter().enumerate() {
             let slot: SmallVec<[Arg; 1]> = match &node.kind {
@@ -178,7 +203,8 @@ impl Graph {
                         .collect();
                     match work {
                         Work::One(kernel) => {
-                            let column = run(&**kernel, args, rows, at).map_err(|e| e.in_op(func.name))?;
+                            let slot = self.slot_of[id].and_then(|k| into.get_mut(k)).and_then(|s| s.as_mut());
+                            let column = run(&**kernel, args, rows, at, slot).map_err(|e| e.in_op(func.name))?;
                             smallvec::smallvec![Arg::Rows(column)]
                         }
                         Work::Several(specs, kernel) => {
@@ -604,7 +630,7 @@ pub struct HostAttachment(pub Arc<dyn HostFn>);
 impl Serialize for Graph {
     fn serialize<S: serde::Serializer>(&self, s: S) -> std::result::Result<S::Ok, S::Error> {
         use serde::ser::Error as _;
-        let Graph { inputs, nodes, exports, outputs, spec, last_use: _ } = self;
+        let Graph { inputs, nodes, exports, outputs, spec, last_use: _, slot_of: _ } = self;
         let kind = |k: &Kind| {
             Ok(match k.clone() {
                 Kind::Input(i) => WrittenKind::Input(i),

@@ -5,9 +5,10 @@ use crate::element::{Chunk, Column, Element, Leaf, Pos, Shape, Spec};
 use crate::error::{Error, Result};
 use crate::op::{Int, Op, OpInfo, Param, at_least, read};
 use crate::plan::{Card, Plan};
-use crate::runtime::{BuildCx, Built, Cx, Index, Pull, Stage};
+use crate::runtime::{BuildCx, Built, Cx, Index, Meter, Pull, Stage};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 pub static INFO: OpInfo = OpInfo {
     name: "batch",
@@ -88,11 +89,11 @@ impl Op for Batch {
     }
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
         let size = self.size(cx)?;
-        let input = cx.stage_in(&node.inputs[0], size)?;
-        let gather = Gather { rows: size, parts: vec![], held: 0 };
+        let input = cx.stage_of_batches(&node.inputs[0], size)?;
         Ok(Built::Stage(Box::new(BatchStage {
             input,
-            gather,
+            gather: Gather::new(size),
+            meter: cx.run.meters.of(node.id),
             drop_remainder: self.drop_remainder,
             made: 0,
             ended: false,
@@ -143,14 +144,14 @@ impl Gather {
         self.parts.clear();
         self.held = 0;
     }
-    /// All that was collected, as one chunk.
-    pub fn take(&mut self) -> Chunk {
-        let chunk = match self.parts.len() {
-            1 => self.parts.pop().expect("one part"),
-            _ => Chunk::concat(Pos::Run(0), &self.parts),
-        };
-        self.clear();
-        chunk
+    /// All that was collected as one chunk, and the bytes that were copied for it.
+    pub fn take(&mut self) -> (Chunk, usize) {
+        self.held = 0;
+        let mut parts = std::mem::take(&mut self.parts);
+        match parts.len() {
+            1 => (parts.remove(0), 0),
+            _ => Chunk::gathered(Pos::Run(0), parts),
+        }
     }
 }
 
@@ -162,6 +163,7 @@ pub fn stack(chunk: &Chunk) -> Result<Element> {
 struct BatchStage {
     input: Box<dyn Stage>,
     gather: Gather,
+    meter: Arc<Meter>,
     drop_remainder: bool,
     made: u64,
     ended: bool,
@@ -204,7 +206,9 @@ impl Stage for BatchStage {
                     }
                 }
             }
-            return match stack(&self.gather.take()) {
+            let (chunk, copied) = self.gather.take();
+            self.meter.copied.fetch_add(copied as u64, Relaxed);
+            return match stack(&chunk) {
                 Ok(element) => {
                     self.made += 1;
                     Pull::Rows(Chunk::one(self.made - 1, element))
@@ -294,5 +298,135 @@ impl Index for BatchIndex {
             stack(&self.input.get(&of)?)
         });
         Ok(Chunk::from_elements(Pos::List(rows.into()), elements.collect::<Result<_>>()?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::element::{DType, Dims, Tensor, Value};
+    use crate::expr::Builder;
+    use crate::options::Options;
+    use crate::runtime::{Iter, Pool};
+    use serde_json::json;
+
+    /// A traced function to rows of 1,280 bytes, all items x: large enough to be made in place.
+    fn pictures(ds: &Dataset) -> Dataset {
+        let wide = Tensor::from_items([320], &[0f32; 320]);
+        ds.map(|b: &mut Builder, x| {
+            let x = b.call("cast", &[x[0]], serde_json::from_value(json!({"dtype": "float32"})).unwrap())?;
+            let wide = b.constant(Value::Tensor(wide))?;
+            let spread = b.call("add", &[x, wide], Default::default())?;
+            let one = b.constant(Value::Tensor(Tensor::scalar(1f32)))?;
+            b.call("multiply", &[spread, one], Default::default())
+        })
+        .unwrap()
+    }
+
+    /// The first item of each row of each batch (`!` for an error), and the bytes that `batch` copied.
+    fn read(ds: &Dataset, chunk_rows: Option<usize>) -> (String, u64) {
+        let ds = ds.with_options(Options { chunk_rows, ..Default::default() }).unwrap();
+        let bound = crate::plan::Bound { plan: ds.plan().clone(), env: Arc::new([]) };
+        let pool = Pool::new(2);
+        let mut iter = Iter::new(&bound, 0, pool.clone()).unwrap();
+        let mut shown = Vec::new();
+        while let Some(batch) = iter.next_element() {
+            let Ok(batch) = batch else {
+                shown.push("!".to_string());
+                continue;
+            };
+            let t = batch[0].tensor();
+            assert!(t.bytes().as_ptr().addr().is_multiple_of(crate::element::ALIGN) && !t.buf().0.is_frozen());
+            let rows: Vec<Vec<f32>> = t.items::<f32>().chunks(320).map(|r| r.to_vec()).collect();
+            assert!(rows.iter().all(|r| r.iter().all(|x| *x == r[0])), "a row is in one piece");
+            shown.push(format!("{:?}", rows.iter().map(|r| r[0] as i64).collect::<Vec<_>>()));
+        }
+        let mut copied = 0;
+        iter.plan.walk(&mut |p| copied += iter.meters().get(p.id).map_or(0, |m| m.copied.load(Relaxed)));
+        drop(iter);
+        pool.stop();
+        (shown.join(" "), copied)
+    }
+
+    #[test]
+    fn rows_are_made_where_the_batch_lies() {
+        let ds = pictures(&Dataset::range(100).unwrap()).batch(8, false).unwrap();
+        let (expect, _) = read(&ds, Some(100));
+        for chunk_rows in [1, 2, 3, 5, 7, 8, 16] {
+            assert_eq!(read(&ds, Some(chunk_rows)), (expect.clone(), 0), "chunks of {chunk_rows}");
+        }
+        assert_eq!(read(&ds.take(9).unwrap(), Some(3)).1, 0);
+        let dropped = pictures(&Dataset::range(100).unwrap()).batch(8, true).unwrap();
+        assert_eq!(read(&dropped, Some(3)), (expect[..expect.rfind(" [").unwrap()].to_string(), 0));
+        // Without a function there is nothing to make: rows of a source are gathered.
+        let source = pictures(&Dataset::range(100).unwrap()).shuffle(Some(4), Some(1), false).unwrap();
+        assert!(read(&source.batch(8, false).unwrap(), Some(3)).1 > 0);
+    }
+
+    #[test]
+    fn failures_move_batches_and_later_ones_are_in_place_again() {
+        let failing = |bad: i64| {
+            let keep = move |x: i64| (x - bad).rem_euclid(1000) != 0;
+            Dataset::range(2000)
+                .unwrap()
+                .map(|b, x| {
+                    let bad = b.constant(Value::Tensor(Tensor::scalar(bad)))?;
+                    let rest = b.call("subtract", &[x[0], bad], Default::default())?;
+                    let thousand = b.constant(Value::Tensor(Tensor::scalar(1000i64)))?;
+                    let zero = b.call("mod", &[rest, thousand], Default::default())?;
+                    // An integer division by zero fails, and nothing else does.
+                    let same = b.call("floordiv", &[zero, zero], Default::default())?;
+                    let x = b.call("multiply", &[x[0], same], Default::default())?;
+                    Ok(x)
+                })
+                .map(|ds| (ds, keep))
+                .unwrap()
+        };
+        for bad in [0, 3, 8, 13] {
+            let (ds, keep) = failing(bad);
+            let ds = pictures(&ds).batch(8, false).unwrap();
+            let mut expect = Vec::new();
+            let mut batch: Vec<i64> = Vec::new();
+            for x in 0..2000 {
+                if !keep(x) {
+                    batch.clear();
+                    expect.push("!".to_string());
+                    continue;
+                }
+                batch.push(x);
+                if batch.len() == 8 {
+                    expect.push(format!("{batch:?}"));
+                    batch.clear();
+                }
+            }
+            expect.extend((!batch.is_empty()).then(|| format!("{batch:?}")));
+            for chunk_rows in [Some(1), Some(3), Some(7), Some(64), None] {
+                let (got, copied) = read(&ds, chunk_rows);
+                assert_eq!(got, expect.join(" "), "chunks of {chunk_rows:?}, {bad} fails");
+                assert!(copied < 2000 * 1280 / 4, "{copied} bytes copied in chunks of {chunk_rows:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn filters_and_twins_are_copied() {
+        let ds = pictures(&Dataset::range(40).unwrap());
+        let odd = ds.filter_fn(|e| Ok(e[0].tensor().items::<f32>()[0] % 2.0 == 1.0)).unwrap().batch(4, false).unwrap();
+        let expect = read(&odd, Some(100)).0;
+        (1..9).for_each(|n| assert_eq!(read(&odd, Some(n)).0, expect));
+        let spec = Spec::leaf(Leaf::tensor(DType::Float32, Dims::of([Some(320)])));
+        let host = ds.map_fn(spec, Ok).unwrap().batch(4, false).unwrap();
+        let expect = read(&host, Some(100)).0;
+        (1..9).for_each(|n| assert_eq!(read(&host, Some(n)).0, expect));
+        let mut builder = Builder::new(ds.spec());
+        let one = builder.constant(Value::Tensor(Tensor::scalar(1f32))).unwrap();
+        let x = builder.call("add", &[0, one], Default::default()).unwrap();
+        let twins = crate::element::Tree::tuple(vec![x, x].into_iter().map(crate::element::Tree::Leaf).collect());
+        let twins = ds.map_graph(builder.finish(&twins)).unwrap().batch(4, false).unwrap();
+        for (i, batch) in twins.iter().unwrap().enumerate() {
+            let batch = batch.unwrap();
+            assert_eq!(batch[0], batch[1]);
+            assert_eq!(batch[0].tensor().items::<f32>()[0], (4 * i + 1) as f32);
+        }
     }
 }

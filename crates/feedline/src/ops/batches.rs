@@ -54,7 +54,7 @@ struct BatchesStage<F> {
 
 impl<F: Fn(&Chunk) -> Result<Element> + Send> BatchesStage<F> {
     fn finish(&mut self) {
-        self.ready.push_back(match (self.make)(&self.gather.take()) {
+        self.ready.push_back(match (self.make)(&self.gather.take().0) {
             Ok(element) => {
                 self.made += 1;
                 Item::Rows(Chunk::one(self.made - 1, element))

@@ -1,7 +1,7 @@
 //! `map(function)`: one element out for each element in.
 
 use crate::dataset::Dataset;
-use crate::element::{Chunk, Element, Spec};
+use crate::element::{Chunk, Element, Slots, Spec};
 use crate::error::Result;
 use crate::expr::{Builder, Graph, HostFn, NodeId, RowsAt};
 use crate::op::{Bound, Function, Op, OpInfo, Param, Props, read};
@@ -137,15 +137,15 @@ pub fn is_serial_host(graph: &Graph) -> bool {
 pub struct MapFn(pub Bound);
 
 impl MapFn {
-    fn eval(&self, chunk: &Chunk) -> Result<Chunk> {
+    fn eval(&self, chunk: &Chunk, mut slots: Slots) -> Result<Chunk> {
         let at = RowsAt { epoch: self.0.epoch, pos: &chunk.pos };
-        let columns = self.0.graph.eval(chunk.columns(), &self.0.captures, chunk.rows(), at)?;
+        let columns = self.0.graph.eval_into(chunk.columns(), &self.0.captures, chunk.rows(), at, &mut slots)?;
         Ok(Chunk::new(chunk.rows(), chunk.pos.clone(), columns))
     }
     fn row_by_row(&self, chunk: &Chunk, out: &mut Vec<Item>) {
         for row in 0..chunk.rows() {
             let one = chunk.slice(row..row + 1);
-            out.push(match self.eval(&one) {
+            out.push(match self.eval(&one, Slots::new()) {
                 Ok(chunk) => Item::Rows(chunk),
                 Err(error) => Item::Fail(error.at_element(chunk.pos.at(row))),
             });
@@ -156,14 +156,23 @@ impl MapFn {
 
 impl ChunkFn for MapFn {
     fn run(&self, chunk: Chunk, out: &mut Vec<Item>) {
+        self.run_into(chunk, Slots::new(), out);
+    }
+    fn run_into(&self, chunk: Chunk, slots: Slots, out: &mut Vec<Item>) {
         match self.0.graph.host_fn() {
             // Host code may have side effects: each row is called exactly once.
             Some(host) => host.scoped(&mut || self.row_by_row(&chunk, out)),
-            None => match self.eval(&chunk) {
+            None => match self.eval(&chunk, slots) {
                 Ok(result) => out.push(Item::Rows(result)),
                 Err(_) => self.row_by_row(&chunk, out),
             },
         }
+    }
+    fn keeps_rows(&self) -> bool {
+        true
+    }
+    fn fills_slots(&self) -> bool {
+        self.0.graph.host_fn().is_none()
     }
     fn is_host(&self) -> bool {
         is_serial_host(&self.0.graph)
@@ -205,10 +214,10 @@ impl Index for MapIndex {
     fn get(&self, rows: &[u64]) -> Result<Chunk> {
         let chunk = self.input.get(rows)?;
         match self.function.graph.host_fn() {
-            None => MapFn(self.function.clone()).eval(&chunk),
+            None => MapFn(self.function.clone()).eval(&chunk, Slots::new()),
             Some(host) => {
                 let mut result = Err(crate::Error::internal("the host function's scope did not run"));
-                host.scoped(&mut || result = MapFn(self.function.clone()).eval(&chunk));
+                host.scoped(&mut || result = MapFn(self.function.clone()).eval(&chunk, Slots::new()));
                 result
             }
         }

@@ -146,7 +146,7 @@ impl RebatchStage {
         self.gather.rows = self.sizes[self.at];
     }
     fn finish(&mut self) -> Pull {
-        let batch = if self.gather.is_empty() { Ok(self.empty.clone()) } else { stack(&self.gather.take()) };
+        let batch = if self.gather.is_empty() { Ok(self.empty.clone()) } else { stack(&self.gather.take().0) };
         self.advance();
         match batch {
             Ok(element) => {

@@ -56,6 +56,7 @@ fn node_json(plan: &Plan, meters: Option<&Meters>, seen: &mut HashSet<u64>) -> s
             "rows": m.rows.load(Relaxed), "chunks": m.chunks.load(Relaxed), "fails": m.fails.load(Relaxed),
             "busy_ns": m.busy_ns.load(Relaxed), "starved": m.starved.load(Relaxed),
             "held_bytes": m.held.load(Relaxed), "held_bytes_peak": m.held_peak.load(Relaxed),
+            "copied_bytes": m.copied.load(Relaxed),
             "chunk_rows": m.chunk_rows.load(Relaxed),
         })
     });

@@ -1,5 +1,6 @@
 //! From a plan to running stages: what operators ask for while they start.
 
+use super::batches::Batches;
 use super::pool::Pool;
 use super::segment::{Bounds, Segment};
 use super::stage::{ChunkFn, Cx, Inline, Pull, Stage};
@@ -64,9 +65,20 @@ pub enum Built {
 
 /// A segment that has not begun: functions of one kind can be added to it.
 pub struct Open {
-    head: Box<dyn Stage>,
-    functions: Vec<(Arc<dyn ChunkFn>, Arc<Meter>)>,
-    bounds: Bounds,
+    pub(super) head: Box<dyn Stage>,
+    pub(super) functions: Vec<(Arc<dyn ChunkFn>, Arc<Meter>)>,
+    pub(super) bounds: Bounds,
+    pub(super) batches: Option<Batches>,
+}
+
+impl Open {
+    fn new(head: Box<dyn Stage>, bounds: Bounds) -> Open {
+        Open { head, functions: vec![], bounds, batches: None }
+    }
+    fn with(mut self, function: Arc<dyn ChunkFn>, meter: Arc<Meter>) -> Open {
+        self.functions.push((function, meter));
+        self
+    }
 }
 
 impl BuildCx {
@@ -88,9 +100,18 @@ impl BuildCx {
     }
     /// The same, saying that chunks of a multiple of `grain` rows are easiest to use.
     pub fn stage_in(&self, plan: &Plan, grain: usize) -> Result<Box<dyn Stage>> {
-        let mut cx = self.clone();
-        cx.grain = grain.max(1);
-        cx.stage(plan)
+        BuildCx { grain: grain.max(1), ..self.clone() }.stage(plan)
+    }
+    /// The same for whoever stacks `size` rows at a time: they are made side by side where they can be.
+    pub fn stage_of_batches(&self, plan: &Plan, size: usize) -> Result<Box<dyn Stage>> {
+        let below = BuildCx { grain: size.max(1), depth: self.depth + 1, ..self.clone() };
+        let mut built = below.build(plan)?;
+        if let Built::Open(open) = &mut built {
+            let fit = open.bounds.ordered && open.functions.iter().all(|(f, _)| f.keeps_rows());
+            let filled = open.functions.last().is_some_and(|(f, _)| f.fills_slots());
+            open.batches = Batches::new(&plan.spec, size).filter(|_| fit && filled);
+        }
+        Ok(below.close(built, plan))
     }
     /// A dataset value, for instance what a function returned, as a stage of its own.
     pub fn nested_stage(&self, value: &Value, epoch: u64) -> Result<Box<dyn Stage>> {
@@ -110,7 +131,7 @@ impl BuildCx {
         let below = BuildCx { depth: self.depth + 1, ..self.clone() };
         let head = around(below.nested_stage(value, epoch)?);
         let meter = self.run.meters.of(Bound::of(value)?.plan.id);
-        Ok(Segment::new(&self.run, self.depth + 1, head, vec![], meter, bounds))
+        Ok(Segment::new(&self.run, self.depth + 1, Open::new(head, bounds), meter))
     }
     /// Access by number to an input, if it has it.
     pub fn index(&self, plan: &Plan) -> Result<Option<Arc<dyn Index>>> {
@@ -148,17 +169,13 @@ impl BuildCx {
         let bounds = self.run.bounds();
         let parallel = parallel.unwrap_or(usize::MAX).min(bounds.parallel);
         Ok(Built::Open(match self.build(input)? {
-            Built::Open(mut open) if open.bounds.ordered == ordered && open.bounds.parallel == parallel => {
-                open.functions.push((function, meter));
-                open
+            Built::Open(open) if open.bounds.ordered == ordered && open.bounds.parallel == parallel => {
+                open.with(function, meter)
             }
             built => {
                 let below = BuildCx { depth: self.depth + 1, ..self.clone() };
-                Open {
-                    head: below.close(built, input),
-                    functions: vec![(function, meter)],
-                    bounds: Bounds { parallel, ordered, grain: self.grain, ..bounds },
-                }
+                let bounds = Bounds { parallel, ordered, grain: self.grain, ..bounds };
+                Open::new(below.close(built, input), bounds).with(function, meter)
             }
         }))
     }
@@ -169,7 +186,7 @@ impl BuildCx {
             return Built::Stage(Box::new(Inline { input: head, function, meter, ready: Default::default() }));
         }
         let bounds = Bounds { grain: self.grain, ..self.run.bounds() };
-        Built::Open(Open { head, functions: vec![(function, meter)], bounds })
+        Built::Open(Open::new(head, bounds).with(function, meter))
     }
 
     /// Ends a segment that is open.
@@ -178,7 +195,7 @@ impl BuildCx {
             Built::Stage(stage) => stage,
             Built::Open(open) => {
                 let meter = self.run.meters.of(plan.id);
-                Box::new(Segment::new(&self.run, self.depth, open.head, open.functions, meter, open.bounds))
+                Box::new(Segment::new(&self.run, self.depth, open, meter))
             }
         }
     }
@@ -187,13 +204,11 @@ impl BuildCx {
         let below = BuildCx { depth: self.depth + 1, ..self.clone() };
         let mut open = match below.build(input)? {
             Built::Open(open) => open,
-            Built::Stage(head) => {
-                Open { head, functions: vec![], bounds: Bounds { grain: self.grain, ..self.run.bounds() } }
-            }
+            Built::Stage(head) => Open::new(head, Bounds { grain: self.grain, ..self.run.bounds() }),
         };
         bounds(&mut open.bounds);
         let meter = self.run.meters.of(input.id);
-        Ok(Segment::new(&self.run, self.depth, open.head, open.functions, meter, open.bounds))
+        Ok(Segment::new(&self.run, self.depth, open, meter))
     }
 }
 

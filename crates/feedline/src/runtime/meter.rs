@@ -19,6 +19,8 @@ pub struct Meter {
     /// Bytes that its queue holds now, and at most so far.
     pub held: AtomicU64,
     pub held_peak: AtomicU64,
+    /// Bytes of rows that it had to copy to put them together.
+    pub copied: AtomicU64,
     /// Rows a chunk now.
     pub chunk_rows: AtomicU64,
 }

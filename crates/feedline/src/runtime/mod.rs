@@ -1,5 +1,6 @@
 //! How it runs: stages that are pulled, segments that work ahead on one pool, and the iterator that a consumer holds.
 
+mod batches;
 mod build;
 mod index;
 mod iter;

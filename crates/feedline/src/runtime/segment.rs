@@ -12,13 +12,17 @@
 //! 5. Downstream takes from the front and pumps. If the front is not there it leaves its waker, called when it comes.
 //! 6. Unordered segments reserve no slots: chunks are appended as they are finished.
 //! 7. A panic in a step becomes an internal error in the place of the chunk, and ends the segment.
-//! 8. Dropping the consumer's side cancels: running steps finish, nothing new starts, memory goes with the last step.
+//! 8. In front of a `batch`, whoever holds the token also cuts memory for the results out of the batch: see `batches.rs`.
+//! 9. Dropping the consumer's side cancels: running steps finish, nothing new starts, memory goes with the last step.
 
+use super::batches::Batches;
+use super::build::Open;
 use super::pool::{Pool, Work};
 use super::stage::{ChunkFn, Cx, Item, Pull, Stage, Wake};
 use super::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use super::sync::{Mutex, lock};
 use super::{Meter, pop_rows};
+use crate::element::{Chunk, Slots};
 use crate::error::Error;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -54,13 +58,29 @@ pub struct Shared {
     dropped: AtomicBool,
     depth: usize,
     bounds: Bounds,
-    head: Mutex<Box<dyn Stage>>,
+    head: Mutex<Head>,
+    /// The row from which batches are counted: behind the last one that failed.
+    counted_from: AtomicU64,
     functions: Vec<(Arc<dyn ChunkFn>, Arc<Meter>)>,
     queue: Mutex<Queue>,
     want: AtomicUsize,
     cost_ns: AtomicU64,
     meter: Arc<Meter>,
     host: bool,
+}
+
+/// What only the holder of the token sees.
+struct Head {
+    stage: Box<dyn Stage>,
+    batches: Option<Batches>,
+}
+
+/// Where the results of a pull belong.
+#[derive(Default)]
+struct Place {
+    /// The first row's number.
+    row: u64,
+    slots: Slots,
 }
 
 struct Queue {
@@ -85,14 +105,8 @@ struct Slot {
 }
 
 impl Segment {
-    pub fn new(
-        run: &super::Run,
-        depth: usize,
-        head: Box<dyn Stage>,
-        functions: Vec<(Arc<dyn ChunkFn>, Arc<Meter>)>,
-        meter: Arc<Meter>,
-        bounds: Bounds,
-    ) -> Segment {
+    pub fn new(run: &super::Run, depth: usize, open: Open, meter: Arc<Meter>) -> Segment {
+        let Open { head, functions, bounds, batches } = open;
         let host = functions.iter().any(|(f, _)| f.is_host()) || run.has_host;
         let shared = Arc::new_cyclic(|me: &Weak<Shared>| Shared {
             me: me.clone(),
@@ -103,7 +117,8 @@ impl Segment {
             depth,
             want: AtomicUsize::new(bounds.chunk_rows.unwrap_or(1).max(1)),
             bounds,
-            head: Mutex::new(head),
+            head: Mutex::new(Head { stage: head, batches }),
+            counted_from: AtomicU64::new(0),
             functions,
             queue: Mutex::new(Queue {
                 slots: VecDeque::new(),
@@ -218,28 +233,27 @@ impl Shared {
     /// Pulls the head and runs the functions; gives the token on in between. False if there was nothing to do.
     fn advance(&self) -> bool {
         let start = Instant::now();
-        let want = self.want_now();
         lock(&self.queue).starved = true;
-        let pulled = catch_unwind(AssertUnwindSafe(|| {
-            let mut cx = Cx::new(&self.waker, &self.cancelled);
-            // The token makes this the only thread here; the lock only says so to the compiler.
-            lock(&self.head).next(&mut cx, want)
-        }));
+        let pulled = catch_unwind(AssertUnwindSafe(|| self.pull()));
         let mut out = Vec::new();
+        let mut place = Place::default();
         let pulled = match pulled {
-            Ok(Pull::Pending) => {
+            Ok((Pull::Pending, _)) => {
                 self.meter.starved.fetch_add(1, Relaxed);
                 lock(&self.queue).token = false;
                 // A wake-up between the pull and here found the token taken: look again.
                 self.pump();
                 return false;
             }
-            Ok(Pull::End) => {
+            Ok((Pull::End, _)) => {
                 self.end();
                 return false;
             }
-            Ok(Pull::Rows(chunk)) => Some(chunk),
-            Ok(Pull::Fail(error)) => {
+            Ok((Pull::Rows(chunk), at)) => {
+                place = at;
+                Some(chunk)
+            }
+            Ok((Pull::Fail(error), _)) => {
                 out.push(Item::Fail(error));
                 None
             }
@@ -266,9 +280,12 @@ impl Shared {
                 out.push(Item::Rows(chunk));
             } else {
                 self.pump();
-                let result = catch_unwind(AssertUnwindSafe(|| self.run_functions(chunk)));
+                let result = catch_unwind(AssertUnwindSafe(|| self.run_functions(chunk, place.slots)));
                 match result {
-                    Ok(items) => out = items,
+                    Ok(items) => {
+                        self.note_fails(place.row, &items);
+                        out = items;
+                    }
                     Err(panic) => {
                         out.push(Item::Fail(panic_error(panic)));
                         lock(&self.queue).done = true;
@@ -282,17 +299,59 @@ impl Shared {
         true
     }
 
-    fn run_functions(&self, chunk: crate::element::Chunk) -> Vec<Item> {
+    /// Pulls the head, and says where the results belong.
+    fn pull(&self) -> (Pull, Place) {
+        let mut cx = Cx::new(&self.waker, &self.cancelled);
+        // The token makes this the only thread here; the lock only says so to the compiler.
+        let mut head = lock(&self.head);
+        let Head { stage, batches } = &mut *head;
+        let want = self.want_now();
+        let Some(batches) = batches else { return (stage.next(&mut cx, want), Place::default()) };
+        let from = self.counted_from.load(Relaxed);
+        let pull = stage.next(&mut cx, batches.limit(want, from));
+        let row = batches.row();
+        let slots = match &pull {
+            Pull::Rows(chunk) => batches.place(chunk.rows(), from),
+            Pull::Fail(_) => {
+                self.counted_from.fetch_max(batches.fail(), Relaxed);
+                Slots::new()
+            }
+            Pull::Pending | Pull::End => Slots::new(),
+        };
+        (pull, Place { row, slots })
+    }
+
+    /// Batches are counted from the last row that failed. `first` is the number of the first of these.
+    fn note_fails(&self, first: u64, items: &[Item]) {
+        let mut row = first;
+        for item in items {
+            match item {
+                Item::Rows(chunk) => row += chunk.rows() as u64,
+                Item::Fail(_) => {
+                    row += 1;
+                    self.counted_from.fetch_max(row, Relaxed);
+                }
+            }
+        }
+    }
+
+    fn run_functions(&self, chunk: Chunk, slots: Slots) -> Vec<Item> {
+        let rows = chunk.rows();
+        let mut slots = Some(slots).filter(|s| !s.is_empty());
         let mut items = vec![Item::Rows(chunk)];
-        for (function, meter) in &self.functions {
+        for (i, (function, meter)) in self.functions.iter().enumerate() {
+            let last = i + 1 == self.functions.len();
             let mut out = Vec::with_capacity(items.len());
             for item in items {
                 match item {
                     Item::Rows(chunk) => {
-                        let (rows, start) = (chunk.rows(), Instant::now());
+                        let (n, start) = (chunk.rows(), Instant::now());
                         let before = out.len();
-                        function.run(chunk, &mut out);
-                        meter.count(rows, start.elapsed().as_nanos() as u64);
+                        match slots.take_if(|_| last && n == rows) {
+                            Some(slots) => function.run_into(chunk, slots, &mut out),
+                            None => function.run(chunk, &mut out),
+                        }
+                        meter.count(n, start.elapsed().as_nanos() as u64);
                         let fails = out[before..].iter().filter(|i| matches!(i, Item::Fail(_))).count();
                         meter.fails.fetch_add(fails as u64, Relaxed);
                     }

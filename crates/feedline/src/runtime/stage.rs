@@ -1,6 +1,6 @@
 //! A running operator. A stage is pulled: it gives some rows, an error in the place of one row, "not yet", or the end.
 
-use crate::element::Chunk;
+use crate::element::{Chunk, Slots};
 use crate::error::Error;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -95,6 +95,18 @@ pub trait Stage: Send {
 /// A function of chunks without memory of earlier ones: any number of workers may run it at once.
 pub trait ChunkFn: Send + Sync {
     fn run(&self, chunk: Chunk, out: &mut Vec<Item>);
+    /// The same; results may be made in the slots, which have room for exactly these rows.
+    fn run_into(&self, chunk: Chunk, _slots: Slots, out: &mut Vec<Item>) {
+        self.run(chunk, out);
+    }
+    /// Whether each row comes out, in its place, as one row or as an error.
+    fn keeps_rows(&self) -> bool {
+        false
+    }
+    /// Whether `run_into` makes results in the slots.
+    fn fills_slots(&self) -> bool {
+        false
+    }
     /// Calls Python.
     fn is_host(&self) -> bool {
         false

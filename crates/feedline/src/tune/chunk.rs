@@ -1,9 +1,9 @@
 //! How many rows travel together.
 //!
 //! A step should take long against its overhead (some microseconds) and short against a batch, and its results should
-//! fit into the second-level cache. Cheap rows travel by the thousand; a picture travels alone. Up to the size of the
-//! batch behind it a chunk may be larger and take longer: a whole batch that is computed at once is written where it
-//! belongs, and `batch` only gives it another shape.
+//! fit into the second-level cache. Cheap rows travel by the thousand; a picture travels alone. If a batch stands behind
+//! it and is not too large, a chunk may grow to a whole one: `batch` then only gives it another shape. Parts of larger
+//! batches gain nothing by being large, since they are made side by side (`runtime/batches.rs`).
 
 const TARGET_NS: u64 = 200_000;
 const CHUNK_BYTES: usize = 256 << 10;
@@ -16,11 +16,14 @@ const MAX_ROWS: usize = 1 << 16;
 pub fn next_rows(asked: usize, rows: usize, bytes: usize, ns: u64, grain: usize) -> usize {
     // A chunk that came out short says nothing about a full one.
     let full = rows * 2 > asked;
-    let (most_ns, most_bytes) = if asked < grain { (BATCH_NS, BATCH_BYTES) } else { (TARGET_NS, CHUNK_BYTES) };
+    let per_batch = |n: u64| (n / rows.max(1) as u64).saturating_mul(grain as u64);
+    let fits = per_batch(ns) <= 2 * BATCH_NS && per_batch(bytes as u64) <= 2 * BATCH_BYTES as u64;
+    let most = |in_batch: bool| if in_batch && fits { (BATCH_NS, BATCH_BYTES) } else { (TARGET_NS, CHUNK_BYTES) };
+    let (most_ns, most_bytes) = most(asked < grain);
     if full && ns * 2 < most_ns && bytes * 2 <= most_bytes && asked < MAX_ROWS {
         return if asked < grain { (asked * 2).min(grain) } else { asked * 2 };
     }
-    let (most_ns, most_bytes) = if asked <= grain { (BATCH_NS, BATCH_BYTES) } else { (TARGET_NS, CHUNK_BYTES) };
+    let (most_ns, most_bytes) = most(asked <= grain);
     if asked > 1 && (ns > most_ns * 2 || bytes > most_bytes * 2) {
         return asked / 2;
     }
@@ -46,7 +49,8 @@ mod tests {
     fn a_batch_is_made_at_once_where_it_can_be() {
         assert_eq!(settle(3136, 500, 128), 128);
         assert_eq!(settle(3136, 500, 100), 100);
-        assert!(settle(100_000, 500, 1000) <= 2 * BATCH_BYTES / 100_000);
+        assert_eq!(settle(100_000, 500, 20), 20);
+        assert!(settle(100_000, 500, 1000) <= 2 * CHUNK_BYTES / 100_000, "a part of a large batch");
     }
 
     #[test]

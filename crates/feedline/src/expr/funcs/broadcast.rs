@@ -103,6 +103,10 @@ impl Kernel for Elementwise {
         });
         Ok(Some(Column::Dense((self.0)(tensors.collect())?)))
     }
+
+    fn overwrites(&self) -> bool {
+        true
+    }
 }
 
 /// An axis of a result, and which operands walk along it (the others stay).

@@ -263,7 +263,7 @@ fn try_one(func: &Func, dice: &mut Dice) -> bool {
             c => c.clone(),
         })
         .collect();
-    let got = run(&**made.kernel(), own, rows, RowsAt { epoch: 1, pos: &pos });
+    let got = run(&**made.kernel(), own, rows, RowsAt { epoch: 1, pos: &pos }, None);
     match (got, want.iter().find_map(|w| w.as_ref().err())) {
         (Ok(got), None) => {
             assert_eq!(got.rows(), rows, "{}", about());

@@ -39,7 +39,7 @@ pub fn call_value(name: &str, args: &[Value], json: serde_json::Value) -> Value 
                 .collect();
             let hold = share.then(|| columns.clone());
             let pos = Pos::List([5, 5, 5].into());
-            let out = run(&**made.kernel(), columns, 3, RowsAt { epoch: 0, pos: &pos });
+            let out = run(&**made.kernel(), columns, 3, RowsAt { epoch: 0, pos: &pos }, None);
             let out = out.unwrap_or_else(|e| panic!("{name}: {e}"));
             assert_eq!(out.rows(), 3, "{name}{json} with rows for {mask:b}");
             for row in 0..3 {
@@ -96,7 +96,7 @@ pub fn fails(name: &str, args: &[Tensor], json: serde_json::Value) -> Error {
     let made = (find(name).unwrap().make)(&leaves, &attrs(json)).unwrap();
     let values: Vec<Value> = args.iter().cloned().map(Value::Tensor).collect();
     let columns = values.iter().map(|v| Arg::Rows(Column::from_values(vec![v.clone()]))).collect();
-    let rows = run(&**made.kernel(), columns, 1, RowsAt { epoch: 0, pos: &Pos::Run(0) });
+    let rows = run(&**made.kernel(), columns, 1, RowsAt { epoch: 0, pos: &Pos::Run(0) }, None);
     assert!(rows.is_err(), "{name} did not fail for rows");
     match made.kernel().row(&values, RowAt { epoch: 0, pos: 0 }) {
         Ok(v) => panic!("{name} did not fail: {v:?}"),

@@ -105,6 +105,9 @@ impl ChunkFn for Gather {
             }
         }
     }
+    fn keeps_rows(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,140 @@
+//! Where rows belong in the batches behind a segment: memory for a whole batch, cut into the parts that chunks fill.
+//!
+//! 1. Whoever pulls the head counts its rows, and asks for no more than are missing in the batch that was begun: a chunk
+//!    holds whole batches or lies inside one.
+//! 2. The first chunk inside a batch brings memory for all of it. Each chunk takes its part along, and workers make
+//!    their results there.
+//! 3. `batch` finds parts that lie side by side and joins them without a copy; what it does not find there it copies.
+//! 4. An element that fails ends the batch that it stands in (`batch` loses what it had collected), so batches are
+//!    counted from the last one that failed. Functions fail later than rows are counted: until it is known, chunks
+//!    get parts that do not fit the batches, and are copied.
+
+use crate::element::{DType, Leaf, Slot, Slots, Spec};
+
+/// Rows of fewer bytes are copied: counting would cost more.
+const SMALL_ROW: usize = 1024;
+/// More is not set aside for a batch that may have few rows after all.
+const MOST_BYTES: usize = 1 << 30;
+
+pub struct Batches {
+    size: usize,
+    /// The dtype and the bytes of a row, of each component that is made in place.
+    components: Vec<Option<(DType, usize)>>,
+    /// Rows so far; those that failed count.
+    row: u64,
+    /// What is left of the batch that was begun.
+    open: Slots,
+}
+
+impl Batches {
+    /// Batches of so many such elements; `None` if no component is worth it.
+    pub fn new(spec: &Spec, size: usize) -> Option<Batches> {
+        let component = |leaf: &&Leaf| match leaf {
+            Leaf::Tensor { dtype, shape } if *dtype != DType::String => {
+                let sizes: Option<Vec<usize>> = shape.dims()?.iter().copied().collect();
+                let bytes = sizes?.iter().try_fold(dtype.size(), |n, d| n.checked_mul(*d))?;
+                (bytes >= SMALL_ROW && bytes.checked_mul(size)? <= MOST_BYTES).then_some((*dtype, bytes))
+            }
+            _ => None,
+        };
+        let components: Vec<_> = spec.leaves().iter().map(component).collect();
+        let any = size > 1 && components.iter().any(|c| c.is_some());
+        any.then(|| Batches { size, components, row: 0, open: Slots::new() })
+    }
+    /// Rows of the batch that was begun, if batches are counted from row `start`.
+    fn begun(&self, start: u64) -> usize {
+        (self.row.saturating_sub(start) % self.size as u64) as usize
+    }
+    /// As many rows as wanted, or fewer, so that a chunk does not cross the end of a batch that it does not begin.
+    pub fn limit(&self, want: usize, start: u64) -> usize {
+        match self.begun(start) {
+            0 if want >= self.size => want,
+            begun => want.min(self.size - begun),
+        }
+    }
+    /// Counts rows that were pulled, and says where their results belong.
+    pub fn place(&mut self, rows: usize, start: u64) -> Slots {
+        let begun = self.begun(start);
+        self.row += rows as u64;
+        if begun == 0 {
+            let begin = |c: &Option<(DType, usize)>| c.map(|(dtype, bytes)| Slot::new(dtype, bytes, self.size));
+            self.open = if rows < self.size { self.components.iter().map(begin).collect() } else { Slots::new() };
+        }
+        let left = self.size - begun;
+        let part = |slot: &mut Option<Slot>| slot.as_mut().filter(|s| s.rows() == left)?.split_to(rows);
+        self.open.iter_mut().map(part).collect()
+    }
+    /// An element failed before it reached the functions. Returns the row behind it.
+    pub fn fail(&mut self) -> u64 {
+        self.row += 1;
+        self.row
+    }
+    pub fn row(&self) -> u64 {
+        self.row
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::element::{Dims, Tensor};
+
+    fn batches(size: usize) -> Batches {
+        let picture = Leaf::tensor(DType::Uint8, Dims::of([Some(32), Some(32)]));
+        let spec = Spec::tuple(vec![Spec::leaf(picture), Spec::scalar(DType::Int64)]);
+        Batches::new(&spec, size).unwrap()
+    }
+    fn made(slots: &mut Slots, rows: usize) -> Option<Tensor> {
+        assert!(slots.get(1).is_none_or(|s| s.is_none()), "a scalar is not worth it");
+        let slot = slots.first_mut()?.as_mut()?;
+        assert_eq!(slot.rows(), rows);
+        Some(slot.offer(rows, || Tensor::new(DType::Uint8, [rows, 32, 32])))
+    }
+
+    #[test]
+    fn chunks_end_where_batches_end() {
+        let mut b = batches(8);
+        assert_eq!([3, 8, 20].map(|want| b.limit(want, 0)), [3, 8, 20]);
+        b.place(6, 0);
+        assert_eq!([1, 3, 8, 20].map(|want| b.limit(want, 0)), [1, 2, 2, 2]);
+        assert_eq!(b.limit(20, 6), 20, "the last row failed: a batch begins");
+        assert_eq!(b.limit(20, 5), 7);
+    }
+
+    #[test]
+    fn parts_of_a_batch_lie_side_by_side() {
+        let mut b = batches(8);
+        let parts: Vec<Tensor> = [3, 3, 2].iter().map(|&n| made(&mut b.place(n, 0), n).unwrap()).collect();
+        let at = parts[0].bytes().as_ptr();
+        let batch = Tensor::rejoin([8, 32, 32], parts).unwrap();
+        assert!(batch.bytes().as_ptr() == at && batch.is_unique());
+        assert!(made(&mut b.place(8, 0), 8).is_none(), "a whole batch is its own memory");
+        assert!(made(&mut b.place(4, 0), 4).is_some());
+    }
+
+    #[test]
+    fn after_a_failure_batches_are_counted_anew() {
+        let mut b = batches(4);
+        b.place(2, 0);
+        let start = b.fail();
+        let first = made(&mut b.place(1, start), 1).unwrap();
+        let rest = made(&mut b.place(3, start), 3).unwrap();
+        assert!(Tensor::rejoin([4, 32, 32], vec![first, rest]).is_ok());
+        // A function's failure comes late: row 8 failed, and two rows behind it are on their way.
+        b.place(4, start);
+        assert!(made(&mut b.place(2, 9), 2).is_none(), "the batch was begun elsewhere");
+        assert!(made(&mut b.place(1, 9), 1).is_some());
+    }
+
+    #[test]
+    fn what_is_small_unknown_or_huge_is_copied() {
+        let leaf = |shape: Dims| Spec::leaf(Leaf::tensor(DType::Float32, shape));
+        assert!(Batches::new(&leaf(Dims::of([Some(255)])), 8).is_none());
+        assert!(Batches::new(&leaf(Dims::of([Some(256)])), 8).is_some());
+        assert!(Batches::new(&leaf(Dims::of([Some(256)])), 1).is_none());
+        assert!(Batches::new(&leaf(Dims::of([Some(256), None])), 8).is_none());
+        assert!(Batches::new(&leaf(Dims::unknown()), 8).is_none());
+        assert!(Batches::new(&leaf(Dims::of([Some(256)])), usize::MAX).is_none());
+        assert!(Batches::new(&leaf(Dims::of([Some(usize::MAX), Some(usize::MAX)])), 8).is_none());
+    }
+}
