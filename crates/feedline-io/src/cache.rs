@@ -121,11 +121,9 @@ impl Cache {
     }
 
     fn write(&self, key: &str, data: &[u8]) -> io::Result<()> {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
         self.reserve((HEAD + data.len()) as u64)?;
         let path = self.path(key);
-        let number = COUNT.fetch_add(1, Relaxed);
-        let temporary = path.with_extension(format!("{}-{number}.tmp", std::process::id()));
+        let temporary = path.with_extension(format!("{}.tmp", unique()));
         let written = (|| {
             let mut file = File::options().write(true).create_new(true).open(&temporary)?;
             file.write_all(&Head { key, len: data.len() }.bytes(data))?;
@@ -170,7 +168,7 @@ impl Cache {
                 return Err(io::Error::other(format!("it has files that are not ours, such as {name}")));
             }
         }
-        let temporary = self.dir.join(format!("{MARK}.{}", std::process::id()));
+        let temporary = self.dir.join(format!("{MARK}.{}", unique()));
         fs::write(&temporary, MARK_TEXT)?;
         fs::rename(&temporary, &mark)
     }
@@ -211,6 +209,12 @@ impl Cache {
         }
         Ok(total)
     }
+}
+
+/// `<process>-<number>`: nobody else has it.
+fn unique() -> String {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Relaxed))
 }
 
 struct Kept {

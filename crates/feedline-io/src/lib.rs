@@ -9,10 +9,14 @@ mod blocks;
 mod buf;
 mod cache;
 mod error;
+mod glob;
+mod list;
 mod local;
 mod location;
 #[cfg(feature = "remote")]
 mod net;
+#[cfg(feature = "remote")]
+mod objects;
 mod ranges;
 #[cfg(feature = "remote")]
 mod remote;
@@ -25,11 +29,15 @@ mod task;
 #[cfg(test)]
 mod testing;
 mod threads;
+#[cfg(feature = "remote")]
+mod upload;
+mod write;
 
 pub use blocks::Blocks;
 pub use buf::{ALIGN, Buf, kept_bytes, release_kept};
 pub use cache::{Cache, Cached};
 pub use error::{At, Error, Kind, Result};
+pub use list::{exists, expand, expand_all, glob};
 pub use local::Local;
 pub use ranges::{Ranges, Want};
 #[cfg(feature = "remote")]
@@ -39,3 +47,4 @@ pub use slice::Slice;
 pub use source::{Hints, Source, Stat, open};
 pub use task::{Promise, Task};
 pub use threads::in_background;
+pub use write::{AtomicFile, Sink, create};

@@ -49,11 +49,13 @@ impl Local {
     #[cfg(target_os = "linux")]
     fn cached(&self, at: u64, len: usize) -> Option<Buf> {
         let file = self.file().ok()?;
+        // Beyond what a file can have; and -1 would mean wherever the last read ended.
+        let offset = libc::off_t::try_from(at).ok()?;
         let mut buf = Buf::new(len);
         let out = buf.get_mut()?;
         let part = libc::iovec { iov_base: out.as_mut_ptr().cast(), iov_len: len };
         // SAFETY: one buffer of `len` bytes that we own; the descriptor is open as long as `file` lives.
-        let got = unsafe { libc::preadv2(file.as_raw_fd(), &part, 1, at as libc::off_t, libc::RWF_NOWAIT) };
+        let got = unsafe { libc::preadv2(file.as_raw_fd(), &part, 1, offset, libc::RWF_NOWAIT) };
         match usize::try_from(got) {
             Ok(n) if n == len => Some(buf),
             // A short read means the end of the file, or that the rest would have to be waited for.

@@ -70,13 +70,18 @@ pub(crate) fn net() -> Result<&'static Net> {
     }
 }
 
+/// Runs work on the threads of the network of this process.
+pub(crate) fn run<T: Send + 'static>(work: impl Future<Output = Result<T>> + Send + 'static) -> Task<Result<T>> {
+    match net() {
+        Ok(net) => net.run(work),
+        Err(error) => Task::ready(Err(error)),
+    }
+}
+
 impl Net {
     /// Runs work on the threads of the network. It ends early when nobody waits for it any more; a panic in it is an
     /// error.
-    pub(crate) fn run<T: Send + 'static>(
-        &self,
-        work: impl Future<Output = Result<T>> + Send + 'static,
-    ) -> Task<Result<T>> {
+    fn run<T: Send + 'static>(&self, work: impl Future<Output = Result<T>> + Send + 'static) -> Task<Result<T>> {
         let (promise, task) = Task::promised(|| Err(Error::internal("a thread of the network ended early")));
         self.runtime.spawn(async move {
             let mut work = pin!(AssertUnwindSafe(work).catch_unwind());
@@ -133,6 +138,7 @@ pub(crate) struct StoreKey {
     scheme: String,
     bucket: String,
     connect: Duration,
+    request: Duration,
     /// The variables of the environment that say how to reach it and as whom, in a hash.
     environment: u64,
 }
@@ -155,6 +161,7 @@ impl StoreKey {
             scheme: scheme.to_string(),
             bucket: bucket.to_string(),
             connect: settings().connect_timeout,
+            request: settings().read_timeout,
             environment: hasher.finish(),
         })
     }
@@ -162,9 +169,12 @@ impl StoreKey {
     fn build(&self, patient: bool) -> Result<Arc<dyn ObjectStore>> {
         let url = format!("{}://{}", self.scheme, self.bucket);
         let retry = if patient { repeatedly() } else { once() };
-        let connect = format!("{:?}", self.connect);
+        let milliseconds = |time: Duration| format!("{}ms", time.as_millis());
         // What the environment says about clients holds, so options are set one by one.
-        let options = [(ClientConfigKey::ConnectTimeout, connect.as_str()), (ClientConfigKey::Timeout, "1 hour")];
+        let options = [
+            (ClientConfigKey::ConnectTimeout, milliseconds(self.connect)),
+            (ClientConfigKey::Timeout, milliseconds(self.request)),
+        ];
         macro_rules! build {
             ($builder:ty, $key:ident) => {{
                 let mut builder = <$builder>::from_env().with_url(&url).with_retry(retry);
@@ -249,6 +259,13 @@ impl HttpService for Watched {
         let response = self.0.execute(request).await?;
         let status = response.status();
         if !status.is_client_error() && !status.is_server_error() {
+            // `object_store` adds one to the last byte.
+            let range = response.headers().get("content-range").and_then(|v| v.to_str().ok());
+            if range.is_some_and(|range| range.contains(&u64::MAX.to_string())) {
+                let excuse = "a Content-Range that cannot be".into();
+                let refused = Refused { status: status.as_u16(), after: None, excuse };
+                return Err(HttpError::new(HttpErrorKind::Decode, refused));
+            }
             return Ok(response);
         }
         let after = response.headers().get("retry-after").and_then(|v| v.to_str().ok()?.trim().parse().ok());

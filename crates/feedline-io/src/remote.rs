@@ -2,7 +2,7 @@
 //! bytes that are handed on are those of the range, of one version of the object, and all of them.
 
 use crate::location::{Location, without_secrets};
-use crate::net::{StoreKey, net};
+use crate::net::{StoreKey, net, run};
 use crate::retry::{Patience, Trouble};
 use crate::settings::{Settings, settings};
 use crate::source::{Hints, Source, Stat};
@@ -197,19 +197,22 @@ impl Remote {
         Ok(())
     }
 
-    async fn head(&self) -> Result<Stat> {
+    /// A look at what is there now; `None`: nothing.
+    async fn look(&self) -> Result<Option<Stat>> {
         let (store, path) = self.store()?;
         let mut patience = Patience::new(&self.settings, "look at it".into());
-        let meta = loop {
+        loop {
             match patience.bounded(self.meta(&*store, &path)).await {
-                Ok(meta) => break meta,
+                Ok(meta) => return Ok(Some(Stat { len: meta.size, version: version(&meta) })),
+                Err(trouble) if trouble.status() == Some(404) => return Ok(None),
                 Err(trouble) => patience.again(trouble).await.map_err(|e| self.scrub(e).in_file(&self.name, None))?,
             }
-        };
-        // A look at what is there now, which need not be what was read first.
-        let stat = Stat { len: meta.size, version: version(&meta) };
-        self.first.get_or_init(|| (stat.version.clone(), stat.len));
-        Ok(stat)
+        }
+    }
+
+    /// Whether there is such an object.
+    pub(crate) fn exists(self: Arc<Self>) -> Task<Result<bool>> {
+        run(async move { Ok(self.look().await?.is_some()) })
     }
 
     /// One try of a look.
@@ -240,19 +243,21 @@ impl Source for Remote {
         self.first.get().map(|(_, len)| *len)
     }
     fn stat(self: Arc<Self>) -> Task<Result<Stat>> {
-        match net() {
-            Ok(net) => net.run(async move { self.head().await }),
-            Err(error) => Task::ready(Err(error)),
-        }
+        run(async move {
+            let missing = || Error::new(Kind::Io, "there is no such object").in_file(&self.name, None);
+            let stat = self.look().await?.ok_or_else(missing)?;
+            // Not checked against what was read first: this is what is there now.
+            self.first.get_or_init(|| (stat.version.clone(), stat.len));
+            Ok(stat)
+        })
     }
     fn read(self: Arc<Self>, at: u64, len: usize) -> Task<Result<Buf>> {
-        if len == 0 || self.known_len().is_some_and(|end| at >= end) {
+        // No object reaches beyond what a signed offset can say.
+        let end = self.known_len().unwrap_or(i64::MAX as u64);
+        if len == 0 || at >= end {
             return Task::ready(Ok(Buf::new(0)));
         }
-        match net() {
-            Ok(net) => net.run(async move { self.fetch(at, len).await }),
-            Err(error) => Task::ready(Err(error)),
-        }
+        run(async move { self.fetch(at, len).await })
     }
     fn hints(&self) -> Hints {
         Hints { block: self.settings.block_bytes, ahead: self.settings.ahead_bytes }

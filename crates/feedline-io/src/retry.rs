@@ -42,6 +42,7 @@ impl From<object_store::Error> for Trouble {
         if let Some(refused) = below::<Refused>(&error) {
             let cause = refused.to_string();
             return match refused.status {
+                ..400 => Trouble::Nonsense(cause),
                 408 | 429 | 500.. => Trouble::Passing { cause, after: refused.after },
                 status => Trouble::Final { kind: Kind::Io, cause: advice(status, cause), status: Some(status) },
             };
