@@ -143,6 +143,7 @@ METHODS: dict[str, dict[str, tuple[str, Convert]]] = {
     "from_tensors": {"value": ("tensors", _value)},
     "ignore_errors": {},
     "interleave": {"fn": ("map_func", _function)},
+    "list_files": {"pattern": ("file_pattern", _plain)},
     "map": {"fn": ("map_func", _function)},
     "padded_batch": PADDING,
     "prefetch": {},

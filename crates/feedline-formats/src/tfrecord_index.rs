@@ -5,7 +5,7 @@
 //! version text, that text, and the offset of each record's header; numbers are little-endian u64, the checksum is u32.
 
 use crate::tfrecord::{FOOTER, HEADER, length};
-use feedline_io::{Buf, Error, Result, Source, Stat};
+use feedline_io::{AtomicFile, Buf, Error, Result, Sink, Source, Stat};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -115,19 +115,14 @@ pub fn places(source: &Arc<dyn Source>) -> Vec<PathBuf> {
     places
 }
 
-/// Writes a file so that it is there whole or not at all.
-fn put(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    if let Some(dir) = path.parent().filter(|d| !d.as_os_str().is_empty() && !d.exists()) {
-        std::fs::create_dir_all(dir)?;
+fn put(path: &Path, bytes: &[u8]) -> Result<()> {
+    use std::io::Write;
+    if let Some(folder) = path.parent().filter(|d| !d.as_os_str().is_empty()) {
+        std::fs::create_dir_all(folder).map_err(|e| Error::io(&e))?;
     }
-    let mut name = path.as_os_str().to_owned();
-    name.push(format!(".{}.tmp", std::process::id()));
-    let temporary = PathBuf::from(name);
-    let written = std::fs::write(&temporary, bytes).and_then(|()| std::fs::rename(&temporary, path));
-    if written.is_err() {
-        let _ = std::fs::remove_file(&temporary);
-    }
-    written
+    let mut file = AtomicFile::new(path.to_string_lossy(), path)?;
+    file.write_all(bytes).map_err(|e| Error::io(&e))?;
+    Box::new(file).commit()
 }
 
 struct Scan<'a> {

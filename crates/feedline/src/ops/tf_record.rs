@@ -11,7 +11,7 @@ use feedline_formats::compress::Compression;
 use feedline_formats::records::Records;
 use feedline_formats::tfrecord::{self, AfterBad, Reader};
 use feedline_formats::tfrecord_index;
-use feedline_io::{Source, Task};
+use feedline_io::{Ranges, Source, Task, Want};
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, OnceLock};
 
@@ -198,26 +198,32 @@ impl Index for Numbered {
         self.starts[self.starts.len() - 1]
     }
     fn get(&self, rows: &[u64]) -> Result<Chunk> {
-        let mut strings = StringsBuilder::with_capacity(rows.len());
-        // All reads begin before the first is waited for.
-        let reads: Vec<_> = rows
+        let place = |row: u64| {
+            let at = self.starts.partition_point(|s| *s <= row) - 1;
+            (at, (row - self.starts[at]) as usize)
+        };
+        let wants: Vec<Want> = rows
             .iter()
             .map(|&row| {
-                let at = self.starts.partition_point(|s| *s <= row) - 1;
-                let (file, record) = (&self.files[at], (row - self.starts[at]) as usize);
-                let span = file.index.span(record);
-                let read = file.source.clone().read(span.start, (span.end - span.start) as usize);
-                (file, record, span, read)
+                let (source, record) = place(row);
+                let span = self.files[source].index.span(record);
+                Want { source, at: span.start, len: (span.end - span.start) as usize }
             })
             .collect();
-        for (file, record, span, read) in reads {
-            let bytes = read.wait()?;
-            let error = |text: &str| {
+        let sources = self.files.iter().map(|f| f.source.clone()).collect();
+        let mut reads = Ranges::many(sources, wants.clone());
+        let mut strings = StringsBuilder::with_capacity(rows.len());
+        for (&row, want) in rows.iter().zip(wants) {
+            let (source, record) = place(row);
+            let name = self.files[source].source.name();
+            let read = reads.next_range().ok_or_else(|| Error::internal("a read is missing"))?;
+            let read = read.map_err(|e| e.in_file(name, None))?;
+            let data = tfrecord::unframe(&read, self.check).map_err(|text| {
                 let text = format!("{text} (record {record} of the file)");
-                Error::loss(text).at_byte(span.start).in_file(file.source.name(), None)
-            };
-            let data = tfrecord::unframe(bytes.as_slice(), self.check).map_err(|text| error(&text))?;
-            strings.push_view(&bytes, data);
+                Error::loss(text).at_byte(want.at).in_file(name, None)
+            })?;
+            let start = read.range().start;
+            strings.push_view(read.buf(), start + data.start..start + data.end);
         }
         Ok(Chunk::new(rows.len(), Pos::List(rows.into()), [Column::Dense(strings.tensor([rows.len()]))]))
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from .. import _native, calls, nest, trace
 from ..dtypes import DType, as_dtype, int64
+from ..errors import InvalidArgumentError
 from ..function import register_classes
 from ..params import check_name, integer, naming
 from ..ragged import RaggedTensor
@@ -196,6 +198,44 @@ class Sources(Core):
             "rerandomize_each_iteration": bool(rerandomize_each_iteration),
         }
         return cls._make("random", params)
+
+    @classmethod
+    def list_files(
+        cls, file_pattern: Any, shuffle: bool | None = None, seed: int | None = None, name: str | None = None
+    ) -> Self:
+        """The names of the files that match a pattern, shuffled anew in each pass.
+
+        >>> import feedline as fl
+        >>> for name in ["b.txt", "a.txt"]:
+        ...     _ = open(name, "w").close()
+        >>> list(fl.Dataset.list_files("*.txt", shuffle=False).as_numpy_iterator())
+        [b'a.txt', b'b.txt']
+
+        Args:
+            file_pattern: A pattern or a list of patterns; `*`, `?` and `[a-z]` stand for parts of a name and do
+                not go across `/`. Paths, `s3://bucket/…` and the like.
+            shuffle: False keeps the names sorted. By default they are shuffled: zip features and labels first,
+                or list both with False.
+            seed: Makes the order reproducible.
+            name: A name for the operator, an identifier.
+
+        Raises:
+            ValueError: Nothing matches.
+        """
+        check_name("list_files", name)
+        given = [file_pattern] if isinstance(file_pattern, (str, bytes, os.PathLike)) else file_pattern
+        if hasattr(given, "tolist"):
+            given = given.tolist()
+            given = given if isinstance(given, list) else [given]
+        patterns = [os.fsdecode(pattern) for pattern in given]
+        with naming("list_files"):
+            found = _native.glob_files(patterns)
+        if not found:
+            raise InvalidArgumentError(
+                f"list_files: no file matches {', '.join(map(repr, patterns))} (looked from {os.getcwd()!r})"
+            )
+        files = cls.from_tensor_slices(found)
+        return files if shuffle is False else files.shuffle(len(found), seed=seed)  # type: ignore[attr-defined]
 
     @classmethod
     def zip(cls, *args: Any, datasets: Any = None, name: str | None = None) -> Self:

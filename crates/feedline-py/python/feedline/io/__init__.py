@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from ..writers import TFRecordOptions, TFRecordWriter
+from .files import matching_files, read_file
 
-__all__ = ["TFRecordOptions", "TFRecordWriter"]
+__all__ = ["TFRecordOptions", "TFRecordWriter", "matching_files", "read_file"]

@@ -6,10 +6,10 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from .. import calls
+from .. import _native, calls
 from ..dataset import AUTOTUNE, Dataset
 from ..dataset.sources import values
-from ..params import parallel_calls
+from ..params import naming, parallel_calls
 
 __all__ = ["Files", "compression", "file_names", "read_files"]
 
@@ -35,6 +35,14 @@ def file_names(op: str, filenames: Files) -> str | list[str]:
     return names
 
 
+def _expanded(op: str, filenames: Files) -> str | list[str]:
+    """The names with patterns and folders replaced by the files that they mean."""
+    names = file_names(op, filenames)
+    with naming(op):
+        found = _native.expand_files([names] if isinstance(names, str) else names)
+    return names if found == [names] else found
+
+
 def compression(op: str, compression_type: Any) -> str:
     """The name of a compression; None is none."""
     if compression_type is None:
@@ -57,7 +65,7 @@ def read_files(op: str, filenames: Files, num_parallel_reads: Any, make: Callabl
     """
     if isinstance(filenames, Dataset):
         return _several(filenames, num_parallel_reads, op, make)
-    names: Any = filenames if calls.symbolic(filenames) else file_names(op, filenames)
+    names: Any = filenames if calls.symbolic(filenames) else _expanded(op, filenames)
     if num_parallel_reads is None:
         return make(values(names if not isinstance(names, list) or names else _nothing()))
     names = [names] if isinstance(names, str) else names

@@ -8,6 +8,7 @@ mod cast;
 mod check;
 mod create;
 mod farmhash;
+mod files;
 mod index;
 mod integer;
 #[cfg(test)]
@@ -42,6 +43,7 @@ pub static FUNCS: &[&[Func]] = &[
     cast::FUNCS,
     check::FUNCS,
     create::FUNCS,
+    files::FUNCS,
     index::FUNCS,
     lookup::FUNCS,
     matmul::FUNCS,
