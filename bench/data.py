@@ -1,11 +1,84 @@
 """The input of each workload, made from a fixed seed, and beside it the right answer by plain NumPy."""
 from __future__ import annotations
 
+import gzip
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 
 from digest import Columns
+
+
+FILES = Path(__file__).parent / "files"
+
+
+def kept(name: str) -> tuple[Path, bool]:
+    """A folder for files that are made once, and whether they are there already."""
+    folder = FILES / name
+    folder.mkdir(parents=True, exist_ok=True)
+    (FILES / ".gitignore").write_text("*\n")
+    return folder, (folder / "whole").exists()
+
+
+def features(n: int = 500_000) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(3)
+    return rng.standard_normal((n, 10), np.float32), rng.integers(0, 10, n)
+
+
+def examples(compressed: bool, shards: int = 8) -> list[str]:
+    """500,000 Examples of ten floats and a label, dealt out to TFRecord files. All have the same layout, so
+    that they are made column by column, without any library that is measured here."""
+    folder, whole = kept("examples.gz" if compressed else "examples")
+    ending = "tfrecord.gz" if compressed else "tfrecord"
+    names = [folder / f"part-{k:05}-of-{shards:05}.{ending}" for k in range(shards)]
+    if not whole:
+        x, y = features()
+        records = framed(serialised(x, y))
+        for k, name in enumerate(names):
+            data = records[k::shards].tobytes()
+            name.write_bytes(gzip.compress(data, 6) if compressed else data)
+        (folder / "whole").touch()
+    return [os.fspath(name) for name in names]
+
+
+def serialised(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """tf.train.Example as protobuf lays it out: a row of bytes each."""
+    parts: list[np.ndarray | bytes] = [b"\x0a\xb0\x01"]
+    for j in range(10):
+        parts += [b"\x0a\x0e\x0a\x02f%d\x12\x08\x12\x06\x0a\x04" % j, x[:, j:j + 1].copy().view(np.uint8)]
+    parts += [b"\x0a\x0e\x0a\x05label\x12\x05\x1a\x03\x0a\x01", y.astype(np.uint8)[:, None]]
+    rows = [np.broadcast_to(np.frombuffer(p, np.uint8), (len(x), len(p))) if isinstance(p, bytes) else p
+            for p in parts]
+    return np.concatenate(rows, axis=1)
+
+
+def framed(records: np.ndarray) -> np.ndarray:
+    """Records of one length as TFRecord has them: length, its checksum, data, its checksum."""
+    n, size = records.shape
+    length = np.frombuffer(np.uint64(size).tobytes(), np.uint8)
+    head = np.concatenate([length, masked_crc(length[None, :])[0]])
+    return np.concatenate([np.broadcast_to(head, (n, 12)), records, masked_crc(records)], axis=1)
+
+
+def masked_crc(rows: np.ndarray) -> np.ndarray:
+    """CRC-32C of each row, rotated and shifted, as 4 bytes."""
+    table = np.arange(256, dtype=np.uint32)
+    for _ in range(8):
+        table = np.where(table & 1, (table >> 1) ^ np.uint32(0x82F63B78), table >> 1)
+    crc = np.full(len(rows), 0xFFFFFFFF, np.uint32)
+    for column in rows.T:
+        crc = table[(crc ^ column) & 0xFF] ^ (crc >> 8)
+    crc = ~crc
+    return ((crc >> 15 | crc << 17) + np.uint32(0xA282EAD8))[:, None].view(np.uint8)
+
+
+def parsed_examples(files: list[str], batch: int) -> Iterator[Columns]:
+    x, y = features()
+    for start in range(0, len(y), batch):
+        rows = slice(start, start + batch)
+        yield [*(np.ascontiguousarray(x[rows, j]) for j in range(10)), y[rows]]
 
 
 def digits(n: int = 60_000) -> tuple[np.ndarray, np.ndarray]:

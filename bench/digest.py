@@ -64,6 +64,28 @@ class Epoch:
                 "full_shuffle": .25 < middle < .75}
 
 
+class Table:
+    """For rows of numbers in any order: the bits of every column added up, and of every column times the
+    last, which two rows that swapped a value change."""
+
+    def __init__(self, rows: int) -> None:
+        self.rows, self.seen = rows, 0
+        self.totals: list[int] = []
+        self.pairs: list[int] = []
+
+    def add(self, columns: Columns) -> None:
+        bits = [c.reshape(-1).view(f"i{c.itemsize}").astype(np.int64) for c in columns]
+        self.totals = self.totals or [0] * len(bits)
+        self.pairs = self.pairs or [0] * len(bits)
+        for k, column in enumerate(bits):
+            self.totals[k] += int(column.sum())
+            self.pairs[k] += int((column * bits[-1]).sum())
+        self.seen += len(bits[0])
+
+    def value(self) -> dict[str, Any]:
+        return {"rows": self.seen, "sums": self.totals, "pairs": self.pairs}
+
+
 def columns(batch: Any) -> Columns:
     """A batch (an array, a tuple or a dict of arrays or of host tensors) as a list of NumPy arrays."""
     if isinstance(batch, dict):

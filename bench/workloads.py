@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import data
-from digest import Columns, Digest, Epoch, Ordered
+from digest import Columns, Digest, Epoch, Ordered, Table
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,16 @@ WORKLOADS = {
         what="range(2M) -> map(x*2+1) -> batch 128", unit="elements", items=2_000_000,
         batch="int64[128]",
         inputs=lambda: (2_000_000, 128), digest=lambda: Ordered(rows=100 * 128), truth=data.odd_numbers),
+    "W2": Workload(
+        what="500k small Examples in 8 TFRecord files -> interleave -> parse -> batch 256", unit="examples",
+        items=500_000, batch=", ".join(["float32[256]"] * 10 + ["int64[256]"]),
+        inputs=lambda: (data.examples(False), 256), digest=lambda: Table(rows=500_000),
+        truth=data.parsed_examples),
+    "W2gz": Workload(
+        what="W2 from files in GZIP", unit="examples",
+        items=500_000, batch=", ".join(["float32[256]"] * 10 + ["int64[256]"]),
+        inputs=lambda: (data.examples(True), 256), digest=lambda: Table(rows=500_000),
+        truth=data.parsed_examples),
     "W8": Workload(
         what="60k x 28 x 28 uint8 in memory -> full shuffle -> batch 128 -> float32/255", unit="samples",
         items=60_000, batch="float32[128, 28, 28], int64[128]",

@@ -17,6 +17,34 @@ def w1_batched(n: int, batch: int) -> Batches:
     return fl.Dataset.range(n).batch(batch).map(lambda x: x * 2 + 1)
 
 
+FEATURES = {**{f"f{j}": fl.io.FixedLenFeature([], fl.float32) for j in range(10)},
+            "label": fl.io.FixedLenFeature([], fl.int64)}
+
+
+def records(files: list[str], compression: str = "") -> fl.Dataset:
+    return fl.Dataset.from_tensor_slices(files).interleave(
+        lambda name: fl.TFRecordDataset(name, compression), cycle_length=8, num_parallel_calls=fl.AUTOTUNE)
+
+
+def parse(record):
+    return fl.io.parse_single_example(record, FEATURES)
+
+
+@cell("W2", "feedline parse-each", "pool")
+def w2(files: list[str], batch: int) -> Batches:
+    return records(files).map(parse).batch(batch)
+
+
+@cell("W2", "feedline parse-batch", "pool")
+def w2_batched(files: list[str], batch: int) -> Batches:
+    return records(files).batch(batch).map(lambda r: fl.io.parse_example(r, FEATURES))
+
+
+@cell("W2gz", "feedline parse-each", "pool")
+def w2_gz(files: list[str], batch: int) -> Batches:
+    return records(files, "GZIP").map(parse).batch(batch)
+
+
 def scale(image, label):
     return fl.cast(image, fl.float32) / 255.0, label
 

@@ -23,6 +23,49 @@ def w1_batched(n: int, batch: int) -> Batches:
     return grain.MapDataset.range(n).repeat().batch(batch).map(affine).to_iter_dataset(INLINE)
 
 
+def example_class() -> type:
+    """tf.train.Example for protobuf: Grain has no parser of its own."""
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+    file = descriptor_pb2.FileDescriptorProto(name="example.proto", package="t", syntax="proto3")
+    field = descriptor_pb2.FieldDescriptorProto
+
+    def message(name: str, within=file.message_type, **fields: tuple[int, int, int, str]):
+        made = within.add(name=name)
+        for key, (number, kind, label, of) in fields.items():
+            made.field.add(name=key, number=number, type=kind, label=label, type_name=of or None)
+        return made
+
+    one, many = field.LABEL_OPTIONAL, field.LABEL_REPEATED
+    message("BytesList", value=(1, field.TYPE_BYTES, many, ""))
+    message("FloatList", value=(1, field.TYPE_FLOAT, many, ""))
+    message("Int64List", value=(1, field.TYPE_INT64, many, ""))
+    message("Feature", bytes_list=(1, field.TYPE_MESSAGE, one, ".t.BytesList"),
+            float_list=(2, field.TYPE_MESSAGE, one, ".t.FloatList"),
+            int64_list=(3, field.TYPE_MESSAGE, one, ".t.Int64List"))
+    features = message("Features", feature=(1, field.TYPE_MESSAGE, many, ".t.Features.FeatureEntry"))
+    entry = message("FeatureEntry", features.nested_type, key=(1, field.TYPE_STRING, one, ""),
+                    value=(2, field.TYPE_MESSAGE, one, ".t.Feature"))
+    entry.options.map_entry = True
+    message("Example", features=(1, field.TYPE_MESSAGE, one, ".t.Features"))
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("t.Example"))
+
+
+@cell("W2", "grain", "1")
+def w2(files: list[str], batch: int) -> Batches:
+    example, names = example_class(), [f"f{j}" for j in range(10)]
+
+    def parse(record: bytes) -> dict[str, np.generic]:
+        feature = example.FromString(record).features.feature
+        row = {name: np.float32(feature[name].float_list.value[0]) for name in names}
+        return row | {"label": np.int64(feature["label"].int64_list.value[0])}
+
+    ds = grain.MapDataset.source(files).repeat().map(grain.experimental.TFRecordIterDataset)
+    return grain.experimental.InterleaveIterDataset(ds, cycle_length=8).map(parse).batch(batch)
+
+
 class Rows:
     """A random-access source of (image, label)."""
 

@@ -39,6 +39,31 @@ def w1_rebatch(n: int, batch: int) -> Batches:
     return numpy(Dataset.range(n).repeat().batch(128 * batch).map(affine, AUTO).rebatch(batch))
 
 
+FEATURES = {**{f"f{j}": tf.io.FixedLenFeature([], tf.float32) for j in range(10)},
+            "label": tf.io.FixedLenFeature([], tf.int64)}
+
+
+def records(files: list[str], compression: str = "") -> Dataset:
+    return Dataset.from_tensor_slices(files).interleave(
+        lambda name: tf.data.TFRecordDataset(name, compression), cycle_length=8, num_parallel_calls=AUTO).repeat()
+
+
+@cell("W2", "tf.data parse-each", "AUTOTUNE")
+def w2(files: list[str], batch: int) -> Batches:
+    return numpy(records(files).map(lambda r: tf.io.parse_single_example(r, FEATURES), AUTO).batch(batch))
+
+
+@cell("W2", "tf.data parse-batch", "AUTOTUNE")
+def w2_batched(files: list[str], batch: int) -> Batches:
+    return numpy(records(files).batch(batch).map(lambda r: tf.io.parse_example(r, FEATURES), AUTO))
+
+
+@cell("W2gz", "tf.data parse-batch", "AUTOTUNE")
+def w2_gz(files: list[str], batch: int) -> Batches:
+    ds = records(files, "GZIP").batch(batch)
+    return numpy(ds.map(lambda r: tf.io.parse_example(r, FEATURES), AUTO))
+
+
 def scale(image: tf.Tensor, label: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     return tf.cast(image, tf.float32) / 255, label
 
