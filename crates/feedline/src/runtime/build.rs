@@ -19,6 +19,8 @@ use std::time::Instant;
 pub struct Run {
     pub pool: Arc<Pool>,
     pub cancelled: Arc<AtomicBool>,
+    /// The consumer saw the end.
+    pub finished: Arc<AtomicBool>,
     pub options: Options,
     pub meters: Arc<Meters>,
     /// Python functions are called somewhere in a serial stage.
