@@ -7,6 +7,7 @@
 mod blocks;
 mod buf;
 mod error;
+mod fork;
 mod local;
 mod source;
 mod task;
@@ -15,6 +16,7 @@ mod threads;
 pub use blocks::Blocks;
 pub use buf::{ALIGN, Buf, kept_bytes, release_kept};
 pub use error::{At, Error, Kind, Result};
+pub use fork::{Brief, brief, in_child};
 pub use local::Local;
 pub use source::{Source, Stat, open};
 pub use task::Task;

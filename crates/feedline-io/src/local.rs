@@ -1,6 +1,7 @@
 //! Files of this machine. Bytes that the page cache has are copied by whoever asks (`RWF_NOWAIT`); only a read that would
 //! have to wait for the disk goes to an I/O thread.
 
+use crate::fork::brief;
 use crate::source::{Source, Stat};
 use crate::threads::in_background;
 use crate::{Buf, Error, Kind, Result, Task};
@@ -30,6 +31,7 @@ impl Local {
         if file.metadata().map_err(|e| self.failed(e))?.is_dir() {
             return Err(Error::new(Kind::Io, "is a directory; name the files in it").in_file(&self.name, None));
         }
+        let _brief = brief();
         Ok(self.file.get_or_init(|| file))
     }
 

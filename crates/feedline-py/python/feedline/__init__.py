@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 import atexit as _atexit
-import os as _os
 
 from . import (
     _native,
@@ -114,5 +113,3 @@ __all__ = [
 
 config.read_environment()
 _atexit.register(_native.shutdown)
-if hasattr(_os, "register_at_fork"):
-    _os.register_at_fork(after_in_child=_native.after_fork_in_child)

@@ -9,6 +9,7 @@
 use super::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use super::sync::{Mutex, lock};
 use crate::expr::Philox;
+use feedline_io::brief;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 
@@ -54,6 +55,7 @@ impl PassSeeds {
     pub fn start(&self, finished: &Arc<AtomicBool>) -> Philox {
         let mut stream = Philox::new(self.pair.0, self.pair.1);
         if self.each_pass {
+            let _brief = brief();
             stream.seek(2 * lock(&self.passes).take(finished));
             let (a, b) = (stream.next_u32(), stream.next_u32());
             stream = Philox::new(a.into(), b.into());
