@@ -304,6 +304,36 @@ mod tests {
     }
 
     #[test]
+    fn inner_datasets_are_rewritten_too() {
+        let mut written = None;
+        let ds = Dataset::range(4).unwrap().flat_map(|b, x| {
+            let stop = b.export(x[0]);
+            let params = serde_json::json!({"start": 0, "stop": {"symbol": stop}, "step": 1, "output_type": "int64"});
+            let sum = |ds: &Dataset| {
+                ds.map(|b, y| {
+                    let x = b.capture(stop, Leaf::scalar(DType::Int64));
+                    b.call("add", &[x, y[0]], Default::default())
+                })
+            };
+            let inner = sum(&sum(&op("range", params, &[])?.skip(0)?)?)?;
+            written = Some(inner.plan().clone());
+            Ok(b.dataset(Bound::nested(inner.plan().clone()), inner.spec().clone()))
+        });
+        let (ds, written) = (ds.unwrap(), written.unwrap());
+        same(&ds, "2 4 5 6 7 8");
+        let mut names = Vec::new();
+        written.runs().unwrap().walk(&mut |p| names.push(p.name()));
+        assert_eq!(names, ["range", "map"]);
+        for rewrite in [None, Some(false)] {
+            let options = crate::options::Options { rewrite, ..Default::default() };
+            let mut iter = ds.with_options(options).unwrap().iter().unwrap();
+            assert_eq!(iter.by_ref().count(), 6);
+            assert_eq!(iter.meters().get(written.id).is_some(), rewrite == Some(false));
+            assert_eq!(iter.meters().get(written.runs().unwrap().id).is_some(), rewrite.is_none());
+        }
+    }
+
+    #[test]
     fn many_small_ones_come_in_few_chunks() {
         let ds = Dataset::range(10_000).unwrap().flat_map(|b, _| {
             let two = Dataset::range(2)?;

@@ -97,6 +97,13 @@ impl Plan {
         let (plan, log) = self.rewritten.get().expect("set above");
         Ok(Rewritten { plan: plan.clone().unwrap_or_else(|| self.clone()), log: log.clone() })
     }
+    /// The plan as it runs.
+    pub fn runs(&self) -> Result<Plan> {
+        match self.rewritten.get() {
+            Some((plan, _)) => Ok(plan.clone().unwrap_or_else(|| self.clone())),
+            None => Ok(self.rewritten()?.plan),
+        }
+    }
     /// Remembers the meters of the pass that starts now.
     pub fn set_meters(&self, meters: Arc<Meters>) {
         let _brief = brief();

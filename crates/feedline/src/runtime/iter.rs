@@ -59,7 +59,7 @@ fn new_run(plan: &Plan, pool: Arc<Pool>) -> Arc<Run> {
 }
 
 fn build_cx(run: &Arc<Run>, bound: &Bound, epoch: u64) -> BuildCx {
-    BuildCx { run: run.clone(), env: bound.env.clone(), epoch, depth: 0, nested: false, grain: 1 }
+    BuildCx { run: run.clone(), env: bound.env.clone(), epoch, depth: 0, nested: false, grain: 1, known: Weak::new() }
 }
 
 impl Iter {

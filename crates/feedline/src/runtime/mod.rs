@@ -12,7 +12,7 @@ mod segment;
 mod stage;
 pub mod sync;
 
-pub use build::{BuildCx, Built, Run, mix};
+pub use build::{BuildCx, Built, Known, Run, mix};
 pub use index::Index;
 pub use iter::{Iter, Stopper, index as index_of, streaming_op, streams};
 pub use meter::{Meter, Meters};
