@@ -32,24 +32,7 @@ from . import (
 from ._native import __version__
 from .config import configuration, configure
 from .dataset import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Dataset
-from .dtypes import (
-    DType,
-    as_dtype,
-    bfloat16,
-    bool_,
-    float16,
-    float32,
-    float64,
-    int8,
-    int16,
-    int32,
-    int64,
-    string,
-    uint8,
-    uint16,
-    uint32,
-    uint64,
-)
+from .dtypes import *  # noqa: F403
 from .iterator import Iterator, Optional
 from .ops import *  # noqa: F403
 from .options import Options
@@ -58,13 +41,12 @@ from .sparse import SparseTensor
 from .spec import DatasetSpec, NoneSpec, RaggedTensorSpec, SparseTensorSpec, TensorSpec
 from .symbol import Symbol
 
-bool = bool_
+bool = dtypes.bool_
 
 __all__ = [
     "AUTOTUNE",
     "INFINITE_CARDINALITY",
     "UNKNOWN_CARDINALITY",
-    "DType",
     "Dataset",
     "DatasetSpec",
     "Iterator",
@@ -78,36 +60,22 @@ __all__ = [
     "Symbol",
     "TensorSpec",
     "__version__",
-    "as_dtype",
-    "bfloat16",
     "bitwise",
     "bool",
-    "bool_",
     "configuration",
     "configure",
     "data",
     "debugging",
     "dtypes",
     "errors",
-    "float16",
-    "float32",
-    "float64",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
     "lookup",
     "math",
     "nest",
     "ragged",
     "random",
     "sparse",
-    "string",
     "strings",
-    "uint8",
-    "uint16",
-    "uint32",
-    "uint64",
+    *dtypes.__all__,
     *ops.__all__,
 ]
 
