@@ -1,4 +1,5 @@
-"""Runs workloads x loaders, each cell in its own fresh process, and writes results/<name>.json and .md.
+"""Runs workloads x loaders, each cell in its own fresh process, and writes results/<name>.json and .md. A whole run
+also writes the figures in README.md.
 
     python3 bench/run.py                                  # everything
     python3 bench/run.py W8 --loaders feedline tfdata     # some of it, into results/partial.*
@@ -13,6 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import figures
 from cells import listed, loaders
 from child import run_cell
 from environments import NoEnvironment, interpreter
@@ -99,6 +101,8 @@ def write(results: dict[str, Any], name: str) -> None:
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / f"{name}.json").write_text(json.dumps(results, indent=1) + "\n")
     (RESULTS / f"{name}.md").write_text(report(results))
+    if name == "results":
+        figures.main(check=False)
     print(f"written: {(RESULTS / name).relative_to(Path(__file__).parent.parent)}.json and .md")
 
 

@@ -7,6 +7,8 @@ import importlib
 import linecache
 import pkgutil
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -86,3 +88,9 @@ def test_everything_public_has_a_docstring(name: str) -> None:
         n for n in names if callable(getattr(thing, n)) and not (getattr(thing, n).__doc__ or "").strip()
     ]
     assert missing == []
+
+
+def test_the_figures_in_the_readme_are_those_of_the_results() -> None:
+    check = [sys.executable, str(ROOT / "bench" / "figures.py"), "--check"]
+    done = subprocess.run(check, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -354,6 +354,47 @@ def test_forks_while_workers_are_busy(program: Any) -> None:
 
 
 @posix
+def test_children_use_what_busy_threads_of_the_parent_use(program: Any) -> None:
+    """Memory, seeds, caches and tables of the same datasets, at any moment."""
+    result = program("""
+        import os, signal, threading
+        import feedline as fl
+        import numpy as np
+
+        table = fl.lookup.StaticHashTable(
+            fl.lookup.KeyValueTensorInitializer(np.arange(9), np.arange(9) * 2), np.int64(-1)
+        )
+        nested = fl.Dataset.range(20).flat_map(lambda x: fl.Dataset.range(x).shuffle(9, seed=1).cache())
+        pictures = nested.map(lambda x: fl.fill([64, 64], table.lookup(x % 9))).batch(16)
+        stop = False
+
+        def read():
+            while not stop:
+                for _ in pictures:
+                    if stop:
+                        break
+
+        threads = [threading.Thread(target=read) for _ in range(2)]
+        [thread.start() for thread in threads]
+        it = iter(pictures.repeat())
+        for _ in range(20):
+            next(it)
+            child = os.fork()
+            if child == 0:
+                signal.alarm(30)
+                ok = sum(len(batch) for batch in pictures) == 190
+                del it
+                os._exit(0 if ok else 1)
+            _, status = os.waitpid(child, 0)
+            assert status == 0, status
+        stop = True
+        [thread.join() for thread in threads]
+        print("done")
+    """)
+    assert result.stdout == "done\n"
+
+
+@posix
 def test_a_pool_of_forked_processes(program: Any) -> None:
     result = program("""
         import multiprocessing
@@ -611,6 +652,6 @@ def test_importing_is_quiet_and_light(program: Any) -> None:
     result = program("""
         import sys
         import feedline
-        print(sorted({"torch", "tensorflow", "jax", "pandas", "cloudpickle"} & set(sys.modules)))
+        print(sorted({"numpy", "torch", "tensorflow", "jax", "pandas", "cloudpickle"} & set(sys.modules)))
     """)
     assert result.stdout == "[]\n"

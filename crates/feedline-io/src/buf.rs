@@ -4,6 +4,7 @@
 //! go back to a free list by size class. Memory is zeroed once when it comes from the system and holds arbitrary old
 //! bytes after reuse: always initialised, never cleared twice.
 
+use crate::fork::brief;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::any::Any;
 use std::ptr::NonNull;
@@ -243,6 +244,7 @@ impl Free {
         if cap < PAGE {
             return None;
         }
+        let _brief = brief();
         let mut list = self.list(cap).lock().ok()?;
         let at = list.iter().rposition(|(c, _)| *c == cap)?;
         self.kept.fetch_sub(cap, Relaxed);
@@ -253,6 +255,7 @@ impl Free {
         if cap < PAGE || self.kept.load(Relaxed) + cap > KEEP_BYTES {
             return false;
         }
+        let _brief = brief();
         let Ok(mut list) = self.list(cap).lock() else { return false };
         if list.len() >= 64 {
             return false;
@@ -271,8 +274,10 @@ pub fn kept_bytes() -> usize {
 /// Gives all kept memory back to the system.
 pub fn release_kept() {
     for list in &FREE.lists {
-        let Ok(mut list) = list.lock() else { continue };
-        for (cap, ptr) in list.drain(..) {
+        let brief = brief();
+        let Ok(blocks) = list.lock().map(|mut list| std::mem::take(&mut *list)) else { continue };
+        drop(brief);
+        for (cap, ptr) in blocks {
             FREE.kept.fetch_sub(cap, Relaxed);
             system_free(ptr, cap);
         }

@@ -1,6 +1,7 @@
 //! Files of this machine. Bytes that the page cache has are copied by whoever asks (`RWF_NOWAIT`); only a read that would
 //! have to wait for the disk goes to an I/O thread.
 
+use crate::fork::brief;
 use crate::source::{Source, Stat};
 use crate::threads::in_background;
 use crate::{Buf, Error, Kind, Result, Task};
@@ -33,7 +34,10 @@ impl Local {
         let meta = file.metadata().map_err(|e| self.failed(e))?;
         let kind = meta.file_type();
         let instead = match () {
-            () if kind.is_file() => return Ok(&self.file.get_or_init(|| (file, meta.len())).0),
+            () if kind.is_file() => {
+                let _brief = brief();
+                return Ok(&self.file.get_or_init(|| (file, meta.len())).0);
+            }
             () if kind.is_dir() => "is a directory; name the files in it",
             () if kind.is_fifo() => "is not a regular file but a pipe; write it to a file first",
             () => "is not a regular file but a device; write it to a file first",

@@ -2,9 +2,11 @@
 //! to wait, stay for ten idle seconds, and are never more than `LIMIT`.
 
 use crate::Task;
+use crate::fork::in_child;
 use crate::task::Promise;
 use std::collections::VecDeque;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
@@ -15,30 +17,78 @@ const IDLE: Duration = Duration::from_secs(10);
 
 type Job = Box<dyn FnOnce() + Send>;
 
+#[derive(Default)]
+struct Threads {
+    queue: Mutex<Queue>,
+    work: Condvar,
+}
+
+#[derive(Default)]
 struct Queue {
     jobs: VecDeque<Job>,
     threads: usize,
     idle: usize,
-    /// The process that the threads belong to: after a fork the child has none.
-    process: u32,
 }
 
-static QUEUE: Mutex<Queue> = Mutex::new(Queue { jobs: VecDeque::new(), threads: 0, idle: 0, process: 0 });
-static WORK: Condvar = Condvar::new();
+/// Leaked once a process: the child of a fork has none of the parent's threads, and makes its own.
+static THREADS: AtomicPtr<Threads> = AtomicPtr::new(std::ptr::null_mut());
 
-fn lock() -> MutexGuard<'static, Queue> {
-    QUEUE.lock().unwrap_or_else(PoisonError::into_inner)
+fn threads() -> &'static Threads {
+    // ORDER: acquire pairs with the release that published them.
+    let found = THREADS.load(Ordering::Acquire);
+    if found.is_null() {
+        in_child(|| THREADS.store(std::ptr::null_mut(), Ordering::Relaxed));
+        let new = Box::into_raw(Box::default());
+        // ORDER: release publishes the contents; acquire sees another thread's.
+        match THREADS.compare_exchange(found, new, Ordering::AcqRel, Ordering::Acquire) {
+            // SAFETY: published, and never freed.
+            Ok(_) => return unsafe { &*new },
+            Err(other) => {
+                // SAFETY: `new` was never shared; `other` was published by another thread and is never freed.
+                return unsafe {
+                    drop(Box::from_raw(new));
+                    &*other
+                };
+            }
+        }
+    }
+    // SAFETY: published, and never freed.
+    unsafe { &*found }
+}
+
+impl Threads {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    fn serve(&self) {
+        let mut queue = self.lock();
+        loop {
+            if let Some(job) = queue.jobs.pop_front() {
+                drop(queue);
+                // A job that panics loses its promise, which says so; the thread goes on.
+                let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
+                queue = self.lock();
+                continue;
+            }
+            queue.idle += 1;
+            let (back, timeout) = self.work.wait_timeout(queue, IDLE).unwrap_or_else(PoisonError::into_inner);
+            queue = back;
+            queue.idle -= 1;
+            if timeout.timed_out() && queue.jobs.is_empty() {
+                queue.threads -= 1;
+                return;
+            }
+        }
+    }
 }
 
 /// Runs a job that may wait on one of the I/O threads.
 pub fn in_background(job: impl FnOnce() + Send + 'static) {
-    let mut queue = lock();
-    if queue.process != std::process::id() {
-        *queue = Queue { jobs: VecDeque::new(), threads: 0, idle: 0, process: std::process::id() };
-    }
+    let threads = threads();
+    let mut queue = threads.lock();
     queue.jobs.push_back(Box::new(job));
     if queue.idle < queue.jobs.len() && queue.threads < LIMIT {
-        let started = std::thread::Builder::new().name("feedline-io".into()).spawn(serve);
+        let started = std::thread::Builder::new().name("feedline-io".into()).spawn(|| threads.serve());
         match started {
             Ok(_) => queue.threads += 1,
             // Without any thread the job is done here: slower, but done.
@@ -52,7 +102,7 @@ pub fn in_background(job: impl FnOnce() + Send + 'static) {
         }
     }
     drop(queue);
-    WORK.notify_one();
+    threads.work.notify_one();
 }
 
 /// Runs work that waits for disks itself, and for other things by `await`: no thread is held by the second.
@@ -86,27 +136,6 @@ impl<T: Send + 'static> Wake for Spawned<T> {
     }
 }
 
-fn serve() {
-    let mut queue = lock();
-    loop {
-        if let Some(job) = queue.jobs.pop_front() {
-            drop(queue);
-            // A job that panics loses its promise, which says so; the thread goes on.
-            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
-            queue = lock();
-            continue;
-        }
-        queue.idle += 1;
-        let (back, timeout) = WORK.wait_timeout(queue, IDLE).unwrap_or_else(PoisonError::into_inner);
-        queue = back;
-        queue.idle -= 1;
-        if timeout.timed_out() && queue.jobs.is_empty() {
-            queue.threads -= 1;
-            return;
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -121,7 +150,7 @@ mod tests {
             })
             .collect();
         assert_eq!(tasks.into_iter().map(Task::wait).sum::<usize>(), 4950);
-        assert!(lock().threads <= LIMIT);
+        assert!(threads().lock().threads <= LIMIT);
     }
 
     #[test]

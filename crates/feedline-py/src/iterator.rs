@@ -10,11 +10,12 @@ use feedline::plan::Plan;
 use feedline::runtime::{Iter, Stopper};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
+use std::mem::ManuallyDrop;
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
 #[pyclass(subclass, module = "feedline._native")]
 pub struct Iterator {
-    iter: Mutex<Iter>,
+    iter: ManuallyDrop<Mutex<Iter>>,
     spec: Spec,
     /// The plan as the user wrote it.
     asked: Plan,
@@ -25,6 +26,22 @@ pub struct Iterator {
     pid: u32,
 }
 
+fn forked() -> PyErr {
+    crate::error::value_error(
+        "this iterator was made before a fork and its workers stayed in the parent; make a new one with iter(dataset)",
+    )
+}
+
+impl Drop for Iterator {
+    fn drop(&mut self) {
+        // In the child of a fork it is left as it is: a worker of the parent may have locked some of it.
+        if !self.is_forked() {
+            // SAFETY: dropped once, here.
+            unsafe { ManuallyDrop::drop(&mut self.iter) }
+        }
+    }
+}
+
 impl Iterator {
     pub fn new(iter: Iter, asked: Plan) -> Iterator {
         let spec = asked.spec.clone();
@@ -33,15 +50,21 @@ impl Iterator {
             _ => None,
         };
         let stopper = iter.stopper();
-        Iterator { iter: Mutex::new(iter), spec, asked, flat, stopper, pid: std::process::id() }
+        Iterator { iter: ManuallyDrop::new(Mutex::new(iter)), spec, asked, flat, stopper, pid: std::process::id() }
+    }
+
+    fn is_forked(&self) -> bool {
+        self.pid != std::process::id()
     }
 
     /// Two Python threads may share an iterator: each element goes to one of them.
-    fn lock(&self, py: Python<'_>) -> MutexGuard<'_, Iter> {
+    fn lock(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, Iter>> {
         loop {
             match self.iter.try_lock() {
-                Ok(guard) => return guard,
-                Err(TryLockError::Poisoned(e)) => return e.into_inner(),
+                Ok(guard) => return Ok(guard),
+                Err(TryLockError::Poisoned(e)) => return Ok(e.into_inner()),
+                // A thread of the parent had it, and nobody will ever give it back.
+                Err(TryLockError::WouldBlock) if self.is_forked() => return Err(forked()),
                 // Whoever holds it may need the interpreter to go on: wait without it, then try again.
                 Err(TryLockError::WouldBlock) => py.detach(|| drop(self.iter.lock())),
             }
@@ -69,16 +92,14 @@ impl Iterator {
         slf
     }
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let mut guard = self.lock(py);
+        let mut guard = self.lock(py)?;
         let iter = &mut *guard;
         loop {
             if let Some((chunk, row)) = iter.next_ready() {
                 return self.row(py, chunk, row).map(Some);
             }
-            if self.pid != std::process::id() {
-                return Err(crate::error::value_error(
-                    "this iterator was made before a fork and its workers stayed in the parent; make a new one with iter(dataset)",
-                ));
+            if self.is_forked() {
+                return Err(forked());
             }
             let more = py.detach(|| {
                 iter.fetch(&mut || match Python::try_attach(|py| py.check_signals()) {
@@ -101,13 +122,16 @@ impl Iterator {
     }
     /// Stops at once, also while another thread waits for an element.
     fn close(&self) {
+        if self.is_forked() {
+            return;
+        }
         self.stopper.stop();
         if let Ok(mut iter) = self.iter.try_lock() {
             iter.close();
         }
     }
-    fn delivered(&self, py: Python<'_>) -> u64 {
-        self.lock(py).delivered()
+    fn delivered(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(self.lock(py)?.delivered())
     }
     #[pyo3(signature = (format="text"))]
     fn explain(&self, format: &str) -> PyResult<String> {

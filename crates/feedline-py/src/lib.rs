@@ -40,6 +40,5 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(table::configure, m)?)?;
     m.add_function(wrap_pyfunction!(table::configuration, m)?)?;
     m.add_function(wrap_pyfunction!(host::shutdown, m)?)?;
-    m.add_function(wrap_pyfunction!(table::after_fork_in_child, m)?)?;
     Ok(())
 }

@@ -45,8 +45,3 @@ pub fn configuration(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     dict.set_item("seed", seed)?;
     Ok(dict)
 }
-
-#[pyfunction]
-pub fn after_fork_in_child() {
-    feedline::runtime::after_fork_in_child();
-}

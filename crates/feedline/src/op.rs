@@ -162,10 +162,11 @@ impl Function {
             && given.iter().zip(&self.0.inputs).all(|(a, b)| crate::expr::as_argument(a).join(b).is_some());
         if fits { Ok(()) } else { Err(Error::usage("the function was traced for elements of another spec")) }
     }
-    /// The function must give a bool scalar, as far as is known.
-    pub fn gives_predicate(&self) -> Result<()> {
+    /// What a predicate leaves of an input: the same spec. It must give a bool scalar, as far as is known.
+    pub fn judges(&self, input: &Spec) -> Result<Spec> {
+        self.takes(&[input])?;
         if self.spec().may_be_scalar(crate::element::DType::Bool) {
-            return Ok(());
+            return Ok(input.clone());
         }
         Err(Error::usage(format!(
             "the predicate must return a bool scalar, but returns {}; reduce it with fl.reduce_all or fl.reduce_any",

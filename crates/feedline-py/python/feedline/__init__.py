@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 import atexit as _atexit
-import os as _os
 
 from . import (
     _native,
@@ -34,24 +33,7 @@ from . import (
 from ._native import __version__
 from .config import configuration, configure
 from .dataset import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Dataset
-from .dtypes import (
-    DType,
-    as_dtype,
-    bfloat16,
-    bool_,
-    float16,
-    float32,
-    float64,
-    int8,
-    int16,
-    int32,
-    int64,
-    string,
-    uint8,
-    uint16,
-    uint32,
-    uint64,
-)
+from .dtypes import *  # noqa: F403
 from .iterator import Iterator, Optional
 from .ops import *  # noqa: F403
 from .options import Options
@@ -61,13 +43,12 @@ from .sparse import SparseTensor
 from .spec import DatasetSpec, NoneSpec, RaggedTensorSpec, SparseTensorSpec, TensorSpec
 from .symbol import Symbol
 
-bool = bool_
+bool = dtypes.bool_
 
 __all__ = [
     "AUTOTUNE",
     "INFINITE_CARDINALITY",
     "UNKNOWN_CARDINALITY",
-    "DType",
     "Dataset",
     "DatasetSpec",
     "Iterator",
@@ -82,24 +63,14 @@ __all__ = [
     "TFRecordDataset",
     "TensorSpec",
     "__version__",
-    "as_dtype",
-    "bfloat16",
     "bitwise",
     "bool",
-    "bool_",
     "configuration",
     "configure",
     "data",
     "debugging",
     "dtypes",
     "errors",
-    "float16",
-    "float32",
-    "float64",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
     "io",
     "lookup",
     "math",
@@ -107,16 +78,10 @@ __all__ = [
     "ragged",
     "random",
     "sparse",
-    "string",
     "strings",
-    "uint8",
-    "uint16",
-    "uint32",
-    "uint64",
+    *dtypes.__all__,
     *ops.__all__,
 ]
 
 config.read_environment()
 _atexit.register(_native.shutdown)
-if hasattr(_os, "register_at_fork"):
-    _os.register_at_fork(after_in_child=_native.after_fork_in_child)

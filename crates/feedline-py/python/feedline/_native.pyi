@@ -171,7 +171,5 @@ def reduce(
 ) -> Any: ...
 def shutdown() -> None:
     """Stops the pool's work in Python functions; called at interpreter exit."""
-
-def after_fork_in_child() -> None: ...
 def register_class(tag: str, cls: type) -> None:
     """A NamedTuple or dataclass to give back for structures with that tag (`module:qualname`)."""

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from . import nest, ops, padding
 from .calls import dtype_of
 from .debugging import ensure
 from .dtypes import int64
+from .lazy_numpy import np
 from .params import integer
 
 __all__ = ["bucketed"]

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from . import _native, trace
 from .dtypes import DType, as_dtype, bool_, float32, int32, string
+from .lazy_numpy import np
 from .ragged import RaggedTensor
 from .spec import TensorSpec
 from .trace import Traced, Tracer

@@ -9,7 +9,7 @@ from __future__ import annotations
 import builtins
 from typing import Any
 
-import numpy as np
+from .lazy_numpy import np
 
 __all__ = [
     "DType",

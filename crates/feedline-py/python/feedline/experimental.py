@@ -7,13 +7,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from . import nest, ops
 from .dataset import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Cardinality, Dataset
 from .dtypes import int64
 from .errors import OutOfRangeError
 from .iterator import Iterator, Optional
+from .lazy_numpy import np
 from .lookup import KeyValueTensorInitializer, StaticHashTable
 from .options import (
     AutoShardPolicy,

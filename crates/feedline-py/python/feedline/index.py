@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from . import calls, ops
+from .lazy_numpy import np
 from .trace import NeedsValue
 
 __all__ = ["get"]

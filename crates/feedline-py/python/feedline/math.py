@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import ops
+from .lazy_numpy import np
 from .ops import (
     abs,
     acos,
@@ -190,8 +191,6 @@ def bincount(arr: Any, minlength: int | None = None, dtype: Any = "int32", name:
     if minlength is None:
         if ops.symbolic(arr):
             raise ValueError("bincount inside a function needs minlength, the number of different values")
-        import numpy as np
-
         minlength = int(np.max(arr, initial=-1)) + 1
     hot = ops.one_hot(ops.reshape(arr, [-1]), minlength, dtype=dtype)
     return reduce_sum(hot, 0)

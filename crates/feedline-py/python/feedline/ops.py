@@ -13,11 +13,10 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
-
 from . import calls, nest, trace
 from .calls import aligned, binary, call, constant, dtype_of, symbolic
 from .dtypes import as_dtype, bool_, float32, int32, int64
+from .lazy_numpy import np
 from .spec import as_shape
 
 __all__ = [

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
-
 from . import _native, nest
 from .calls import dtype_of
+from .lazy_numpy import np
 from .spec import Shape, TensorSpec, as_shape, shape_text, spec_text
 
 __all__ = ["shapes", "values"]

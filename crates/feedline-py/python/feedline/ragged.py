@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
-
 from .dtypes import DType, as_dtype, int64
+from .lazy_numpy import np
 from .spec import RaggedTensorSpec
 
 __all__ = ["RaggedTensor", "constant", "stack"]
@@ -186,7 +185,7 @@ class RaggedTensor:
         return RaggedTensor, (self.flat_values, self.nested_row_splits)
 
 
-def stack(rows: Sequence[Any], ragged_rank: int, empty: Any, splits_dtype: Any = np.int64) -> RaggedTensor:
+def stack(rows: Sequence[Any], ragged_rank: int, empty: Any, splits_dtype: Any) -> RaggedTensor:
     """Rows (arrays, or ragged tensors of one ragged axis less) as one ragged tensor.
 
     Args:

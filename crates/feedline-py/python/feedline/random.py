@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from . import ops, trace
 from .calls import call_here, constant, dtype_of, symbolic
 from .dtypes import as_dtype, float32, float64, int64
+from .lazy_numpy import np
 from .seeds import get_seed, op_seed, set_seed
 
 __all__ = [

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from . import debugging, ops, random
 from .calls import dtype_of
 from .dtypes import float32, float64, int64
+from .lazy_numpy import np
 from .params import naming
 
 __all__ = ["rejection_resample", "sample_by_dataset"]

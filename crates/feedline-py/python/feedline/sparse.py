@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from . import calls
 from .dtypes import DType, as_dtype
+from .lazy_numpy import np
 from .spec import SparseTensorSpec
 
 __all__ = ["SparseTensor", "from_dense", "to_dense"]

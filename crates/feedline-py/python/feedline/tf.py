@@ -15,6 +15,7 @@ from typing import Any
 from . import (
     bitwise,
     debugging,
+    dtypes as _dtypes,
     errors,
     experimental as _experimental,
     io as _io,
@@ -29,24 +30,7 @@ from . import (
     strings,
 )
 from .dataset import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Dataset as _Dataset
-from .dtypes import (
-    DType,
-    as_dtype,
-    bfloat16,
-    bool_,
-    float16,
-    float32,
-    float64,
-    int8,
-    int16,
-    int32,
-    int64,
-    string,
-    uint8,
-    uint16,
-    uint32,
-    uint64,
-)
+from .dtypes import *  # noqa: F403
 from .iterator import Iterator as _Iterator, Optional
 from .ops import *  # noqa: F403
 from .options import Options as _Options, ThreadingOptions as _ThreadingOptions
@@ -61,11 +45,10 @@ from .spec import (
 )
 from .tensor import Tensor, as_tensors
 
-bool = bool_
+bool = _dtypes.bool_
 newaxis = None
 
 __all__ = [
-    "DType",
     "RaggedTensor",
     "RaggedTensorSpec",
     "SparseTensor",
@@ -73,21 +56,12 @@ __all__ = [
     "Tensor",
     "TensorShape",
     "TensorSpec",
-    "as_dtype",
-    "bfloat16",
     "bitwise",
     "bool",
     "convert_to_tensor",
     "data",
     "debugging",
     "errors",
-    "float16",
-    "float32",
-    "float64",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
     "io",
     "is_tensor",
     "lookup",
@@ -98,12 +72,8 @@ __all__ = [
     "ragged",
     "random",
     "sparse",
-    "string",
     "strings",
-    "uint8",
-    "uint16",
-    "uint32",
-    "uint64",
+    *_dtypes.__all__,
     *_ops.__all__,
 ]
 

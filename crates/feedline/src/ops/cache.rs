@@ -8,6 +8,7 @@ use crate::op::{Op, OpInfo, read};
 use crate::plan::{Card, Plan};
 use crate::runtime::sync::{Mutex, lock};
 use crate::runtime::{BuildCx, Built, Cx, Index, Pull, Stage};
+use feedline_io::brief;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -55,10 +56,12 @@ impl Store {
         list.iter().find(|(key, _)| same(key)).map(|(_, held)| held.clone())
     }
     fn get(&self, env: &Arc<[Value]>) -> Option<Held> {
+        let _brief = brief();
         Store::find(&lock(&self.0), env)
     }
     /// The first complete pass wins.
     fn put(&self, env: &Arc<[Value]>, held: Held) {
+        let _brief = brief();
         let mut list = lock(&self.0);
         list.retain(|(key, _)| key.as_ref().is_none_or(|k| k.strong_count() > 0));
         if Store::find(&list, env).is_none() {
@@ -69,6 +72,7 @@ impl Store {
 
 impl fmt::Debug for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let _brief = brief();
         f.write_str(if lock(&self.0).is_empty() { "not filled" } else { "filled" })
     }
 }

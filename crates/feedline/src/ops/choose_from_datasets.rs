@@ -1,6 +1,6 @@
 //! `choose_from_datasets(choice, datasets)`: a dataset of numbers says from which dataset each element comes.
 
-use super::weave::{Picked, Source};
+use super::weave::{Picked, Source, collected};
 use crate::dataset::Dataset;
 use crate::element::{Chunk, DType, Spec};
 use crate::error::{Error, Result};
@@ -240,15 +240,7 @@ impl<C: Choices> Stage for MixStage<C> {
                 break;
             }
         }
-        match (self.picked.take(&mut self.made), stop) {
-            (None, pull) => pull,
-            (Some(chunk), Pull::Fail(error)) => {
-                self.failed = Some(error);
-                Pull::Rows(chunk)
-            }
-            // The end and "not yet" are met again.
-            (Some(chunk), _) => Pull::Rows(chunk),
-        }
+        collected(self.picked.take(&mut self.made), stop, &mut self.failed)
     }
 }
 

@@ -180,4 +180,20 @@ mod tests {
         assert_eq!(ds.cardinality(), Card::Known(6));
         assert_eq!(ds.concatenate(&Dataset::counter(0, 1).unwrap()).unwrap().cardinality(), Card::Infinite);
     }
+
+    #[test]
+    fn a_dataset_that_is_used_twice_is_asked_once() {
+        let double = |ds: Dataset| (0..30).fold(ds, |ds, _| ds.concatenate(&ds).unwrap());
+        let index = double(Dataset::range(4).unwrap()).index().unwrap();
+        assert_eq!(index.len(), 4 << 30);
+        assert_eq!(index.get(&[4 * 99 + 3]).unwrap().element(0)[0].tensor().item::<i64>(), 3);
+        let streaming = double(Dataset::range(4).unwrap().filter_fn(|_| Ok(true)).unwrap());
+        let text = streaming.shuffle(None, None, true).unwrap_err().to_string();
+        assert!(text.contains("filter"), "{text}");
+        // The same dataset in other epochs has other random numbers.
+        let shuffled = Dataset::range(50).unwrap().shuffle(None, Some(1), true).unwrap();
+        let index = shuffled.repeat(Some(2)).unwrap().index().unwrap();
+        let all = index.get(&(0..100).collect::<Vec<_>>()).unwrap();
+        assert_ne!(all.columns()[0].slice(0..50).values(), all.columns()[0].slice(50..100).values());
+    }
 }

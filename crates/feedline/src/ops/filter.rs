@@ -52,9 +52,7 @@ impl Op for Filter {
         &INFO
     }
     fn spec(&self, inputs: &[Plan]) -> Result<Spec> {
-        self.predicate.takes(&[&inputs[0].spec])?;
-        self.predicate.gives_predicate()?;
-        Ok(inputs[0].spec.clone())
+        self.predicate.judges(&inputs[0].spec)
     }
     fn cardinality(&self, _: &[Plan]) -> Card {
         Card::Unknown

@@ -1,7 +1,7 @@
 //! `flat_map(function)`: the elements of the datasets that a function makes, one dataset after the other.
 
 use super::map::{MapFn, RustFn};
-use super::weave::{Ask, Parts};
+use super::weave::{Ask, Parts, Stepping, Steps};
 use crate::dataset::Dataset;
 use crate::element::{Leaf, Spec, Value};
 use crate::error::{Error, Result};
@@ -94,7 +94,7 @@ impl Op for FlatMap {
     }
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
         let outer = Inners::new(cx, node, &self.function)?;
-        Ok(Built::Stage(Box::new(FlatMapStage { outer, inner: None, parts: Parts::default(), failed: None, made: 0 })))
+        Ok(Built::Stage(Box::new(Stepping::new(FlatMapSteps { outer, inner: None }))))
     }
     fn write(&self) -> Result<serde_json::Value> {
         Ok(serde_json::to_value(self)?)
@@ -182,21 +182,16 @@ impl Inners {
     }
 }
 
-struct FlatMapStage {
+struct FlatMapSteps {
     outer: Inners,
     inner: Option<Box<dyn Stage>>,
-    parts: Parts,
-    /// An error that comes after the rows that were collected before it.
-    failed: Option<Error>,
-    made: u64,
 }
 
-impl FlatMapStage {
-    /// One step: rows go to `parts`; anything else is returned.
-    fn step(&mut self, cx: &mut Cx<'_>, want: usize) -> Option<Pull> {
+impl Steps for FlatMapSteps {
+    fn step(&mut self, cx: &mut Cx<'_>, want: usize, parts: &mut Parts) -> Option<Pull> {
         if let Some(inner) = &mut self.inner {
             match inner.next(cx, want) {
-                Pull::Rows(chunk) => self.parts.push(chunk),
+                Pull::Rows(chunk) => parts.push(chunk),
                 Pull::End => self.inner = None,
                 other => return Some(other),
             }
@@ -213,29 +208,6 @@ impl FlatMapStage {
             Err(error) => return Some(Pull::Fail(error)),
         }
         None
-    }
-}
-
-impl Stage for FlatMapStage {
-    fn next(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
-        if let Some(error) = self.failed.take() {
-            return Pull::Fail(error);
-        }
-        while !self.parts.is_full(want) {
-            if cx.is_cancelled() {
-                return Pull::End;
-            }
-            let Some(pull) = self.step(cx, want - self.parts.rows()) else { continue };
-            if self.parts.rows() == 0 {
-                return pull;
-            }
-            // What came before it goes first; the end and "not yet" are met again.
-            if let Pull::Fail(error) = pull {
-                self.failed = Some(error);
-            }
-            break;
-        }
-        Pull::Rows(self.parts.take(&mut self.made).expect("full, so not empty"))
     }
 }
 
@@ -301,6 +273,36 @@ mod tests {
             Ok(b.dataset(Bound::nested(inner.plan().clone()), inner.spec().clone()))
         });
         same(&ds.unwrap(), "0 0 0 1 0 1 0 1 2");
+    }
+
+    #[test]
+    fn inner_datasets_are_rewritten_too() {
+        let mut written = None;
+        let ds = Dataset::range(4).unwrap().flat_map(|b, x| {
+            let stop = b.export(x[0]);
+            let params = serde_json::json!({"start": 0, "stop": {"symbol": stop}, "step": 1, "output_type": "int64"});
+            let sum = |ds: &Dataset| {
+                ds.map(|b, y| {
+                    let x = b.capture(stop, Leaf::scalar(DType::Int64));
+                    b.call("add", &[x, y[0]], Default::default())
+                })
+            };
+            let inner = sum(&sum(&op("range", params, &[])?.skip(0)?)?)?;
+            written = Some(inner.plan().clone());
+            Ok(b.dataset(Bound::nested(inner.plan().clone()), inner.spec().clone()))
+        });
+        let (ds, written) = (ds.unwrap(), written.unwrap());
+        same(&ds, "2 4 5 6 7 8");
+        let mut names = Vec::new();
+        written.runs().unwrap().walk(&mut |p| names.push(p.name()));
+        assert_eq!(names, ["range", "map"]);
+        for rewrite in [None, Some(false)] {
+            let options = crate::options::Options { rewrite, ..Default::default() };
+            let mut iter = ds.with_options(options).unwrap().iter().unwrap();
+            assert_eq!(iter.by_ref().count(), 6);
+            assert_eq!(iter.meters().get(written.id).is_some(), rewrite == Some(false));
+            assert_eq!(iter.meters().get(written.runs().unwrap().id).is_some(), rewrite.is_none());
+        }
     }
 
     #[test]

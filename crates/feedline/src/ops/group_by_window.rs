@@ -3,7 +3,7 @@
 use super::flat_map::{to_dataset, traced};
 use super::map::MapFn;
 use super::rows::Rows;
-use super::weave::Parts;
+use super::weave::{Parts, Stepping, Steps};
 use crate::dataset::Dataset;
 use crate::element::{Chunk, Column, DType, Leaf, Spec, Tensor, Value};
 use crate::error::{Error, Result};
@@ -140,7 +140,7 @@ impl Op for GroupByWindow {
             (None, Some(function)) => Size::ByKey(function.bound(cx)),
             (None, None) => crate::bail!(Usage, "give either window_size or window_size_func"),
         };
-        Ok(Built::Stage(Box::new(GroupStage {
+        Ok(Built::Stage(Box::new(Stepping::new(GroupSteps {
             input: cx.stage(&node.inputs[0])?,
             key: MapFn(self.key.bound(cx)),
             size,
@@ -153,10 +153,7 @@ impl Op for GroupByWindow {
             output: None,
             windows: 0,
             ended: false,
-            parts: Parts::default(),
-            failed: None,
-            made: 0,
-        })))
+        }))))
     }
     fn write(&self) -> Result<serde_json::Value> {
         Ok(serde_json::to_value(self)?)
@@ -205,7 +202,7 @@ impl Group {
     }
 }
 
-struct GroupStage {
+struct GroupSteps {
     input: Box<dyn Stage>,
     key: MapFn,
     size: Size,
@@ -220,9 +217,6 @@ struct GroupStage {
     output: Option<Box<dyn Stage>>,
     windows: u64,
     ended: bool,
-    parts: Parts,
-    failed: Option<Error>,
-    made: u64,
 }
 
 /// The chunk that is being dealt out.
@@ -234,7 +228,7 @@ struct Current {
     touched: Vec<i64>,
 }
 
-impl GroupStage {
+impl GroupSteps {
     /// Hands a full (or last) window to the function.
     fn flush(&mut self, key: i64, parts: Vec<Chunk>) -> Result<()> {
         let number = self.windows;
@@ -294,11 +288,13 @@ impl GroupStage {
         }
         Ok(Some((key, parts)))
     }
-    /// One step: rows go to `parts`; anything else is returned.
-    fn step(&mut self, cx: &mut Cx<'_>, want: usize) -> Option<Pull> {
+}
+
+impl Steps for GroupSteps {
+    fn step(&mut self, cx: &mut Cx<'_>, want: usize, parts: &mut Parts) -> Option<Pull> {
         if let Some(output) = &mut self.output {
             match output.next(cx, want) {
-                Pull::Rows(chunk) => self.parts.push(chunk),
+                Pull::Rows(chunk) => parts.push(chunk),
                 Pull::End => self.output = None,
                 other => return Some(other),
             }
@@ -324,28 +320,6 @@ impl GroupStage {
             },
         };
         dealt.err().map(Pull::Fail)
-    }
-}
-
-impl Stage for GroupStage {
-    fn next(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
-        if let Some(error) = self.failed.take() {
-            return Pull::Fail(error);
-        }
-        while !self.parts.is_full(want) {
-            if cx.is_cancelled() {
-                return Pull::End;
-            }
-            let Some(pull) = self.step(cx, want - self.parts.rows()) else { continue };
-            if self.parts.rows() == 0 {
-                return pull;
-            }
-            if let Pull::Fail(error) = pull {
-                self.failed = Some(error);
-            }
-            break;
-        }
-        Pull::Rows(self.parts.take(&mut self.made).expect("full, so not empty"))
     }
 }
 

@@ -46,6 +46,7 @@ impl Kept {
             return Ok(held.clone());
         }
         let held = make()?;
+        let _brief = feedline_io::brief();
         Ok(self.0.get_or_init(|| held).clone())
     }
 }

@@ -70,8 +70,8 @@ impl Op for Random {
     fn props(&self) -> Props {
         Props { pure: !self.each_pass(), ..Props::default() }
     }
-    fn build(&self, _: &BuildCx, _: &Plan) -> Result<Built> {
-        Ok(Built::Stage(Box::new(RandomStage { numbers: self.seeds().start(), at: 0 })))
+    fn build(&self, cx: &BuildCx, _: &Plan) -> Result<Built> {
+        Ok(Built::Stage(Box::new(RandomStage { numbers: self.seeds().start(&cx.run.finished), at: 0 })))
     }
     fn write(&self) -> Result<serde_json::Value> {
         Ok(serde_json::to_value(self)?)

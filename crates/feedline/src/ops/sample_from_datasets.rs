@@ -120,7 +120,7 @@ impl Op for SampleFromDatasets {
         if live.is_empty() {
             return Ok(Built::Stage(Box::new(Empty)));
         }
-        let choices = Drawn { random: seeds.start(), weights, ready: VecDeque::new(), at: Ok(0) };
+        let choices = Drawn { random: seeds.start(&cx.run.finished), weights, ready: VecDeque::new(), at: Ok(0) };
         Ok(Built::Stage(mixed(cx, node, &live, choices, self.stop_on_empty_dataset)?))
     }
     fn write(&self) -> Result<serde_json::Value> {

@@ -1,6 +1,7 @@
 //! Rows of several streams put together: what flat_map, interleave, choose and their like share. Not an operator.
 
 use crate::element::{Chunk, Column, DType, Pos, Value};
+use crate::error::Error;
 use crate::runtime::{Cx, Pull, Stage};
 use std::time::{Duration, Instant};
 
@@ -47,6 +48,55 @@ impl Parts {
         (self.rows, self.bytes, self.since) = (0, 0, None);
         Some(chunk)
     }
+}
+
+/// A stage that goes on in small steps, most of which give few rows.
+pub trait Steps: Send {
+    /// One step: at most `want` rows go to `parts`; anything else is returned.
+    fn step(&mut self, cx: &mut Cx<'_>, want: usize, parts: &mut Parts) -> Option<Pull>;
+}
+
+/// Takes steps until there are enough rows to pass on.
+pub struct Stepping<S> {
+    steps: S,
+    parts: Parts,
+    failed: Option<Error>,
+    made: u64,
+}
+
+impl<S: Steps> Stepping<S> {
+    pub fn new(steps: S) -> Stepping<S> {
+        Stepping { steps, parts: Parts::default(), failed: None, made: 0 }
+    }
+}
+
+impl<S: Steps> Stage for Stepping<S> {
+    fn next(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
+        if let Some(error) = self.failed.take() {
+            return Pull::Fail(error);
+        }
+        let mut stop = Pull::Pending;
+        while !self.parts.is_full(want) {
+            if cx.is_cancelled() {
+                return Pull::End;
+            }
+            if let Some(pull) = self.steps.step(cx, want - self.parts.rows(), &mut self.parts) {
+                stop = pull;
+                break;
+            }
+        }
+        collected(self.parts.take(&mut self.made), stop, &mut self.failed)
+    }
+}
+
+/// Passes on what was collected until `stop`, which comes after it: an error waits in `failed`; the end and "not yet" are
+/// met again.
+pub fn collected(chunk: Option<Chunk>, stop: Pull, failed: &mut Option<Error>) -> Pull {
+    let Some(chunk) = chunk else { return stop };
+    if let Pull::Fail(error) = stop {
+        *failed = Some(error);
+    }
+    Pull::Rows(chunk)
 }
 
 /// How many rows to ask of an input that is read before it is needed: doubles while the rows are small and keep coming.

@@ -14,6 +14,7 @@ use crate::op::Op;
 use crate::options::Options;
 use crate::rewrite::{Log, Rewritten, rewrite};
 use crate::runtime::Meters;
+use feedline_io::brief;
 use std::any::Any;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -90,17 +91,27 @@ impl Plan {
     pub fn rewritten(&self) -> Result<Rewritten> {
         if self.rewritten.get().is_none() {
             let Rewritten { plan, log } = rewrite(self)?;
+            let _brief = brief();
             let _ = self.rewritten.set(((!plan.same(self)).then_some(plan), log));
         }
         let (plan, log) = self.rewritten.get().expect("set above");
         Ok(Rewritten { plan: plan.clone().unwrap_or_else(|| self.clone()), log: log.clone() })
     }
+    /// The plan as it runs.
+    pub fn runs(&self) -> Result<Plan> {
+        match self.rewritten.get() {
+            Some((plan, _)) => Ok(plan.clone().unwrap_or_else(|| self.clone())),
+            None => Ok(self.rewritten()?.plan),
+        }
+    }
     /// Remembers the meters of the pass that starts now.
     pub fn set_meters(&self, meters: Arc<Meters>) {
+        let _brief = brief();
         *self.last.lock().unwrap_or_else(|e| e.into_inner()) = Some(meters);
     }
     /// The meters of the last pass.
     pub fn meters(&self) -> Option<Arc<Meters>> {
+        let _brief = brief();
         self.last.lock().unwrap_or_else(|e| e.into_inner()).clone()
     }
     pub fn same(&self, other: &Plan) -> bool {

@@ -5,20 +5,24 @@ use super::pool::Pool;
 use super::segment::{Bounds, Segment};
 use super::stage::{ChunkFn, Cx, Inline, Pull, Stage};
 use super::sync::atomic::AtomicBool;
+use super::sync::{Mutex, lock};
 use super::{Index, Meter, Meters};
 use crate::element::Value;
 use crate::error::{Error, Result};
 use crate::expr::Arg;
 use crate::options::Options;
 use crate::plan::{Bound, Plan};
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 /// One pass over a whole pipeline: what its stages share.
 pub struct Run {
     pub pool: Arc<Pool>,
     pub cancelled: Arc<AtomicBool>,
+    /// The consumer saw the end.
+    pub finished: Arc<AtomicBool>,
     pub options: Options,
     pub meters: Arc<Meters>,
     /// Python functions are called somewhere in a serial stage.
@@ -55,7 +59,15 @@ pub struct BuildCx {
     pub nested: bool,
     /// The rows that the operator above would like a chunk to be a multiple of.
     pub grain: usize,
+    /// What was found by the call of `index` that is under way; gone when it returns.
+    pub known: Weak<Known>,
 }
+
+/// Indexes by the plan, the epoch and the address of the values of its symbols, which are kept so that it stays theirs.
+#[derive(Default)]
+pub struct Known(Mutex<HashMap<(u64, u64, usize), KnownIndex>>);
+
+type KnownIndex = (Arc<[Value]>, Option<Arc<dyn Index>>);
 
 /// A started operator: a stage, or a segment that can still take functions.
 pub enum Built {
@@ -118,7 +130,10 @@ impl BuildCx {
         let bound = Bound::of(value)?;
         let mut cx = self.with_env(bound.env.clone()).in_epoch(epoch);
         cx.nested = true;
-        cx.stage(&bound.plan)
+        match self.run.options.rewrite {
+            Some(false) => cx.stage(&bound.plan),
+            _ => cx.stage(&bound.plan.runs()?),
+        }
     }
     /// The same, read ahead of whoever pulls by a worker, up to these bounds. `around` may put a stage on top of it.
     pub fn nested_ahead(
@@ -133,9 +148,19 @@ impl BuildCx {
         let meter = self.run.meters.of(Bound::of(value)?.plan.id);
         Ok(Segment::new(&self.run, self.depth + 1, Open::new(head, bounds), meter))
     }
-    /// Access by number to an input, if it has it.
+    /// Access by number to an input, if it has it. A plan that is used twice is asked once.
     pub fn index(&self, plan: &Plan) -> Result<Option<Arc<dyn Index>>> {
-        plan.op.index(self, plan)
+        let Some(known) = self.known.upgrade() else {
+            let known = Arc::new(Known::default());
+            return BuildCx { known: Arc::downgrade(&known), ..self.clone() }.index(plan);
+        };
+        let key = (plan.id, self.epoch, Arc::as_ptr(&self.env).addr());
+        if let Some((_, index)) = lock(&known.0).get(&key) {
+            return Ok(index.clone());
+        }
+        let index = plan.op.index(self, plan)?;
+        lock(&known.0).insert(key, (self.env.clone(), index.clone()));
+        Ok(index)
     }
     pub fn with_env(&self, env: Arc<[Value]>) -> BuildCx {
         BuildCx { env, ..self.clone() }

@@ -51,6 +51,7 @@ fn new_run(plan: &Plan, pool: Arc<Pool>) -> Arc<Run> {
     Arc::new(Run {
         pool,
         cancelled: Arc::new(AtomicBool::new(false)),
+        finished: Arc::new(AtomicBool::new(false)),
         options: plan.options.clone(),
         meters: Arc::new(Meters::default()),
         has_host,
@@ -58,7 +59,7 @@ fn new_run(plan: &Plan, pool: Arc<Pool>) -> Arc<Run> {
 }
 
 fn build_cx(run: &Arc<Run>, bound: &Bound, epoch: u64) -> BuildCx {
-    BuildCx { run: run.clone(), env: bound.env.clone(), epoch, depth: 0, nested: false, grain: 1 }
+    BuildCx { run: run.clone(), env: bound.env.clone(), epoch, depth: 0, nested: false, grain: 1, known: Weak::new() }
 }
 
 impl Iter {
@@ -117,6 +118,7 @@ impl Iter {
                 Pull::Fail(error) => return Err(error),
                 Pull::End => {
                     self.run.meters.end();
+                    self.run.finished.store(true, Relaxed);
                     // The work is over, but the end is remembered: asking again gives the end again.
                     self.ended = true;
                     return Ok(false);

@@ -1,6 +1,7 @@
 //! Counters of one operator of a running pipeline.
 
 use super::Cx;
+use feedline_io::brief;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -72,6 +73,7 @@ const MAX_METERS: usize = 4096;
 
 impl Meters {
     pub fn of(&self, node: u64) -> Arc<Meter> {
+        let _brief = brief();
         let mut map = self.nodes.lock().unwrap_or_else(|e| e.into_inner());
         if map.len() >= MAX_METERS && !map.contains_key(&node) {
             return Arc::default();
@@ -79,6 +81,7 @@ impl Meters {
         map.entry(node).or_default().clone()
     }
     pub fn get(&self, node: u64) -> Option<Arc<Meter>> {
+        let _brief = brief();
         self.nodes.lock().unwrap_or_else(|e| e.into_inner()).get(&node).cloned()
     }
     pub fn end(&self) {

@@ -1,6 +1,7 @@
 //! What belongs to the process: its pool, and the settings of `configure` and the environment.
 
 use super::Pool;
+use feedline_io::{brief, in_child};
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -19,6 +20,7 @@ static SETTINGS: Mutex<Option<Settings>> = Mutex::new(None);
 static POOL: AtomicPtr<Arc<Pool>> = AtomicPtr::new(std::ptr::null_mut());
 
 pub fn settings() -> Settings {
+    let _brief = brief();
     let mut settings = SETTINGS.lock().unwrap_or_else(|e| e.into_inner());
     settings.get_or_insert_with(from_environment).clone()
 }
@@ -33,7 +35,9 @@ pub fn configure(change: Settings) {
         seed: seed.or(before.seed),
     };
     let budget = after.cpu_budget;
+    let brief = brief();
     *SETTINGS.lock().unwrap_or_else(|e| e.into_inner()) = Some(after);
+    drop(brief);
     if let (Some(n), Some(pool)) = (budget, existing()) {
         pool.set_budget(n);
     }
@@ -64,6 +68,7 @@ pub fn pool() -> Arc<Pool> {
         return pool.clone();
     }
     let budget = settings().cpu_budget.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |n| n.get()));
+    in_child(forget_pool);
     let new = Box::into_raw(Box::new(Pool::new(budget)));
     // ORDER: release publishes the pool's contents; acquire sees another thread's.
     match POOL.compare_exchange(std::ptr::null_mut(), new, Ordering::AcqRel, Ordering::Acquire) {
@@ -80,7 +85,6 @@ pub fn pool() -> Arc<Pool> {
 }
 
 /// Forgets the parent's pool, whose threads do not exist in the child.
-pub fn after_fork_in_child() {
-    // ORDER: release, so that a thread started later sees the null.
-    POOL.store(std::ptr::null_mut(), Ordering::Release);
+fn forget_pool() {
+    POOL.store(std::ptr::null_mut(), Ordering::Relaxed);
 }

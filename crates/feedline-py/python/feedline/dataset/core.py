@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import _native, trace
 from ..errors import OutOfRangeError, UnimplementedError
+from ..lazy_numpy import with_numpy
 from ..options import Options, frozen_options, make_options
 from ..params import optional_integer
 from ..spec import DatasetSpec, spec_text
@@ -49,6 +50,7 @@ class Core:
     def __init__(self, plan: _native.Plan) -> None:
         if not isinstance(plan, _native.Plan):
             raise TypeError("a dataset is made by one of its sources, such as fl.Dataset.from_tensor_slices")
+        with_numpy()
         self._plan = plan
         self._home = trace.current() if plan.symbolic else None
         self._node = None

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from .. import resampling
+from ..lazy_numpy import np
 from ..params import check_name
 from ..seeds import get_seed
 from .core import Core

@@ -7,12 +7,11 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from .. import _native, calls, nest, trace
 from ..dtypes import DType, as_dtype, int64
 from ..errors import InvalidArgumentError
 from ..function import register_classes
+from ..lazy_numpy import np
 from ..params import check_name, integer, naming
 from ..ragged import RaggedTensor
 from ..seeds import get_seed
@@ -298,14 +297,10 @@ def _packed(value: Any) -> _native.Packed:
     return _native.pack(nest.map_structure(_plain, value, lists=False))
 
 
-_KNOWN = (np.ndarray, np.generic, bool, int, float, str, bytes, list, RaggedTensor, SparseTensor, Core)
-
-
 def _plain(leaf: Any) -> Any:
     """A leaf as the compiled part takes it: arrays of other libraries become NumPy's."""
-    if leaf is None or isinstance(leaf, _KNOWN) or not hasattr(leaf, "__array__"):
-        return leaf
-    return np.asarray(leaf)
+    known = (np.ndarray, np.generic, RaggedTensor, SparseTensor, Core)
+    return leaf if isinstance(leaf, known) or not hasattr(leaf, "__array__") else np.asarray(leaf)
 
 
 def _signature(output_types: Any, output_shapes: Any, output_signature: Any) -> Any:

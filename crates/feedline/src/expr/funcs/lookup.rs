@@ -109,6 +109,7 @@ impl Lookup {
             return Ok(table.clone());
         }
         let table = Arc::new(Table::new(args)?);
+        let _brief = feedline_io::brief();
         let _ = self.table.set(table.clone());
         Ok(table)
     }

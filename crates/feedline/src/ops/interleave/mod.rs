@@ -7,7 +7,7 @@
 mod ahead;
 
 use super::flat_map::{Inner, Inners, to_dataset, traced};
-use super::weave::{PATIENCE, Picked, Source};
+use super::weave::{PATIENCE, Picked, Source, collected};
 use crate::dataset::Dataset;
 use crate::element::{Element, Spec};
 use crate::error::{Error, Result};
@@ -333,15 +333,7 @@ impl Stage for InterleaveStage {
                 Step::Stop(pull) => break pull,
             }
         };
-        match (self.picked.take(&mut self.made), stop) {
-            (None, pull) => pull,
-            (Some(chunk), Pull::Fail(error)) => {
-                self.failed = Some(error);
-                Pull::Rows(chunk)
-            }
-            // The end and "not yet" are met again.
-            (Some(chunk), _) => Pull::Rows(chunk),
-        }
+        collected(self.picked.take(&mut self.made), stop, &mut self.failed)
     }
 }
 

@@ -124,7 +124,7 @@ impl Op for Shuffle {
         let size = buffer_rows(size.get(cx)?)?;
         // The input is started first: an inner shuffle draws its seeds before an outer one.
         let input = cx.stage(&node.inputs[0])?;
-        Ok(Built::Stage(Box::new(buffer::BufferStage::new(input, size, self.seeds().start()))))
+        Ok(Built::Stage(Box::new(buffer::BufferStage::new(input, size, self.seeds().start(&cx.run.finished)))))
     }
     fn index(&self, cx: &BuildCx, node: &Plan) -> Result<Option<Arc<dyn Index>>> {
         match self.buffer_size {
@@ -169,6 +169,31 @@ mod tests {
         assert_eq!(ints(&ds), [3, 2, 1, 4, 5, 0, 3, 5, 2, 4, 0, 1, 0, 1, 5, 2, 3, 4]);
         let ds = range(6).shuffle(Some(3), Some(42), true).unwrap().shuffle(Some(3), Some(43), true).unwrap();
         assert_eq!([ints(&ds), ints(&ds)], [[4, 3, 5, 2, 0, 1], [1, 4, 3, 5, 2, 0]]);
+    }
+
+    #[test]
+    fn the_next_order_does_not_depend_on_how_far_workers_were() {
+        use crate::ops::check::op;
+        use serde_json::json;
+        let nested = || {
+            let ds = range(200).flat_map(|b, x| {
+                let stop = b.export(x[0]);
+                let range = json!({"start": 0, "stop": {"symbol": stop}, "step": 1, "output_type": "int64"});
+                let inner = op("shuffle", json!({"buffer_size": 9, "seed": 1}), &[&op("range", range, &[])?])?;
+                Ok(b.dataset(crate::plan::Bound::nested(inner.plan().clone()), inner.spec().clone()))
+            });
+            ds.unwrap()
+        };
+        let second = |read: usize| {
+            let ds = nested();
+            assert_eq!(ds.iter().unwrap().take(read).count(), read);
+            ints(&ds)
+        };
+        let order = second(1);
+        assert_eq!(second(5000), order);
+        let all = nested();
+        assert_ne!(ints(&all), order);
+        assert_ne!(ints(&all), order, "read to the end, it goes on behind it");
     }
 
     #[test]
