@@ -7,16 +7,19 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Poll, Waker, ready};
 
-/// Blocks on their way before the first is handed out. The window then doubles with each: whoever wants only the head of
-/// a far file does not fetch 64 MB for it.
-const FIRST_BLOCKS: usize = 2;
+/// Where the source chooses the size of blocks, it begins with this, and two on their way; both double with each block
+/// that is handed out. Whoever wants only the head of a far file does not fetch 64 MB for it, and when many files are
+/// opened at once the first block does not wait for megabytes of all the others.
+const FIRST: usize = 512 << 10;
 
 #[derive(Debug)]
 pub struct Blocks {
     source: Arc<dyn Source>,
     /// Where the next read begins.
     at: u64,
+    /// The size of reads for now, and where it ends up.
     block: usize,
+    most: usize,
     /// The size was asked for: it does not shrink when many read at once.
     fixed: bool,
     /// How many bytes may be on their way for now.
@@ -33,10 +36,11 @@ impl Blocks {
     pub fn new(source: Arc<dyn Source>, at: u64, block: Option<usize>) -> Blocks {
         let hints = source.hints();
         let fixed = block.is_some();
-        let block = block.unwrap_or(hints.block).max(1);
-        let share = Share::open(hints.ahead.max(block));
-        let window = block.saturating_mul(FIRST_BLOCKS);
-        Blocks { source, at, block, fixed, window, share, reads: VecDeque::new(), done: false }
+        let most = block.unwrap_or(hints.block).max(1);
+        let block = if fixed { most } else { most.min(FIRST) };
+        let share = Share::open(hints.ahead.max(most));
+        let window = block.saturating_mul(2);
+        Blocks { source, at, block, most, fixed, window, share, reads: VecDeque::new(), done: false }
     }
     pub fn source(&self) -> &Arc<dyn Source> {
         &self.source
@@ -85,6 +89,7 @@ impl Blocks {
         self.reads.pop_front();
         self.share.give(asked);
         self.window = self.window.saturating_mul(2);
+        self.block = self.block.saturating_mul(2).min(self.most);
         if !read.as_ref().is_ok_and(|buf| buf.len() == asked) {
             self.done = true;
             self.reads.clear();
@@ -135,7 +140,7 @@ mod tests {
     #[test]
     fn no_more_is_on_its_way_than_allowed() {
         let bytes: Vec<u8> = (0..3_000_000u32).map(|x| (x % 251) as u8).collect();
-        let source = Memory::new(bytes.clone(), 64 << 10, 512 << 10);
+        let source = Memory::new(bytes.clone(), 64 << 10, 512 << 10).slow();
         assert_eq!(all(Blocks::new(source.clone(), 0, None)), bytes);
         assert!(source.most_on_its_way() <= 512 << 10, "{}", source.most_on_its_way());
         // Other readers of this process may leave less than the whole, but there is always room for several.

@@ -11,16 +11,18 @@
 //! 5. A disk that is full or fails stops the writing, with one line in the log; reading goes on.
 
 use crate::source::{Hints, Source, Stat};
+use crate::task::Promise;
 use crate::threads::spawn;
 use crate::{Buf, Error, Result, Task};
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
+use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
 /// What one file holds of a source.
@@ -326,12 +328,15 @@ pub struct Cached {
     /// The address in a hash: it may hold secrets.
     address: u128,
     stat: OnceLock<Stat>,
+    /// Blocks that a read is fetching, with the reads that wait for them: nothing is fetched twice at once.
+    fetching: Mutex<HashMap<u64, Vec<Promise<()>>>>,
 }
 
 impl Cached {
     /// `address`: the whole of it. The name of a source may lack what is secret.
     pub fn new(source: Arc<dyn Source>, cache: Arc<Cache>, address: &str) -> Cached {
-        Cached { source, cache, address: hash(address.as_bytes()), stat: OnceLock::new() }
+        let address = hash(address.as_bytes());
+        Cached { source, cache, address, stat: OnceLock::new(), fetching: Mutex::default() }
     }
 
     async fn first_stat(&self) -> Result<&Stat> {
@@ -379,10 +384,16 @@ impl Cached {
                 filled += n;
                 continue;
             }
-            // All blocks up to the next that is there.
             let last = (at + len as u64 - 1) / BLOCK as u64;
-            let there = (block + 1..=last).find(|b| self.cache.path(&self.key(stat, *b)).exists());
-            let blocks = block..there.unwrap_or(last + 1);
+            let fetch = match self.claim(stat, block, last) {
+                Ok(fetch) => fetch,
+                // Another read has it under way. What it got is in the cache, or else it is this one's turn.
+                Err(other) => {
+                    other.await;
+                    continue;
+                }
+            };
+            let blocks = fetch.blocks.clone();
             let start = block * BLOCK as u64;
             let wanted = (blocks.end * BLOCK as u64).min(stat.len) - start;
             let read = self.source.clone().read(start, wanted as usize).await?;
@@ -393,12 +404,55 @@ impl Cached {
             for (block, data) in blocks.zip(read.as_slice().chunks(BLOCK)) {
                 self.cache.put(&self.key(stat, block), data);
             }
+            drop(fetch);
             let n = (read.len() - offset).min(len - filled);
             let out = buf.get_mut().expect("nobody else has it yet");
             out[filled..filled + n].copy_from_slice(&read.as_slice()[offset..offset + n]);
             filled += n;
         }
         Ok(buf)
+    }
+}
+
+impl Cached {
+    fn fetching(&self) -> MutexGuard<'_, HashMap<u64, Vec<Promise<()>>>> {
+        self.fetching.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The right to fetch a block and those after it, up to `last` or to one that is there or under way already; or the
+    /// end of somebody else's fetch of it.
+    fn claim(&self, stat: &Stat, block: u64, last: u64) -> Result<Fetch<'_>, Task<()>> {
+        let mut fetching = self.fetching();
+        // What is not kept is of no use to others.
+        if !self.cache.stopped.load(Relaxed)
+            && let Some(waiting) = fetching.get_mut(&block)
+        {
+            let (promise, task) = Task::promised(|| ());
+            waiting.push(promise);
+            return Err(task);
+        }
+        let is_there = |block: &u64| fetching.contains_key(block) || self.cache.path(&self.key(stat, *block)).exists();
+        let end = (block + 1..=last).find(is_there).unwrap_or(last + 1);
+        for block in block..end {
+            fetching.entry(block).or_default();
+        }
+        Ok(Fetch { cached: self, blocks: block..end })
+    }
+}
+
+/// Blocks that a read is fetching. Those who wait for them go on when it is dropped.
+struct Fetch<'a> {
+    cached: &'a Cached,
+    blocks: Range<u64>,
+}
+
+impl Drop for Fetch<'_> {
+    fn drop(&mut self) {
+        let mut fetching = self.cached.fetching();
+        let waiting: Vec<_> = self.blocks.clone().filter_map(|block| fetching.remove(&block)).collect();
+        drop(fetching);
+        // A promise that is dropped is kept.
+        drop(waiting);
     }
 }
 
@@ -482,6 +536,24 @@ mod tests {
         let (memory, _, source) = cached(dir.path(), 1 << 30, &bytes(1000), "b");
         assert_eq!(source.read(0, 1000).wait().unwrap().len(), 1000);
         assert_eq!(memory.asked(), 1000);
+    }
+
+    #[test]
+    fn nothing_is_fetched_twice_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let all = bytes(5_000_000);
+        let (memory, _, source) = cached(dir.path(), 1 << 30, &all, "a");
+        let reads: Vec<_> = (0..50u64).map(|i| (i * 100_000, source.clone().read(i * 100_000, 100_000))).collect();
+        for (at, read) in reads {
+            assert_eq!(read.wait().unwrap().as_slice(), &all[at as usize..at as usize + 100_000]);
+        }
+        assert_eq!(memory.asked(), all.len());
+        // A fetch that fails does not take the others with it for ever.
+        let bad = Memory::with_bad_byte(all.clone(), 1 << 20, 8 << 20, Some(10));
+        let source = Arc::new(Cached::new(bad, Cache::open(dir.path(), 1 << 30), "bad"));
+        let reads: Vec<_> = (0..20u64).map(|i| source.clone().read(i, 100_000)).collect();
+        assert!(reads.into_iter().all(|read| read.wait().is_err()));
+        assert!(source.fetching().is_empty());
     }
 
     #[test]

@@ -221,6 +221,16 @@ mod tests {
     }
 
     #[test]
+    fn errors_say_what_to_do() {
+        let said = |code| in_words(&std::io::Error::from_raw_os_error(code), Path::new("/a"));
+        assert!(said(libc::EACCES).contains("may not open"));
+        assert!(said(libc::EMFILE).contains("ulimit"));
+        assert!(said(libc::ESTALE).contains("anew"));
+        assert!(said(libc::ENOENT).contains("no such file"));
+        assert!(said(libc::EIO).contains("os error"));
+    }
+
+    #[test]
     fn only_regular_files_are_read() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pipe");

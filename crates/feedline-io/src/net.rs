@@ -22,6 +22,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::runtime::Runtime;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// They copy and decrypt: two of them fill any network that a trainer has.
 const THREADS: usize = 2;
@@ -33,6 +34,8 @@ const EXCUSE: usize = 4096;
 pub(crate) struct Net {
     process: u32,
     runtime: Runtime,
+    /// One for each read that may be under way.
+    reads: Semaphore,
     /// The stores by what they were made from.
     stores: Mutex<HashMap<String, Arc<dyn ObjectStore>>>,
     /// The clients for web addresses, one for each connect timeout and scheme: they share connections.
@@ -57,8 +60,9 @@ pub(crate) fn net() -> Result<&'static Net> {
         .enable_all()
         .build()
         .map_err(|e| Error::new(Kind::Io, format!("the threads for the network did not start: {e}")))?;
+    let reads = Semaphore::new(settings().connections.min(Semaphore::MAX_PERMITS));
     let (process, stores, web) = (std::process::id(), Mutex::default(), Mutex::default());
-    let made = Box::into_raw(Box::new(Net { process, runtime, stores, web }));
+    let made = Box::into_raw(Box::new(Net { process, runtime, reads, stores, web }));
     match NET.compare_exchange(current, made, Ordering::AcqRel, Ordering::Acquire) {
         // SAFETY: published just now, and never freed.
         Ok(_) => Ok(unsafe { &*made }),
@@ -95,6 +99,11 @@ impl Net {
             }
         });
         task
+    }
+
+    /// Waits for its turn to read, which lasts until the result is dropped. First come, first served.
+    pub(crate) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
+        self.reads.acquire().await.ok()
     }
 
     /// The store of a bucket, whose every request is made once (`patient` false: for reads, which are retried here), or
@@ -284,7 +293,7 @@ impl HttpService for Watched {
 }
 
 /// The code and message of a store's XML, or the first line of a text; not whole pages.
-fn excuse(body: &[u8]) -> String {
+pub(crate) fn excuse(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(body);
     let inside = |tag: &str| {
         let from = text.find(&format!("<{tag}>"))? + tag.len() + 2;

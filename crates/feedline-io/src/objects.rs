@@ -2,7 +2,7 @@
 
 use crate::list::{Child, Is, Tree};
 use crate::location::Location;
-use crate::net::{StoreKey, chain, net, run};
+use crate::net::{StoreKey, chain, excuse, net, run};
 use crate::remote::object_path;
 use crate::{Error, Kind, Result, bail};
 use object_store::ListResult;
@@ -40,6 +40,9 @@ impl Objects {
 /// What a store said, without whole pages of it.
 pub(crate) fn failed(name: &str, what: &str, error: &object_store::Error) -> Error {
     let mut text = chain(error);
+    if let Some(at) = text.find("<?xml").or_else(|| text.find("<Error")) {
+        text = format!("{}{}", &text[..at], excuse(&text.as_bytes()[at..]));
+    }
     if let Some((end, _)) = text.char_indices().nth(600) {
         text.truncate(end);
         text.push_str("...");

@@ -74,6 +74,8 @@ impl Remote {
 
     async fn fetch(&self, at: u64, len: usize) -> Result<Buf> {
         let (store, path) = self.store()?;
+        // Kept while it pauses after a failure, too: a store that is busy is asked less.
+        let _turn = net()?.turn().await;
         let mut patience = Patience::new(&self.settings, format!("read of {len} bytes"));
         loop {
             match patience.bounded(self.part(&*store, &path, at, len)).await {

@@ -10,6 +10,8 @@ pub(crate) struct Memory {
     bytes: Vec<u8>,
     hints: Hints,
     tells_len: AtomicBool,
+    /// Each read takes its time, so that several are seen at once.
+    slow: AtomicBool,
     /// Reads that fail: any that contains this byte.
     bad: Option<u64>,
     asked: AtomicUsize,
@@ -30,11 +32,16 @@ impl Memory {
         Memory::with_bad_byte(bytes, block, ahead, None)
     }
     pub(crate) fn with_bad_byte(bytes: Vec<u8>, block: usize, ahead: usize, bad: Option<u64>) -> Arc<Memory> {
-        let (tells_len, asked, now) = (AtomicBool::new(false), AtomicUsize::new(0), Mutex::default());
-        Arc::new(Memory { bytes, hints: Hints { block, ahead }, tells_len, bad, asked, now })
+        let (tells_len, slow) = (AtomicBool::new(false), AtomicBool::new(false));
+        let (asked, now) = (AtomicUsize::new(0), Mutex::default());
+        Arc::new(Memory { bytes, hints: Hints { block, ahead }, tells_len, slow, bad, asked, now })
     }
     pub(crate) fn tell_len(&self) {
         self.tells_len.store(true, Relaxed);
+    }
+    pub(crate) fn slow(self: Arc<Self>) -> Arc<Memory> {
+        self.slow.store(true, Relaxed);
+        self
     }
     pub(crate) fn asked(&self) -> usize {
         self.asked.load(Relaxed)
@@ -78,6 +85,9 @@ impl Source for Memory {
         }
         let (promise, task) = Task::promised(|| Err(Error::internal("lost")));
         in_background(move || {
+            if self.slow.load(Relaxed) {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
             let from = usize::try_from(at).unwrap_or(usize::MAX).min(self.bytes.len());
             let part = &self.bytes[from..from.saturating_add(len).min(self.bytes.len())];
             let mut buf = Buf::new(part.len());
