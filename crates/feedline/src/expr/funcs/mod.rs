@@ -7,9 +7,11 @@ mod broadcast;
 mod cast;
 mod check;
 mod create;
+mod example;
 mod farmhash;
 mod index;
 mod integer;
+mod io;
 #[cfg(test)]
 mod laws;
 mod lead;
@@ -42,7 +44,9 @@ pub static FUNCS: &[&[Func]] = &[
     cast::FUNCS,
     check::FUNCS,
     create::FUNCS,
+    example::FUNCS,
     index::FUNCS,
+    io::FUNCS,
     lookup::FUNCS,
     matmul::FUNCS,
     math::FUNCS,
