@@ -1,6 +1,7 @@
 //! The compiled part of the Python package: `feedline._native`. What it offers is described in `_native.pyi`.
 
 mod error;
+mod example;
 mod generator;
 mod host;
 mod iterator;
@@ -32,6 +33,10 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(trace::host_function, m)?)?;
     m.add_function(wrap_pyfunction!(trace::call, m)?)?;
     m.add_function(wrap_pyfunction!(trace::call_parts, m)?)?;
+    m.add_function(wrap_pyfunction!(example::write_example, m)?)?;
+    m.add_function(wrap_pyfunction!(example::write_sequence_example, m)?)?;
+    m.add_function(wrap_pyfunction!(example::read_example, m)?)?;
+    m.add_function(wrap_pyfunction!(example::read_sequence_example, m)?)?;
     m.add_function(wrap_pyfunction!(table::functions, m)?)?;
     m.add_function(wrap_pyfunction!(table::operators, m)?)?;
     m.add_function(wrap_pyfunction!(table::configure, m)?)?;

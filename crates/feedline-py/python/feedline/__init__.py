@@ -30,6 +30,7 @@ from . import (
     random,
     sparse,
     strings,
+    train,
 )
 from ._native import __version__
 from .config import configuration, configure
@@ -109,6 +110,7 @@ __all__ = [
     "sparse",
     "string",
     "strings",
+    "train",
     "uint8",
     "uint16",
     "uint32",

@@ -27,6 +27,7 @@ from . import (
     readers as _readers,
     sparse,
     strings,
+    train,
 )
 from .dataset import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Dataset as _Dataset
 from .dtypes import (
@@ -100,6 +101,7 @@ __all__ = [
     "sparse",
     "string",
     "strings",
+    "train",
     "uint8",
     "uint16",
     "uint32",

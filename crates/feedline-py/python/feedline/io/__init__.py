@@ -3,5 +3,30 @@
 from __future__ import annotations
 
 from ..writers import TFRecordOptions, TFRecordWriter
+from .decoding import decode_compressed, decode_json_example, decode_raw, parse_tensor, serialize_tensor
+from .features import FixedLenFeature, FixedLenSequenceFeature, RaggedFeature, SparseFeature, VarLenFeature
+from .parsing import (
+    parse_example,
+    parse_sequence_example,
+    parse_single_example,
+    parse_single_sequence_example,
+)
 
-__all__ = ["TFRecordOptions", "TFRecordWriter"]
+__all__ = [
+    "FixedLenFeature",
+    "FixedLenSequenceFeature",
+    "RaggedFeature",
+    "SparseFeature",
+    "TFRecordOptions",
+    "TFRecordWriter",
+    "VarLenFeature",
+    "decode_compressed",
+    "decode_json_example",
+    "decode_raw",
+    "parse_example",
+    "parse_sequence_example",
+    "parse_single_example",
+    "parse_single_sequence_example",
+    "parse_tensor",
+    "serialize_tensor",
+]
