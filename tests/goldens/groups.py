@@ -17,6 +17,7 @@ COVERED = frozenset(
         "choose_from_datasets",
         "concatenate",
         "counter",
+        "decode_raw",
         "enumerate",
         "filter",
         "flat_map",
@@ -33,6 +34,9 @@ COVERED = frozenset(
         "map",
         "misc",
         "padded_batch",
+        "parse_example",
+        "parse_sequence_example",
+        "parse_single_example",
         "prefetch",
         "ragged_batch",
         "random",
@@ -84,7 +88,7 @@ def needs_directory(case: dict[str, Any]) -> bool:
 
 
 def _file_ops(case: dict[str, Any]) -> Iterator[str]:
-    for op, params in _steps_in(case["steps"]):
+    for op, params in _steps_in(case.get("steps", [])):
         if op in FILE_OPS and (FILE_OPS[op] is None or params.get(FILE_OPS[op])):
             yield op
 

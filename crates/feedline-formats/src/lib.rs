@@ -3,14 +3,17 @@
 
 pub mod compress;
 pub mod csv;
+pub mod decompress;
 pub mod example;
 pub mod example_writer;
 pub mod fixed;
+pub mod json_example;
 pub mod jsonl;
 pub mod lines;
 pub mod records;
 pub mod sequence_example;
 pub mod tar;
+pub mod tensor_proto;
 pub mod tfrecord;
 pub mod tfrecord_index;
 pub mod webdataset;

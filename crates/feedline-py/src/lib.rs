@@ -2,6 +2,7 @@
 
 mod error;
 mod files;
+mod example;
 mod generator;
 mod host;
 mod iterator;
@@ -35,6 +36,10 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(trace::call_parts, m)?)?;
     m.add_function(wrap_pyfunction!(files::expand_files, m)?)?;
     m.add_function(wrap_pyfunction!(files::glob_files, m)?)?;
+    m.add_function(wrap_pyfunction!(example::write_example, m)?)?;
+    m.add_function(wrap_pyfunction!(example::write_sequence_example, m)?)?;
+    m.add_function(wrap_pyfunction!(example::read_example, m)?)?;
+    m.add_function(wrap_pyfunction!(example::read_sequence_example, m)?)?;
     m.add_function(wrap_pyfunction!(table::functions, m)?)?;
     m.add_function(wrap_pyfunction!(table::operators, m)?)?;
     m.add_function(wrap_pyfunction!(table::configure, m)?)?;

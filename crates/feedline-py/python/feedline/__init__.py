@@ -29,6 +29,7 @@ from . import (
     random,
     sparse,
     strings,
+    train,
 )
 from ._native import __version__
 from .config import configuration, configure
@@ -79,6 +80,7 @@ __all__ = [
     "random",
     "sparse",
     "strings",
+    "train",
     *dtypes.__all__,
     *ops.__all__,
 ]

@@ -173,3 +173,14 @@ def shutdown() -> None:
     """Stops the pool's work in Python functions; called at interpreter exit."""
 def register_class(tag: str, cls: type) -> None:
     """A NamedTuple or dataclass to give back for structures with that tag (`module:qualname`)."""
+
+# Of `fl.train`. A feature is a pair: the number of its field (0 unset, 1 bytes, 2 floats, 3 integers) and its values.
+def write_example(features: dict[str, tuple[int, list[Any]]] | None = None) -> bytes: ...
+def read_example(record: bytes) -> dict[str, tuple[int, list[Any]]]: ...
+def write_sequence_example(
+    context: dict[str, tuple[int, list[Any]]] | None = None,
+    lists: dict[str, list[tuple[int, list[Any]]]] | None = None,
+) -> bytes: ...
+def read_sequence_example(
+    record: bytes,
+) -> tuple[dict[str, tuple[int, list[Any]]], dict[str, list[tuple[int, list[Any]]]]]: ...

@@ -28,6 +28,7 @@ from . import (
     readers as _readers,
     sparse,
     strings,
+    train,
 )
 from .dataset import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Dataset as _Dataset
 from .dtypes import *  # noqa: F403
@@ -73,6 +74,7 @@ __all__ = [
     "random",
     "sparse",
     "strings",
+    "train",
     *_dtypes.__all__,
     *_ops.__all__,
 ]

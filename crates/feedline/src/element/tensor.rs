@@ -93,6 +93,9 @@ pub struct Strings {
     bufs: Vec<Buf>,
 }
 
+/// Parts of strings up to this length are copied.
+const SHORT: usize = 64;
+
 #[derive(Clone, Copy)]
 struct View {
     start: u64,
@@ -371,9 +374,24 @@ impl Tensor {
     pub fn strs(&self) -> impl Iterator<Item = &[u8]> {
         (0..self.len()).map(|i| self.str_at(i))
     }
-    fn push_str(&self, b: &mut StringsBuilder, i: usize) {
+    /// Appends string number `i` to others, sharing its block.
+    pub fn push_str(&self, b: &mut StringsBuilder, i: usize) {
         match &self.data {
             Data::Strings { list, start } => b.push_from(list, start + i),
+            Data::Plain { .. } => panic!("not a string tensor"),
+        }
+    }
+    /// Appends a part of string number `i`, sharing its block; a short one is copied, so that a label does not keep
+    /// alive the block of the file that it was read from.
+    pub fn push_part(&self, b: &mut StringsBuilder, i: usize, part: Range<usize>) {
+        match &self.data {
+            Data::Strings { list, start } if part.len() > SHORT => {
+                let v = list.views[start + i];
+                let from = v.start as usize + part.start;
+                assert!(part.end <= v.len as usize, "a part beyond the end");
+                b.push_view(&list.bufs[v.buf as usize], from..from + part.len());
+            }
+            Data::Strings { list, start } => b.push(&list.get(start + i)[part]),
             Data::Plain { .. } => panic!("not a string tensor"),
         }
     }

@@ -4,5 +4,32 @@ from __future__ import annotations
 
 from ..writers import TFRecordOptions, TFRecordWriter
 from .files import matching_files, read_file
+from .decoding import decode_compressed, decode_json_example, decode_raw, parse_tensor, serialize_tensor
+from .features import FixedLenFeature, FixedLenSequenceFeature, RaggedFeature, SparseFeature, VarLenFeature
+from .parsing import (
+    parse_example,
+    parse_sequence_example,
+    parse_single_example,
+    parse_single_sequence_example,
+)
 
-__all__ = ["TFRecordOptions", "TFRecordWriter", "matching_files", "read_file"]
+__all__ = [
+    "FixedLenFeature",
+    "FixedLenSequenceFeature",
+    "RaggedFeature",
+    "SparseFeature",
+    "TFRecordOptions",
+    "TFRecordWriter",
+    "VarLenFeature",
+    "decode_compressed",
+    "decode_json_example",
+    "decode_raw",
+    "matching_files",
+    "parse_example",
+    "parse_sequence_example",
+    "parse_single_example",
+    "parse_single_sequence_example",
+    "parse_tensor",
+    "read_file",
+    "serialize_tensor",
+]

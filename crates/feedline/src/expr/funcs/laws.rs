@@ -1,7 +1,7 @@
 //! What holds for every function of the table, tried with arguments and attributes at random: nothing panics, results keep
 //! the promised type, and whole chunks give what single rows give.
 
-use super::super::{Arg, Attrs, Func, RowAt, RowsAt, run};
+use super::super::{Arg, Attrs, Func, RowAt, RowsAt, Work, run, run_several};
 use super::all;
 use super::philox::Philox;
 use super::testing::exactly;
@@ -25,7 +25,9 @@ impl Dice {
     fn tensor(&mut self, dtype: DType, shape: &[usize]) -> Tensor {
         let n = shape.iter().product();
         if dtype == DType::String {
-            let words = ["", "a", "b", "a b", " 12", "-3.5", "x,y,,z", "né", "\u{1f600}!", "1", "2"];
+            // The last one is an Example, and a SequenceExample of no lists: `a` is [1, 2], `d` is [1].
+            let example = "\x0a\x19\x0a\x0b\x0a\x01a\x12\x06\x1a\x04\x0a\x02\x01\x02\x0a\x0a\x0a\x01d\x12\x05\x1a\x03\x0a\x01\x01";
+            let words = ["", "a", "b", "a b", " 12", "-3.5", "x,y,,z", "né", "\u{1f600}!", "1", "2", example];
             let items: Vec<&str> = (0..n).map(|_| self.pick(&words)).collect();
             return Tensor::strings(shape, &items);
         }
@@ -106,6 +108,19 @@ impl Dice {
                 let n = self.below(4);
                 json!((0..n).map(|_| [self.below(3), self.below(3)]).collect::<Vec<_>>())
             }
+            "compression_type" => json!(self.pick(&["", "GZIP", "ZLIB", "ZSTD", "x"])),
+            "features" | "lists" => {
+                let features = [
+                    json!({"name": "a", "kind": "fixed", "dtype": "int64", "shape": [2]}),
+                    json!({"name": "b", "kind": "fixed", "dtype": "float32", "shape": [], "default": 1}),
+                    json!({"name": "c", "kind": "sequence", "dtype": "string", "shape": [], "allow_missing": true}),
+                    json!({"name": "d", "kind": "varlen", "dtype": "int64"}),
+                    json!({"name": "e", "kind": "ragged", "dtype": "int64", "value": "a", "splits": "int32",
+                           "partitions": [{"row_lengths": "d"}, {"uniform": 2}]}),
+                    json!({"name": "f", "kind": "sparse", "dtype": "float32", "value": "b", "index": ["d"], "size": [3]}),
+                ];
+                json!(features.into_iter().filter(|_| self.below(3) == 0).collect::<Vec<_>>())
+            }
             "spec" => {
                 let n = self.below(4);
                 json!(
@@ -132,6 +147,7 @@ const ATTRS: &[&str] = &[
     "axis",
     "axis",
     "batch_dims",
+    "compression_type",
     "constant_value",
     "default",
     "depth",
@@ -200,6 +216,12 @@ const NEEDED: &[(&str, &[&str])] = &[
     ("strings.to_hash_bucket_fast", &["num_buckets"]),
     ("strings.ngrams", &["width"]),
     ("random.integers", &["maxval"]),
+    ("io.decode_raw", &["out_type"]),
+    ("io.parse_tensor", &["out_type"]),
+    ("io.parse_example", &["features"]),
+    ("io.parse_single_example", &["features"]),
+    ("io.parse_sequence_example", &["features", "lists"]),
+    ("io.parse_single_sequence_example", &["features", "lists"]),
 ];
 
 /// One call at random; true if the function took it.
@@ -219,7 +241,8 @@ fn try_one(func: &Func, dice: &mut Dice) -> bool {
     let mut leaves = Vec::new();
     let mut columns = Vec::new();
     for _ in 0..args {
-        let text = func.name.starts_with("strings.") && leaves.is_empty() && dice.below(4) > 0;
+        let text = ["strings.", "io."].iter().any(|room| func.name.starts_with(room));
+        let text = text && leaves.is_empty() && dice.below(4) > 0;
         let dtype = if text { DType::String } else { if dice.below(2) == 0 { first } else { dice.dtype() } };
         let kind = if func.name.starts_with("ragged.") || func.name.starts_with("sparse.") { dice.below(3) } else { 9 };
         let own = if dice.below(2) == 0 { shape.clone() } else { dice.shape() };
@@ -249,7 +272,7 @@ fn try_one(func: &Func, dice: &mut Dice) -> bool {
     let want: Vec<_> = (0..rows)
         .map(|row| {
             let values: Vec<Value> = columns.iter().map(|c| c.get(row)).collect();
-            made.kernel().row(&values, RowAt { epoch: 1, pos: pos.at(row) })
+            made.work.row(&values, RowAt { epoch: 1, pos: pos.at(row) })
         })
         .collect();
     let hold = (dice.below(2) == 0).then(|| columns.clone());
@@ -263,14 +286,20 @@ fn try_one(func: &Func, dice: &mut Dice) -> bool {
             c => c.clone(),
         })
         .collect();
-    let got = run(&**made.kernel(), own, rows, RowsAt { epoch: 1, pos: &pos }, None);
+    let at = RowsAt { epoch: 1, pos: &pos };
+    let got = match &made.work {
+        Work::One(kernel) => run(&**kernel, own, rows, at, None).map(|column| vec![column]),
+        Work::Several(specs, kernel) => run_several(&**kernel, own, specs.len(), rows, at),
+    };
     match (got, want.iter().find_map(|w| w.as_ref().err())) {
         (Ok(got), None) => {
-            assert_eq!(got.rows(), rows, "{}", about());
-            for (row, want) in want.iter().enumerate() {
-                let want = want.as_ref().unwrap();
-                assert!(made.spec.accepts(want), "{} gives {want:?}, not {}", about(), made.spec);
-                assert_eq!(exactly(&got.get(row)), exactly(want), "{}", about());
+            for (k, (got, spec)) in got.iter().zip(made.specs()).enumerate() {
+                assert_eq!(got.rows(), rows, "{}", about());
+                for (row, want) in want.iter().enumerate() {
+                    let want = &want.as_ref().unwrap()[k];
+                    assert!(spec.accepts(want), "{} gives {want:?}, not {spec}", about());
+                    assert_eq!(exactly(&got.get(row)), exactly(want), "{}", about());
+                }
             }
         }
         (Err(got), Some(_)) => assert_ne!(got.kind(), crate::Kind::Internal, "{}: {got}", about()),

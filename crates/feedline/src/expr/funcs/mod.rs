@@ -7,10 +7,12 @@ mod broadcast;
 mod cast;
 mod check;
 mod create;
+mod example;
 mod farmhash;
 mod files;
 mod index;
 mod integer;
+mod io;
 #[cfg(test)]
 mod laws;
 mod lead;
@@ -44,7 +46,9 @@ pub static FUNCS: &[&[Func]] = &[
     check::FUNCS,
     create::FUNCS,
     files::FUNCS,
+    example::FUNCS,
     index::FUNCS,
+    io::FUNCS,
     lookup::FUNCS,
     matmul::FUNCS,
     math::FUNCS,

@@ -1,6 +1,6 @@
 //! For tests: calls a function of the table, and sees to it that its type, its rows and its single elements agree.
 
-use super::super::{Arg, Attrs, RowAt, RowsAt, run};
+use super::super::{Arg, Attrs, RowAt, RowsAt, Work, run, run_several};
 use super::find;
 use crate::element::{Column, Leaf, Pos, Tensor, Value};
 use crate::error::Error;
@@ -79,6 +79,47 @@ pub fn call_value(name: &str, args: &[Value], json: serde_json::Value) -> Value 
 pub fn call(name: &str, args: &[Tensor], json: serde_json::Value) -> Tensor {
     let args: Vec<Value> = args.iter().cloned().map(Value::Tensor).collect();
     call_value(name, &args, json).tensor().clone()
+}
+
+/// Calls a function of several results with each of these rows of arguments, one by one and all at once.
+pub fn call_several(name: &str, rows: &[Vec<Value>], json: serde_json::Value) -> Vec<Vec<Value>> {
+    let args = rows[0].len();
+    let column = |i: usize| rows.iter().map(|row| row[i].clone()).collect::<Vec<_>>();
+    let joined = |values: Vec<Value>| {
+        values.iter().map(|v| Leaf::of(v).unwrap()).reduce(|a, b| a.join(&b).unwrap()).expect("there are rows")
+    };
+    let leaves: Vec<Leaf> = (0..args).map(|i| joined(column(i))).collect();
+    let made = (find(name).unwrap().make)(&leaves, &attrs(json.clone())).unwrap_or_else(|e| panic!("{name}: {e}"));
+    let one_by_one: Vec<Vec<Value>> = rows
+        .iter()
+        .map(|row| {
+            let results = made.work.row(row, RowAt { epoch: 0, pos: 5 }).unwrap_or_else(|e| panic!("{name}: {e}"));
+            results.into_vec()
+        })
+        .collect();
+    let Work::Several(specs, kernel) = &made.work else { panic!("{name} has one result") };
+    for (results, row) in one_by_one.iter().zip(rows) {
+        for (spec, value) in specs.iter().zip(results) {
+            assert!(spec.accepts(value), "{name}{json}: {spec} does not accept {value:?} of {row:?}");
+        }
+    }
+    // Values that travel one by one come out the same.
+    for stack in [true, false] {
+        let columns = (0..args).map(|i| match stack {
+            true => Arg::Rows(Column::from_values(column(i))),
+            false => Arg::Rows(Column::Rows(column(i).into(), 0..rows.len())),
+        });
+        let at = RowsAt { epoch: 0, pos: &Pos::Run(0) };
+        let got = run_several(&**kernel, columns.collect(), specs.len(), rows.len(), at);
+        let got = got.unwrap_or_else(|e| panic!("{name}: {e}"));
+        for (row, want) in one_by_one.iter().enumerate() {
+            for (column, want) in got.iter().zip(want) {
+                assert_eq!(column.rows(), rows.len());
+                assert_eq!(exactly(&column.get(row)), exactly(want), "{name}{json} row {row}");
+            }
+        }
+    }
+    one_by_one
 }
 
 /// The error with which tracing refuses these arguments.
