@@ -157,6 +157,17 @@ impl StringsBuilder {
             self.push_view(&list.bufs[v.buf as usize], v.start as usize..v.start as usize + v.len as usize);
         }
     }
+    /// A part of a string of another list, sharing its block.
+    pub fn push_part(&mut self, list: &Strings, i: usize, part: Range<usize>) {
+        let v = list.views[i];
+        assert!(part.end <= v.len as usize, "a part outside of its string");
+        if part.is_empty() {
+            self.push(&[]);
+        } else {
+            let start = v.start as usize;
+            self.push_view(&list.bufs[v.buf as usize], start + part.start..start + part.end);
+        }
+    }
     pub fn len(&self) -> usize {
         self.views.len()
     }
@@ -371,9 +382,17 @@ impl Tensor {
     pub fn strs(&self) -> impl Iterator<Item = &[u8]> {
         (0..self.len()).map(|i| self.str_at(i))
     }
-    fn push_str(&self, b: &mut StringsBuilder, i: usize) {
+    /// Adds string number `i` to another list, sharing its block.
+    pub fn push_str(&self, b: &mut StringsBuilder, i: usize) {
         match &self.data {
             Data::Strings { list, start } => b.push_from(list, start + i),
+            Data::Plain { .. } => panic!("not a string tensor"),
+        }
+    }
+    /// The same with a part of the string.
+    pub fn push_str_part(&self, b: &mut StringsBuilder, i: usize, part: Range<usize>) {
+        match &self.data {
+            Data::Strings { list, start } => b.push_part(list, start + i, part),
             Data::Plain { .. } => panic!("not a string tensor"),
         }
     }

@@ -7,6 +7,7 @@ mod broadcast;
 mod cast;
 mod check;
 mod create;
+pub mod csv;
 mod farmhash;
 mod index;
 mod integer;
@@ -42,6 +43,7 @@ pub static FUNCS: &[&[Func]] = &[
     cast::FUNCS,
     check::FUNCS,
     create::FUNCS,
+    csv::FUNCS,
     index::FUNCS,
     lookup::FUNCS,
     matmul::FUNCS,
