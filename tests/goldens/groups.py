@@ -17,8 +17,11 @@ COVERED = frozenset(
         "choose_from_datasets",
         "concatenate",
         "counter",
+        "csv",
+        "decode_csv",
         "enumerate",
         "filter",
+        "fixed_length_record",
         "flat_map",
         "from_generator",
         "from_list",
@@ -29,6 +32,7 @@ COVERED = frozenset(
         "group_by_window",
         "ignore_errors",
         "interleave",
+        "make_csv",
         "map",
         "misc",
         "padded_batch",
@@ -45,6 +49,7 @@ COVERED = frozenset(
         "sparse_batch",
         "take_skip",
         "take_while",
+        "text_line",
         "tfrecord",
         "unbatch",
         "unique",
@@ -68,7 +73,7 @@ FILE_OPS: dict[str, str | None] = {
 }
 
 # Of these, the ones that feedline does not have yet.
-NOT_YET_OPS = frozenset(FILE_OPS) - {"tfrecord"}
+NOT_YET_OPS = frozenset(FILE_OPS) - {"csv", "fixed_length_record", "make_csv", "text_line", "tfrecord"}
 
 
 def covered(case: dict[str, Any]) -> bool:
@@ -83,7 +88,7 @@ def needs_directory(case: dict[str, Any]) -> bool:
 
 
 def _file_ops(case: dict[str, Any]) -> Iterator[str]:
-    for op, params in _steps_in(case["steps"]):
+    for op, params in _steps_in(case.get("steps", [])):
         if op in FILE_OPS and (FILE_OPS[op] is None or params.get(FILE_OPS[op])):
             yield op
 

@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from ..writers import TFRecordOptions, TFRecordWriter
+from .csv import decode_csv
 
-__all__ = ["TFRecordOptions", "TFRecordWriter"]
+__all__ = ["TFRecordOptions", "TFRecordWriter", "decode_csv"]

@@ -1,7 +1,7 @@
 //! What holds for every function of the table, tried with arguments and attributes at random: nothing panics, results keep
 //! the promised type, and whole chunks give what single rows give.
 
-use super::super::{Arg, Attrs, Func, RowAt, RowsAt, run};
+use super::super::{Arg, Attrs, Func, RowAt, RowsAt, Work, run, run_several};
 use super::all;
 use super::philox::Philox;
 use super::testing::exactly;
@@ -102,6 +102,14 @@ impl Dice {
                 }
             }
             "num" | "index" | "width" | "depth" | "num_buckets" if self.below(8) > 0 => json!(self.below(4)),
+            "columns" => {
+                let column = |d: &mut Dice| match d.below(3) {
+                    0 => json!({"dtype": d.pick(&["string", "float32"])}),
+                    1 => json!({"dtype": "string", "default": "x"}),
+                    _ => json!({"dtype": d.pick(&["int32", "float64", "int64"]), "default": 7}),
+                };
+                json!((0..self.below(2) + 1).map(|_| column(self)).collect::<Vec<_>>())
+            }
             "paddings" => {
                 let n = self.below(4);
                 json!((0..n).map(|_| [self.below(3), self.below(3)]).collect::<Vec<_>>())
@@ -200,6 +208,7 @@ const NEEDED: &[(&str, &[&str])] = &[
     ("strings.to_hash_bucket_fast", &["num_buckets"]),
     ("strings.ngrams", &["width"]),
     ("random.integers", &["maxval"]),
+    ("io.decode_csv", &["columns"]),
 ];
 
 /// One call at random; true if the function took it.
@@ -219,7 +228,9 @@ fn try_one(func: &Func, dice: &mut Dice) -> bool {
     let mut leaves = Vec::new();
     let mut columns = Vec::new();
     for _ in 0..args {
-        let text = func.name.starts_with("strings.") && leaves.is_empty() && dice.below(4) > 0;
+        let text = (func.name.starts_with("strings.") || func.name == "io.decode_csv")
+            && leaves.is_empty()
+            && dice.below(4) > 0;
         let dtype = if text { DType::String } else { if dice.below(2) == 0 { first } else { dice.dtype() } };
         let kind = if func.name.starts_with("ragged.") || func.name.starts_with("sparse.") { dice.below(3) } else { 9 };
         let own = if dice.below(2) == 0 { shape.clone() } else { dice.shape() };
@@ -249,7 +260,7 @@ fn try_one(func: &Func, dice: &mut Dice) -> bool {
     let want: Vec<_> = (0..rows)
         .map(|row| {
             let values: Vec<Value> = columns.iter().map(|c| c.get(row)).collect();
-            made.kernel().row(&values, RowAt { epoch: 1, pos: pos.at(row) })
+            made.work.row(&values, RowAt { epoch: 1, pos: pos.at(row) })
         })
         .collect();
     let hold = (dice.below(2) == 0).then(|| columns.clone());
@@ -263,14 +274,21 @@ fn try_one(func: &Func, dice: &mut Dice) -> bool {
             c => c.clone(),
         })
         .collect();
-    let got = run(&**made.kernel(), own, rows, RowsAt { epoch: 1, pos: &pos }, None);
+    let at = RowsAt { epoch: 1, pos: &pos };
+    let got = match &made.work {
+        Work::One(kernel) => run(&**kernel, own, rows, at, None).map(|column| vec![column]),
+        Work::Several(_, kernel) => run_several(&**kernel, own, made.specs().len(), rows, at),
+    };
     match (got, want.iter().find_map(|w| w.as_ref().err())) {
         (Ok(got), None) => {
-            assert_eq!(got.rows(), rows, "{}", about());
+            assert!(got.iter().all(|column| column.rows() == rows), "{}", about());
             for (row, want) in want.iter().enumerate() {
                 let want = want.as_ref().unwrap();
-                assert!(made.spec.accepts(want), "{} gives {want:?}, not {}", about(), made.spec);
-                assert_eq!(exactly(&got.get(row)), exactly(want), "{}", about());
+                assert_eq!(want.len(), made.specs().len(), "{}", about());
+                for ((want, spec), got) in want.iter().zip(made.specs()).zip(&got) {
+                    assert!(spec.accepts(want), "{} gives {want:?}, not {spec}", about());
+                    assert_eq!(exactly(&got.get(row)), exactly(want), "{}", about());
+                }
             }
         }
         (Err(got), Some(_)) => assert_ne!(got.kind(), crate::Kind::Internal, "{}: {got}", about()),
