@@ -1,8 +1,8 @@
 //! The compiled part of the Python package: `feedline._native`. What it offers is described in `_native.pyi`.
 
 mod error;
-mod files;
 mod example;
+mod files;
 mod generator;
 mod host;
 mod iterator;

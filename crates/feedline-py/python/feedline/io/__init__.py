@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from ..writers import TFRecordOptions, TFRecordWriter
-from .files import matching_files, read_file
+from .csv import decode_csv
 from .decoding import decode_compressed, decode_json_example, decode_raw, parse_tensor, serialize_tensor
 from .features import FixedLenFeature, FixedLenSequenceFeature, RaggedFeature, SparseFeature, VarLenFeature
+from .files import matching_files, read_file
 from .parsing import (
     parse_example,
     parse_sequence_example,
@@ -22,6 +23,7 @@ __all__ = [
     "TFRecordWriter",
     "VarLenFeature",
     "decode_compressed",
+    "decode_csv",
     "decode_json_example",
     "decode_raw",
     "matching_files",

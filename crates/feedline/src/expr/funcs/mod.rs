@@ -7,6 +7,7 @@ mod broadcast;
 mod cast;
 mod check;
 mod create;
+pub mod csv;
 mod example;
 mod farmhash;
 mod files;
@@ -47,6 +48,7 @@ pub static FUNCS: &[&[Func]] = &[
     create::FUNCS,
     files::FUNCS,
     example::FUNCS,
+    csv::FUNCS,
     index::FUNCS,
     io::FUNCS,
     lookup::FUNCS,
