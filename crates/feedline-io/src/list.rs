@@ -11,7 +11,7 @@
 use crate::glob::{Glob, is_pattern};
 use crate::local::in_words;
 use crate::location::{Location, locate};
-use crate::{Error, Kind, Result, bail};
+use crate::{Error, Kind, Result};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -38,7 +38,7 @@ pub fn expand(name: &str) -> Result<Vec<String>> {
         None => {}
     }
     if !is_pattern(path) {
-        bail!(Io, "there is no file or folder {name}{}", tree.seen_from(path));
+        return Err(missing(format!("there is no file or folder {name}{}", tree.seen_from(path))));
     }
     let parts = parts(path, true);
     let found: Result<Vec<String>> =
@@ -135,7 +135,7 @@ impl Named<'_> {
         children.retain(|child| child.is == Is::File && !child.name.starts_with(b"."));
         if children.is_empty() {
             let instead = if has_folders { ", only folders; name them, or use **" } else { "" };
-            bail!(Io, "the folder {name} has no files{instead}");
+            return Err(missing(format!("the folder {name} has no files{instead}")));
         }
         children.sort_by(|a, b| a.name.cmp(&b.name));
         children.into_iter().map(|child| self.text([folder.as_slice(), &child.name].concat())).collect()
@@ -304,7 +304,12 @@ fn nothing(name: &str, named: &Named<'_>, parts: &[Part]) -> Error {
         }
         Err(error) => error.to_string(),
     };
-    Error::new(Kind::Io, format!("no file matches {name}: {there}{}", named.tree.seen_from(named.path)))
+    missing(format!("no file matches {name}: {there}{}", named.tree.seen_from(named.path)))
+}
+
+/// What is asked for is not there.
+fn missing(text: String) -> Error {
+    Error::new(Kind::Io, text).with_source(std::sync::Arc::new(std::io::Error::from(std::io::ErrorKind::NotFound)))
 }
 
 /// The files of this machine.
