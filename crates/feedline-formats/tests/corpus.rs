@@ -1,0 +1,34 @@
+//! What fuzzing has found so far: every kept input still runs without a panic.
+
+use feedline_formats::fuzzing::TARGETS;
+use std::fs;
+use std::path::Path;
+
+#[test]
+fn kept_inputs_run() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
+    for (name, target) in TARGETS {
+        let folder = corpus.join(name);
+        let mut inputs: Vec<_> = fs::read_dir(&folder)
+            .unwrap_or_else(|e| panic!("{}: {e}", folder.display()))
+            .map(|entry| entry.unwrap().path())
+            .collect();
+        inputs.sort();
+        assert!(inputs.len() >= 3, "{name} has hardly any input");
+        for input in inputs {
+            println!("{}", input.display());
+            target(&fs::read(&input).unwrap());
+        }
+    }
+}
+
+#[test]
+fn each_target_has_its_file() {
+    let targets = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/fuzz_targets");
+    let mut files: Vec<String> = fs::read_dir(targets)
+        .unwrap()
+        .map(|entry| entry.unwrap().path().file_stem().unwrap().to_str().unwrap().to_string())
+        .collect();
+    files.sort();
+    assert_eq!(files, TARGETS.iter().map(|(name, _)| name.to_string()).collect::<Vec<_>>());
+}
