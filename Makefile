@@ -14,6 +14,7 @@ test: test-rust test-python
 
 test-rust:
 	cargo test --workspace --exclude feedline-py
+	cargo test -p feedline-io --features remote
 	cargo test -p feedline --features shuttle --test shuttle
 
 test-python: $(VENV)/built

@@ -45,6 +45,10 @@ impl Blocks {
     pub fn source(&self) -> &Arc<dyn Source> {
         &self.source
     }
+    /// All that is left is on its way: time to start on the file that comes next.
+    pub fn is_sent(&self) -> bool {
+        self.done
+    }
     /// Sends the first reads off, for a file that will be needed soon.
     pub fn start(&mut self) {
         while !self.done {
@@ -163,9 +167,16 @@ mod tests {
     fn nothing_is_asked_beyond_a_known_end() {
         let source = Memory::new(vec![1; 1 << 20], 64 << 10, 1 << 20);
         source.tell_len();
-        assert_eq!(all(Blocks::new(source.clone(), 0, None)).len(), 1 << 20);
+        let mut blocks = Blocks::new(source.clone(), 0, None);
+        assert!(!blocks.is_sent());
+        blocks.start();
+        assert_eq!(all(blocks).len(), 1 << 20);
         assert_eq!(source.asked(), 1 << 20);
+        let mut last = Blocks::new(source.clone(), (1 << 20) - 10, None);
+        last.start();
+        assert!(last.is_sent());
+        assert_eq!(all(last).len(), 10);
         assert!(all(Blocks::new(source.clone(), u64::MAX, None)).is_empty());
-        assert_eq!(source.asked(), 1 << 20);
+        assert_eq!(source.asked(), (1 << 20) + 10);
     }
 }

@@ -375,6 +375,8 @@ impl Cached {
         let block_len = |block: u64| (stat.len - block * BLOCK as u64).min(BLOCK as u64) as usize;
         let mut buf = Buf::new(len);
         let mut filled = 0;
+        // The block that was not found though it was said to be there.
+        let mut missed = None;
         while filled < len {
             let from = at + filled as u64;
             let (block, offset) = (from / BLOCK as u64, (from % BLOCK as u64) as usize);
@@ -385,11 +387,12 @@ impl Cached {
                 continue;
             }
             let last = (at + len as u64 - 1) / BLOCK as u64;
-            let fetch = match self.claim(stat, block, last) {
+            let fetch = match self.claim(stat, block, last, missed != Some(block)) {
                 Ok(fetch) => fetch,
-                // Another read has it under way. What it got is in the cache, or else it is this one's turn.
+                // Another read has it, or has had it, under way. It is in the cache, or else it is this one's turn.
                 Err(other) => {
                     other.await;
+                    missed = Some(block);
                     continue;
                 }
             };
@@ -420,8 +423,8 @@ impl Cached {
     }
 
     /// The right to fetch a block and those after it, up to `last` or to one that is there or under way already; or the
-    /// end of somebody else's fetch of it.
-    fn claim(&self, stat: &Stat, block: u64, last: u64) -> Result<Fetch<'_>, Task<()>> {
+    /// end of somebody else's fetch of it. `look`: it may have come since it was missed.
+    fn claim(&self, stat: &Stat, block: u64, last: u64, look: bool) -> Result<Fetch<'_>, Task<()>> {
         let mut fetching = self.fetching();
         // What is not kept is of no use to others.
         if !self.cache.stopped.load(Relaxed)
@@ -431,7 +434,11 @@ impl Cached {
             waiting.push(promise);
             return Err(task);
         }
-        let is_there = |block: &u64| fetching.contains_key(block) || self.cache.path(&self.key(stat, *block)).exists();
+        let is_kept = |block: u64| self.cache.path(&self.key(stat, block)).exists();
+        if look && is_kept(block) {
+            return Err(Task::ready(()));
+        }
+        let is_there = |block: &u64| fetching.contains_key(block) || is_kept(*block);
         let end = (block + 1..=last).find(is_there).unwrap_or(last + 1);
         for block in block..end {
             fetching.entry(block).or_default();

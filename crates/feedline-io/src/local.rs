@@ -3,7 +3,7 @@
 
 use crate::fork::brief;
 use crate::source::{Source, Stat};
-use crate::threads::in_background;
+use crate::threads::read_in_background;
 use crate::{Buf, Error, Kind, Result, Task};
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -140,7 +140,7 @@ impl Source for Local {
             return Task::ready(Ok(buf));
         }
         let (promise, task) = Task::promised(|| Err(Error::internal("an I/O thread ended early")));
-        in_background(move || {
+        read_in_background(move || {
             if !promise.is_unwanted() {
                 promise.fulfil(self.read_now(at, len));
             }

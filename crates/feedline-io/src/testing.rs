@@ -1,7 +1,8 @@
 //! A source in memory that answers late and counts what it is asked, for the tests of readers.
 
 use crate::source::{Hints, Source, Stat};
-use crate::{Buf, Error, Result, Task, in_background};
+use crate::threads::read_in_background;
+use crate::{Buf, Error, Result, Task};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
@@ -84,7 +85,7 @@ impl Source for Memory {
             now.most_reads = now.most_reads.max(now.reads);
         }
         let (promise, task) = Task::promised(|| Err(Error::internal("lost")));
-        in_background(move || {
+        read_in_background(move || {
             if self.slow.load(Relaxed) {
                 std::thread::sleep(std::time::Duration::from_millis(5));
             }

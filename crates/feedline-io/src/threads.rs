@@ -1,5 +1,7 @@
-//! The few threads that wait for disks, so that threads that compute need not. They are started when a read first has
-//! to wait, stay for ten idle seconds, and are never more than `LIMIT`.
+//! The few threads that wait, so that threads that compute need not. They are started when something first has to wait,
+//! stay for ten idle seconds, and are never more than `LIMIT` of a kind. There are two kinds: those that read, and never
+//! wait for anything but a disk; and those that do what may itself wait for reads. With one kind, jobs that wait for
+//! reads could take all threads, and no read would ever be done.
 
 use crate::Task;
 use crate::fork::in_child;
@@ -17,6 +19,14 @@ const IDLE: Duration = Duration::from_secs(10);
 
 type Job = Box<dyn FnOnce() + Send>;
 
+/// The threads of a process, of both kinds.
+#[derive(Default)]
+struct All {
+    reads: Threads,
+    jobs: Threads,
+}
+
+/// Threads of one kind.
 #[derive(Default)]
 struct Threads {
     queue: Mutex<Queue>,
@@ -31,16 +41,16 @@ struct Queue {
 }
 
 /// Leaked once a process: the child of a fork has none of the parent's threads, and makes its own.
-static THREADS: AtomicPtr<Threads> = AtomicPtr::new(std::ptr::null_mut());
+static ALL: AtomicPtr<All> = AtomicPtr::new(std::ptr::null_mut());
 
-fn threads() -> &'static Threads {
+fn all() -> &'static All {
     // ORDER: acquire pairs with the release that published them.
-    let found = THREADS.load(Ordering::Acquire);
+    let found = ALL.load(Ordering::Acquire);
     if found.is_null() {
-        in_child(|| THREADS.store(std::ptr::null_mut(), Ordering::Relaxed));
+        in_child(|| ALL.store(std::ptr::null_mut(), Ordering::Relaxed));
         let new = Box::into_raw(Box::default());
         // ORDER: release publishes the contents; acquire sees another thread's.
-        match THREADS.compare_exchange(found, new, Ordering::AcqRel, Ordering::Acquire) {
+        match ALL.compare_exchange(found, new, Ordering::AcqRel, Ordering::Acquire) {
             // SAFETY: published, and never freed.
             Ok(_) => return unsafe { &*new },
             Err(other) => {
@@ -56,10 +66,42 @@ fn threads() -> &'static Threads {
     unsafe { &*found }
 }
 
+/// Runs a job that may wait, also for reads.
+pub fn in_background(job: impl FnOnce() + Send + 'static) {
+    all().jobs.run("feedline-job", Box::new(job));
+}
+
+/// Runs a read, which waits for nothing but a disk.
+pub(crate) fn read_in_background(job: impl FnOnce() + Send + 'static) {
+    all().reads.run("feedline-io", Box::new(job));
+}
+
 impl Threads {
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn run(&'static self, name: &str, job: Job) {
+        let mut queue = self.lock();
+        queue.jobs.push_back(job);
+        if queue.idle < queue.jobs.len() && queue.threads < LIMIT {
+            let started = std::thread::Builder::new().name(name.into()).spawn(|| self.serve());
+            match started {
+                Ok(_) => queue.threads += 1,
+                // Without any thread the job is done here: slower, but done.
+                Err(_) if queue.threads == 0 => {
+                    let job = queue.jobs.pop_back().expect("just pushed");
+                    drop(queue);
+                    job();
+                    return;
+                }
+                Err(_) => {}
+            }
+        }
+        drop(queue);
+        self.work.notify_one();
+    }
+
     fn serve(&self) {
         let mut queue = self.lock();
         loop {
@@ -82,29 +124,6 @@ impl Threads {
     }
 }
 
-/// Runs a job that may wait on one of the I/O threads.
-pub fn in_background(job: impl FnOnce() + Send + 'static) {
-    let threads = threads();
-    let mut queue = threads.lock();
-    queue.jobs.push_back(Box::new(job));
-    if queue.idle < queue.jobs.len() && queue.threads < LIMIT {
-        let started = std::thread::Builder::new().name("feedline-io".into()).spawn(|| threads.serve());
-        match started {
-            Ok(_) => queue.threads += 1,
-            // Without any thread the job is done here: slower, but done.
-            Err(_) if queue.threads == 0 => {
-                let job = queue.jobs.pop_back().expect("just pushed");
-                drop(queue);
-                job();
-                return;
-            }
-            Err(_) => {}
-        }
-    }
-    drop(queue);
-    threads.work.notify_one();
-}
-
 /// Runs work that waits for disks itself, and for other things by `await`: no thread is held by the second.
 pub(crate) fn spawn<T: Send + 'static>(lost: fn() -> T, work: impl Future<Output = T> + Send + 'static) -> Task<T> {
     let (promise, task) = Task::promised(lost);
@@ -122,7 +141,7 @@ struct Spawned<T> {
 
 impl<T: Send + 'static> Wake for Spawned<T> {
     fn wake(self: Arc<Self>) {
-        in_background(move || {
+        read_in_background(move || {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             // Taken out, so that a panic loses the promise, which says so.
             let Some((mut work, promise)) = state.take() else { return };
@@ -150,7 +169,7 @@ mod tests {
             })
             .collect();
         assert_eq!(tasks.into_iter().map(Task::wait).sum::<usize>(), 4950);
-        assert!(threads().lock().threads <= LIMIT);
+        assert!(all().jobs.lock().threads <= LIMIT);
     }
 
     #[test]
@@ -168,6 +187,23 @@ mod tests {
         assert_eq!(tasks.into_iter().map(Task::wait).sum::<usize>(), 4950 + 1100);
         let lost = spawn(|| "lost", async { std::panic::resume_unwind(Box::new("on purpose")) });
         assert_eq!(lost.wait(), "lost");
+    }
+
+    #[test]
+    fn jobs_may_wait_for_reads() {
+        // More than there are threads, each waiting for a read and for spawned work.
+        let tasks: Vec<_> = (0..4 * LIMIT)
+            .map(|i| {
+                let (promise, task) = Task::promised(|| usize::MAX);
+                in_background(move || {
+                    let (read, wanted) = Task::promised(|| usize::MAX);
+                    read_in_background(move || read.fulfil(i));
+                    promise.fulfil(wanted.wait() + spawn(|| usize::MAX, async { 1 }).wait());
+                });
+                task
+            })
+            .collect();
+        assert_eq!(tasks.into_iter().map(Task::wait).sum::<usize>(), (1..=4 * LIMIT).sum::<usize>());
     }
 
     #[test]

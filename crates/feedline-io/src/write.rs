@@ -55,12 +55,16 @@ impl AtomicFile {
         }
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let failed = |e: io::Error, path: &Path| {
-            let words = match e.kind() {
-                io::ErrorKind::NotFound => format!("there is no folder {}; make it first", folder.display()),
-                _ => in_words(&e, path),
-            };
-            Error::new(Kind::Io, words).in_file(&name, None).with_source(Arc::new(e))
+            Error::new(Kind::Io, in_words(&e, path)).in_file(&name, None).with_source(Arc::new(e))
         };
+        // Stores have no folders to make, so nobody needs to make them here.
+        fs::create_dir_all(folder).map_err(|e| match e.kind() {
+            io::ErrorKind::AlreadyExists => {
+                let message = format!("{} is not a folder, so nothing can be written into it", folder.display());
+                Error::new(Kind::Io, message).in_file(&name, None)
+            }
+            _ => failed(e, folder),
+        })?;
         loop {
             let mut temporary_name = std::ffi::OsString::from(".");
             // Names have a limit: of a long one, only the number is needed.
@@ -176,8 +180,9 @@ mod tests {
     fn what_cannot_be_written_is_said() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().to_str().unwrap();
+        fs::write(dir.path().join("file"), "x").unwrap();
         for (name, word) in [
-            (format!("{root}/no/such/x"), "no folder"),
+            (format!("{root}/file/x"), "not a folder"),
             (root.to_string(), "regular"),
             ("/dev/null".into(), "regular"),
             ("/".into(), "name"),
@@ -187,9 +192,11 @@ mod tests {
             let error = create(&name).err().unwrap_or_else(|| panic!("{name} was made"));
             assert!(error.to_string().contains(word), "{name}: {error}");
         }
+        create(&format!("{root}/new/folders/x")).unwrap().commit().unwrap();
+        assert!(dir.path().join("new/folders/x").exists());
         let long = format!("{root}/{}", "x".repeat(255));
         create(&long).unwrap().commit().unwrap();
         assert!(create(&format!("{long}x")).unwrap().commit().is_err());
-        assert_eq!(entries(dir.path()), 1);
+        assert_eq!(entries(dir.path()), 3);
     }
 }
