@@ -106,7 +106,10 @@ class S3:
         command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self.port)]
         # Its log goes nowhere: a full pipe would stop it.
         self._process = subprocess.Popen(
-            command, env={**os.environ, **self.environment}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            command,
+            env={**os.environ, **self.environment},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
         try:
             self._wait_until_ready()
@@ -121,7 +124,9 @@ class S3:
         end = time.monotonic() + _READY
         while True:
             if self._process.poll() is not None:
-                raise RuntimeError(f"moto ended with {self._process.returncode}; is moto[s3,server] installed?")
+                raise RuntimeError(
+                    f"moto ended with {self._process.returncode}; is moto[s3,server] installed?"
+                )
             try:
                 self._request("GET", f"{self.endpoint}/moto-api/data.json")
                 return
