@@ -496,6 +496,9 @@ impl Source for Cached {
     fn hints(&self) -> Hints {
         self.source.hints()
     }
+    fn longest(&self) -> usize {
+        self.source.longest()
+    }
     fn gap(&self) -> usize {
         self.source.gap()
     }

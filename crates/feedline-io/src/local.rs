@@ -124,6 +124,9 @@ impl Source for Local {
     fn local_path(&self) -> Option<&Path> {
         Some(&self.path)
     }
+    fn longest(&self) -> usize {
+        usize::MAX
+    }
     fn known_len(&self) -> Option<u64> {
         // Asked anew: a file that grows is read to the end that it has by then. One that shrank has to be noticed.
         let (file, opened) = self.file.get()?;

@@ -2,7 +2,7 @@
 //!
 //! 1. The next ranges are taken until half of the reader's share of the look-ahead is filled, and sorted by place.
 //! 2. Those that overlap or lie no further apart than `Source::gap` become one read of at most a block. A range of more
-//!    than two blocks becomes several reads, which are joined.
+//!    than `Source::longest` becomes several reads, which are joined.
 //! 3. Reads are sent off in the order of their first use, within the share; the one that is needed next always may go.
 //! 4. Ranges are handed out in the order in which they were asked for, as views into what was read. A read is let go of
 //!    when the last of its ranges has been handed out.
@@ -59,9 +59,10 @@ struct Group {
     source: usize,
     at: u64,
     len: usize,
-    /// The block and the gap that suit the source.
+    /// The block, the gap and the longest read that suit the source.
     block: usize,
     gap: usize,
+    longest: usize,
     /// Ranges that are not handed out.
     users: usize,
     state: State,
@@ -237,8 +238,11 @@ impl Ranges {
 impl Group {
     fn new(want: &Want, source: Option<&Arc<dyn Source>>) -> Group {
         let Want { source: number, at, len } = *want;
-        let (block, gap) = source.map_or((1, 0), |source| (source.hints().block.max(1), source.gap()));
-        Group { source: number, at, len, block, gap, users: 1, state: State::Planned }
+        let (block, gap, longest) = match source {
+            Some(source) => (source.hints().block.max(1), source.gap(), source.longest()),
+            None => (1, 0, usize::MAX),
+        };
+        Group { source: number, at, len, block, gap, longest, users: 1, state: State::Planned }
     }
     fn end(&self) -> u64 {
         self.at.saturating_add(self.len as u64)
@@ -255,11 +259,11 @@ impl Group {
     }
     /// Longer than one read should be.
     fn is_long(&self) -> bool {
-        self.len > self.block.saturating_mul(2)
+        self.len > self.longest
     }
-    /// What it takes of the share. The pieces of a long one take their own.
+    /// What it takes of the share, for lengths that can be. The pieces of a long one take their own.
     fn cost(&self) -> usize {
-        if self.is_long() { 0 } else { self.len }
+        if self.is_long() { 0 } else { self.len.min(1 << 32) }
     }
     /// What it counts for in planning.
     fn weight(&self) -> usize {
@@ -432,6 +436,19 @@ mod tests {
         assert_eq!(ranges.next_range().unwrap().unwrap().as_slice(), &all[4_500_000..]);
         assert!(source.most_on_its_way() <= 512 << 10, "{}", source.most_on_its_way());
         assert!(source.most_reads() > 1);
+    }
+
+    #[test]
+    fn local_ranges_come_in_one_however_long() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, all) = (dir.path().join("a"), bytes(3_000_000));
+        std::fs::write(&path, &all).unwrap();
+        let wanted = [(5, 2_900_000), (0, usize::MAX), (1, usize::MAX), (2, usize::MAX), (100, 10)];
+        let mut ranges = Ranges::new(crate::open(path.to_str().unwrap()).unwrap(), wanted);
+        for (at, len) in wanted {
+            assert_eq!(&*ranges.next_range().unwrap().unwrap(), part(&all, at, len));
+        }
+        assert_eq!(ranges.share.held(), 0);
     }
 
     #[test]

@@ -33,6 +33,10 @@ pub trait Source: Send + Sync + fmt::Debug {
     fn hints(&self) -> Hints {
         Hints { block: 256 << 10, ahead: 512 << 10 }
     }
+    /// A wanted range that is longer comes faster in pieces, side by side, than in one read.
+    fn longest(&self) -> usize {
+        self.hints().block.saturating_mul(2)
+    }
     /// Wanted ranges that are no further apart are cheaper to read in one.
     fn gap(&self) -> usize {
         16 << 10
