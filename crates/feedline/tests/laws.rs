@@ -102,6 +102,21 @@ fn records() -> Vec<u8> {
     bytes
 }
 
+/// Rows of which some are wrong.
+const ROWS: &[u8] = b"1,a\r\nx,b\n3,\"c\nd\"\n\n5,\n6,e,f\n7,g\n8,h\n9,i";
+
+/// Samples of which one is incomplete.
+fn samples() -> Vec<u8> {
+    let mut tar = feedline_formats::tar::Writer::new(Vec::new());
+    for i in 0..12usize {
+        tar.append(format!("{i}.txt").as_bytes(), &vec![i as u8; i * 50], 0).unwrap();
+        if i != 5 {
+            tar.append(format!("{i}.cls").as_bytes(), i.to_string().as_bytes(), 0).unwrap();
+        }
+    }
+    tar.finish().unwrap()
+}
+
 fn batches(input: Plan) -> Plan {
     make("batch", json!({ "batch_size": 3 }), vec![input])
 }
@@ -152,6 +167,11 @@ const SAMPLES: &[(&str, Sample)] = &[
         make("choose_from_datasets", json!({ "stop_on_empty_dataset": false }), vec![choice, p, range(3)])
     }),
     ("concatenate", |p| make("concatenate", json!({}), vec![p, range(4)])),
+    ("csv", |_| {
+        let columns = json!([{ "dtype": "int32" }, { "dtype": "string", "default": "none" }]);
+        make("csv", json!({ "files": file("rows.csv", ROWS), "columns": columns, "buffer_size": 1 }), vec![])
+    }),
+    ("csv", |_| make("csv", json!({ "files": file("learned.csv", b"n,t\n1,a\n2,b\n"), "header": true }), vec![])),
     ("counter", |_| {
         make(
             "take",
@@ -161,6 +181,13 @@ const SAMPLES: &[(&str, Sample)] = &[
     }),
     ("enumerate", |p| make("enumerate", json!({ "start": 5 }), vec![p])),
     ("filter", |p| make("filter", json!({ "predicate": with_constant(&p.spec, "greater", 2) }), vec![p])),
+    ("fixed_length_record", |_| {
+        let params = json!({ "files": file("fixed", &[7; 103]), "record_bytes": 10, "header_bytes": 3, "index": true });
+        make("fixed_length_record", params, vec![])
+    }),
+    ("fixed_length_record", |_| {
+        make("fixed_length_record", json!({ "files": file("odd", &[7; 103]), "record_bytes": 10 }), vec![])
+    }),
     ("flat_map", |p| make("flat_map", json!({ "function": inner_range(&p.spec) }), vec![p])),
     ("from_list", |_| make("from_list", json!({ "values": [packed(3), packed(1)] }), vec![])),
     ("from_tensor_slices", |_| {
@@ -195,6 +222,10 @@ const SAMPLES: &[(&str, Sample)] = &[
             json!({ "function": f, "cycle_length": 3, "block_length": 2, "num_parallel_calls": 2 }),
             vec![p],
         )
+    }),
+    ("json_lines", |_| {
+        let lines = b"{\"n\":1,\"v\":[1,2]}\n\n{\"n\":2,\"v\":[]}\n{\"n\":\"x\"}\n{\"n\":4,\"v\":[3.5]}";
+        make("json_lines", json!({ "files": file("lines.jsonl", lines), "infer_lines": 2 }), vec![])
     }),
     ("map", |p| make("map", json!({ "function": with_constant(&p.spec, "multiply", 3) }), vec![p])),
     ("nested", |p| {
@@ -245,6 +276,7 @@ const SAMPLES: &[(&str, Sample)] = &[
     ("sparse_batch", |p| make("sparse_batch", json!({ "batch_size": 3, "row_shape": [5] }), vec![vectors(p)])),
     ("take", |p| make("take", json!({ "count": 7 }), vec![p])),
     ("take_while", |p| make("take_while", json!({ "predicate": with_constant(&p.spec, "less", 8) }), vec![p])),
+    ("text_line", |_| make("text_line", json!({ "files": file("rows.csv", ROWS), "buffer_size": 1 }), vec![])),
     ("tf_record", |_| {
         let params = json!({ "files": file("records", &records()), "buffer_size": 1, "on_bad": "skip" });
         make("tf_record", params, vec![])
@@ -254,6 +286,11 @@ const SAMPLES: &[(&str, Sample)] = &[
     ("unique", |p| {
         let f = with_constant(&p.spec, "mod", 4);
         make("unique", json!({}), vec![make("map", json!({ "function": f }), vec![p])])
+    }),
+    ("web_dataset", |_| make("web_dataset", json!({ "files": file("a.tar", &samples()), "url": true }), vec![])),
+    ("web_dataset", |_| {
+        let params = json!({ "files": file("a.tar", &samples()), "on_bad": "skip", "index": true });
+        make("web_dataset", params, vec![])
     }),
     ("window", |p| {
         let windows =

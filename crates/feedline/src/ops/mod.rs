@@ -9,8 +9,10 @@ mod check;
 mod choose_from_datasets;
 mod concatenate;
 mod counter;
+mod csv;
 mod enumerate;
 mod filter;
+mod fixed_length_record;
 mod flat_map;
 pub mod from_generator;
 mod from_list;
@@ -21,6 +23,7 @@ mod group_by_window;
 mod held;
 mod ignore_errors;
 mod interleave;
+mod json_lines;
 pub mod map;
 mod nested;
 mod padded_batch;
@@ -40,10 +43,12 @@ mod skip;
 mod sparse_batch;
 mod take;
 mod take_while;
+mod text_line;
 mod tf_record;
 mod unbatch;
 mod unique;
 mod weave;
+mod web_dataset;
 mod window;
 mod with_options;
 mod zip;
@@ -63,8 +68,10 @@ pub static OPS: &[&OpInfo] = &[
     &choose_from_datasets::INFO,
     &concatenate::INFO,
     &counter::INFO,
+    &csv::INFO,
     &enumerate::INFO,
     &filter::INFO,
+    &fixed_length_record::INFO,
     &flat_map::INFO,
     &from_generator::INFO,
     &from_list::INFO,
@@ -74,6 +81,7 @@ pub static OPS: &[&OpInfo] = &[
     &group_by_window::INFO,
     &ignore_errors::INFO,
     &interleave::INFO,
+    &json_lines::INFO,
     &map::INFO,
     &nested::INFO,
     &padded_batch::INFO,
@@ -92,9 +100,11 @@ pub static OPS: &[&OpInfo] = &[
     &sparse_batch::INFO,
     &take::INFO,
     &take_while::INFO,
+    &text_line::INFO,
     &tf_record::INFO,
     &unbatch::INFO,
     &unique::INFO,
+    &web_dataset::INFO,
     &window::INFO,
     &with_options::INFO,
     &zip::INFO,
@@ -107,8 +117,21 @@ pub fn find(name: &str) -> Result<&'static OpInfo> {
 /// Refuses another number of inputs than the operator reads. Those that are not named here read one.
 pub(crate) fn check_inputs(name: &str, given: usize) -> Result<()> {
     let needed = match name {
-        "counter" | "from_generator" | "from_list" | "from_tensor_slices" | "from_tensors" | "nested" | "random"
-        | "range" | "rows" | "tf_record" => 0,
+        "counter"
+        | "csv"
+        | "fixed_length_record"
+        | "from_generator"
+        | "from_list"
+        | "from_tensor_slices"
+        | "from_tensors"
+        | "json_lines"
+        | "nested"
+        | "random"
+        | "range"
+        | "rows"
+        | "text_line"
+        | "tf_record"
+        | "web_dataset" => 0,
         // These have their own words for too few.
         "choose_from_datasets" | "concatenate" | "sample_from_datasets" | "zip" => return Ok(()),
         _ => 1,

@@ -81,6 +81,10 @@ pub struct Reading {
     /// Bytes in one read; what suits the source if not given.
     pub buffer: Option<usize>,
     pub on_bad: OnBad,
+    /// How many strings make a record.
+    pub parts: usize,
+    /// Whether a second column says where each record came from, for `Places`.
+    pub places: bool,
     /// Makes the reader of one file, from its length where that is known.
     pub reader: Box<dyn Fn(Option<u64>) -> Result<Box<dyn Records>> + Send + Sync>,
 }
@@ -100,6 +104,8 @@ pub struct RecordFiles {
 struct Opened {
     name: Arc<str>,
     source: Arc<dyn Source>,
+    /// The number of the next record in it.
+    record: u64,
     state: State,
 }
 
@@ -115,7 +121,7 @@ impl RecordFiles {
     fn open(&self, name: Arc<str>) -> Result<Opened> {
         let source = feedline_io::open(&name)?;
         let state = State::Asking(source.clone().stat());
-        Ok(Opened { name, source, state })
+        Ok(Opened { name, source, record: 0, state })
     }
     /// Gives up the file that is open.
     fn failed(&mut self, error: Error) -> Pull {
@@ -127,13 +133,132 @@ impl RecordFiles {
     }
 }
 
-/// Strings that point into the blocks they were read to.
-impl Out for StringsBuilder {
+/// Where records came from: the second column of `RecordFiles` as rows of file, record in the file and byte.
+#[derive(Clone, Debug)]
+pub struct Places(pub Arc<[Arc<str>]>);
+
+impl Places {
+    fn at<'a>(&self, column: &'a Column, row: usize) -> Option<&'a [i64]> {
+        match column {
+            Column::Dense(places) => places.items::<i64>().chunks(3).nth(row),
+            Column::Rows(..) => None,
+        }
+    }
+    pub fn file(&self, column: &Column, row: usize) -> Option<&Arc<str>> {
+        self.0.get(usize::try_from(self.at(column, row)?[0]).ok()?)
+    }
+    /// The error with the place of that record in it.
+    #[cold]
+    pub fn locate(&self, error: Error, column: &Column, row: usize) -> Error {
+        let (Some(file), Some(&[_, record, byte])) = (self.file(column, row), self.at(column, row)) else {
+            return error;
+        };
+        let text = format!("{}, in record {record} of the file", error.message());
+        Error::new(error.kind(), text).at_byte(byte as u64).in_file(file, None)
+    }
+}
+
+/// Strings, and the bytes of the file at which they begin.
+struct Placed {
+    strings: StringsBuilder,
+    base: u64,
+    /// Of the strings so far; empty if nobody asks.
+    bytes: Option<Vec<u64>>,
+}
+
+impl Out for Placed {
     fn view(&mut self, block: &Buf, range: Range<usize>) {
-        self.push_view(block, range);
+        if let Some(bytes) = &mut self.bytes {
+            bytes.push(self.base + range.start as u64);
+        }
+        self.strings.push_view(block, range);
     }
     fn copy(&mut self, record: &[u8]) {
-        self.push(record);
+        if let Some(bytes) = &mut self.bytes {
+            bytes.push(bytes.last().copied().unwrap_or(self.base));
+        }
+        self.strings.push(record);
+    }
+}
+
+impl Placed {
+    fn columns(self, rows: usize, parts: usize, file: usize, first: u64) -> impl Iterator<Item = Column> {
+        let shape: &[usize] = if parts == 1 { &[rows] } else { &[rows, parts] };
+        let strings = Column::Dense(self.strings.tensor(shape));
+        let places = self.bytes.map(|bytes| {
+            let row = |i: usize| [file as i64, (first + i as u64) as i64, bytes[i * parts] as i64];
+            let items: Vec<i64> = (0..rows).flat_map(row).collect();
+            Column::Dense(Tensor::from_items([rows, 3], &items))
+        });
+        std::iter::once(strings).chain(places)
+    }
+}
+
+/// The first records of files, at most `count`, each with the number of its file: for what has to be known of the data
+/// before it is read.
+pub fn first_records(names: &[Arc<str>], reading: &Reading, count: usize) -> Result<Vec<(usize, Vec<u8>)>> {
+    let mut found = Vec::new();
+    for (number, name) in names.iter().enumerate() {
+        if found.len() >= count {
+            break;
+        }
+        first_of_file(name, reading, count - found.len())
+            .map(|records| found.extend(records.into_iter().map(|r| (number, r))))
+            .map_err(|e| e.in_file(name, None))?;
+    }
+    Ok(found)
+}
+
+fn first_of_file(name: &str, reading: &Reading, count: usize) -> Result<Vec<Vec<u8>>> {
+    let mut blocks = Contents::open(name, reading.compression)?;
+    let mut records = (reading.reader)(None)?;
+    let mut found = feedline_formats::records::Copies::default();
+    while found.0.len() < count {
+        match records.cut(count - found.0.len(), &mut found) {
+            Cut::Records(_) => {}
+            Cut::Fail(error) => return Err(error),
+            Cut::End => break,
+            Cut::More => match blocks.next().transpose()? {
+                Some(block) => records.feed(block),
+                None => records.finish(),
+            },
+        }
+    }
+    Ok(found.0)
+}
+
+/// The contents of a file in blocks, unpacked, waiting for each: for what is looked at before anything runs.
+pub struct Contents {
+    blocks: Blocks,
+    inflate: Option<Inflate>,
+}
+
+impl Contents {
+    pub fn open(name: &str, compression: Compression) -> Result<Contents> {
+        let inflate = match compression {
+            Compression::None => None,
+            kind => Some(Inflate::new(kind, 256 << 10)?),
+        };
+        Ok(Contents { blocks: Blocks::new(feedline_io::open(name)?, 0, None), inflate })
+    }
+}
+
+impl Iterator for Contents {
+    type Item = Result<Buf>;
+    fn next(&mut self) -> Option<Result<Buf>> {
+        let Some(inflate) = &mut self.inflate else { return self.blocks.next_block() };
+        loop {
+            match inflate.next_block() {
+                Step::Block(block) => return Some(Ok(block)),
+                Step::End => return None,
+                Step::Fail(error) => return Some(Err(error)),
+                Step::More => match self.blocks.next_block() {
+                    Some(Ok(block)) => inflate.feed(block),
+                    Some(Err(error)) => return Some(Err(error)),
+                    None => inflate.finish(),
+                },
+            }
+        }
     }
 }
 
@@ -186,14 +311,21 @@ impl Stage for RecordFiles {
                 continue;
             };
             if let State::Reading { records, .. } = &mut file.state {
-                let mut strings = StringsBuilder::with_capacity(want.min(1024));
-                match records.cut(want, &mut strings) {
+                let mut out = Placed {
+                    strings: StringsBuilder::with_capacity(want.min(1024) * reading.parts),
+                    base: records.base(),
+                    bytes: reading.places.then(Vec::new),
+                };
+                match records.cut(want, &mut out) {
                     Cut::Records(rows) => {
-                        let pos = Pos::Run(self.pos);
+                        let (pos, first) = (Pos::Run(self.pos), file.record);
                         self.pos += rows as u64;
-                        return Pull::Rows(Chunk::new(rows, pos, [Column::Dense(strings.tensor([rows]))]));
+                        file.record += rows as u64;
+                        let columns = out.columns(rows, reading.parts, self.next - 1, first);
+                        return Pull::Rows(Chunk::new(rows, pos, columns));
                     }
                     Cut::Fail(error) => {
+                        file.record += 1;
                         let error = error.in_file(&file.name, None);
                         if reading.on_bad == OnBad::Skip && matches!(error.kind(), Kind::Loss | Kind::Data) {
                             log::warn!("passed over: {error}");

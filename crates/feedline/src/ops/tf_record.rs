@@ -134,6 +134,8 @@ impl Op for TfRecord {
             compression: Compression::parse(&self.compression_type)?,
             buffer: block_bytes(self.buffer_size)?,
             on_bad: self.on_bad,
+            parts: 1,
+            places: false,
             reader: Box::new(reader),
         };
         Ok(Built::Stage(Box::new(RecordFiles::new(self.files.get(cx)?, reading))))

@@ -8,6 +8,7 @@ mod cast;
 mod check;
 mod create;
 mod example;
+pub mod csv;
 mod farmhash;
 mod files;
 mod index;
@@ -47,6 +48,7 @@ pub static FUNCS: &[&[Func]] = &[
     create::FUNCS,
     files::FUNCS,
     example::FUNCS,
+    csv::FUNCS,
     index::FUNCS,
     io::FUNCS,
     lookup::FUNCS,

@@ -1,0 +1,116 @@
+//! `TextLineDataset(filenames)`: the lines of text files, without their line ends.
+
+use super::record_files::{Files, OnBad, Reading, RecordFiles, block_bytes, record_spec};
+use crate::dataset::Dataset;
+use crate::element::Spec;
+use crate::error::Result;
+use crate::op::{Op, OpInfo, Param, read};
+use crate::plan::{Card, Plan};
+use crate::runtime::{BuildCx, Built};
+use feedline_formats::compress::Compression;
+use feedline_formats::lines::Lines;
+use serde::{Deserialize, Serialize};
+
+pub static INFO: OpInfo = OpInfo {
+    name: "text_line",
+    doc: "The lines of text files, as byte strings without their line ends; every carriage return is removed.",
+    params: &[
+        Param::new("files", "", "a file name or a vector of them"),
+        Param::new("compression_type", "\"\"", "\"\", \"GZIP\", \"ZLIB\" or \"ZSTD\": how the files are compressed"),
+        Param::new("buffer_size", "None", "bytes of one read; None: what suits where the files lie"),
+    ],
+    read: read::<TextLine>,
+};
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TextLine {
+    files: Files,
+    #[serde(default)]
+    compression_type: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    buffer_size: Option<i64>,
+}
+
+impl Dataset {
+    /// The lines of text files. Blank lines count, and so does a last line without a newline.
+    ///
+    /// ```
+    /// # use feedline::Dataset;
+    /// # let path = std::env::temp_dir().join("feedline-doc.txt");
+    /// std::fs::write(&path, "one\r\ntwo").unwrap();
+    /// let ds = Dataset::text_line(&[path.to_str().unwrap()], "")?;
+    /// let lines: Vec<Vec<u8>> = ds.iter()?.map(|e| e.unwrap()[0].tensor().str_at(0).to_vec()).collect();
+    /// assert_eq!(lines, [b"one", b"two"]);
+    /// # Ok::<(), feedline::Error>(())
+    /// ```
+    pub fn text_line<S: AsRef<[u8]>>(files: &[S], compression_type: &str) -> Result<Dataset> {
+        let files = Files::new(files);
+        Dataset::source(TextLine { files, compression_type: compression_type.into(), buffer_size: None })
+    }
+}
+
+impl TextLine {
+    fn reading(&self) -> Result<Reading> {
+        Ok(Reading {
+            compression: Compression::parse(&self.compression_type)?,
+            buffer: block_bytes(self.buffer_size)?,
+            on_bad: OnBad::Raise,
+            parts: 1,
+            places: false,
+            reader: Box::new(|_| Ok(Box::new(Lines::default()))),
+        })
+    }
+}
+
+impl Op for TextLine {
+    fn info(&self) -> &'static OpInfo {
+        &INFO
+    }
+    fn spec(&self, _: &[Plan]) -> Result<Spec> {
+        self.files.check()?;
+        self.reading()?;
+        Ok(record_spec())
+    }
+    fn cardinality(&self, _: &[Plan]) -> Card {
+        Card::Unknown
+    }
+    fn build(&self, cx: &BuildCx, _: &Plan) -> Result<Built> {
+        Ok(Built::Stage(Box::new(RecordFiles::new(self.files.get(cx)?, self.reading()?))))
+    }
+    fn write(&self) -> Result<serde_json::Value> {
+        Ok(serde_json::to_value(self)?)
+    }
+    fn show(&self) -> String {
+        self.files.show()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::testing::in_chunks;
+
+    #[test]
+    fn lines_of_files_in_order_for_any_chunking() {
+        let dir = tempfile::tempdir().unwrap();
+        let names: Vec<String> = [("a", "1\n\n2"), ("b", ""), ("c", "3\r4\n")]
+            .iter()
+            .map(|(name, text)| {
+                let path = dir.path().join(name);
+                std::fs::write(&path, text).unwrap();
+                path.to_str().unwrap().to_owned()
+            })
+            .collect();
+        let ds = Dataset::text_line(&names, "").unwrap();
+        for rows in [1, 2, 100] {
+            let lines: Vec<String> = in_chunks(&ds, rows)
+                .iter()
+                .unwrap()
+                .map(|e| String::from_utf8_lossy(e.unwrap()[0].tensor().str_at(0)).into())
+                .collect();
+            assert_eq!(lines, ["1", "", "2", "34"]);
+        }
+        assert!(Dataset::text_line(&names, "BZ2").unwrap_err().to_string().contains("compression_type"));
+    }
+}
