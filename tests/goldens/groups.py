@@ -17,9 +17,12 @@ COVERED = frozenset(
         "choose_from_datasets",
         "concatenate",
         "counter",
+        "csv",
+        "decode_csv",
         "decode_raw",
         "enumerate",
         "filter",
+        "fixed_length_record",
         "flat_map",
         "from_generator",
         "from_list",
@@ -31,6 +34,7 @@ COVERED = frozenset(
         "ignore_errors",
         "interleave",
         "list_files",
+        "make_csv",
         "map",
         "misc",
         "padded_batch",
@@ -50,6 +54,7 @@ COVERED = frozenset(
         "sparse_batch",
         "take_skip",
         "take_while",
+        "text_line",
         "tfrecord",
         "unbatch",
         "unique",
@@ -73,7 +78,14 @@ FILE_OPS: dict[str, str | None] = {
 }
 
 # Of these, the ones that feedline does not have yet.
-NOT_YET_OPS = frozenset(FILE_OPS) - {"list_files", "tfrecord"}
+NOT_YET_OPS = frozenset(FILE_OPS) - {
+    "csv",
+    "fixed_length_record",
+    "list_files",
+    "make_csv",
+    "text_line",
+    "tfrecord",
+}
 
 
 def covered(case: dict[str, Any]) -> bool:

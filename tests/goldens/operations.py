@@ -107,7 +107,18 @@ def _decode_raw(case: Case) -> tuple[Callable[[Any], Any], Any]:
     return lambda x: getattr(fl.io, case["op"])(x, **params), argument
 
 
+def csv_default(json: Any) -> Any:
+    """A column of `record_defaults`: a dtype where the field is required, else its default."""
+    return getattr(fl, json["required"]) if "required" in json else values.decode(json)
+
+
+def _decode_csv(case: Case) -> tuple[Callable[[Any], Any], Any]:
+    defaults = [csv_default(default) for default in case["record_defaults"]]
+    return lambda x: tuple(fl.io.decode_csv(x, defaults, **case["params"])), values.decode(case["records"])
+
+
 OPERATIONS: dict[str, Callable[[Case], tuple[Callable[[Any], Any], Any]]] = {
+    "decode_csv": _decode_csv,
     "decode_raw": _decode_raw,
     "parse_example": _parse_example,
     "parse_sequence_example": _parse_sequence_example,

@@ -14,6 +14,7 @@ import feedline as fl
 
 from . import functions
 from .calls import Calls
+from .operations import csv_default
 from .values import decode, decode_spec
 
 Params = dict[str, Any]
@@ -265,16 +266,30 @@ def _reader(name: str) -> Callable[[Any, Params, Calls], Any]:
     return lambda dataset, params, calls: getattr(fl, name)(**params)
 
 
+def _csv(dataset: Any, params: Params, calls: Calls) -> Any:
+    defaults = [csv_default(default) for default in params["record_defaults"]]
+    return fl.CsvDataset(**{**params, "record_defaults": defaults})
+
+
+def _make_csv(dataset: Any, params: Params, calls: Calls) -> Any:
+    given = {"file_pattern" if name == "filenames" else name: value for name, value in params.items()}
+    return fl.data.experimental.make_csv_dataset(**given)
+
+
 STEPS: dict[str, Callable[[Any, Params, Calls], Any]] = {
     "assert_cardinality": _assert_cardinality,
+    "csv": _csv,
+    "fixed_length_record": _reader("FixedLengthRecordDataset"),
     "from_generator": _from_generator,
     "from_list": _from_list,
     "group_by_reducer": _group_by_reducer,
     "group_by_window": _group_by_window,
+    "make_csv": _make_csv,
     "map_and_batch": _experimental("map_and_batch"),
     "pad_to_cardinality": _experimental("pad_to_cardinality"),
     "parallel_interleave": _experimental("parallel_interleave"),
     "range": _range,
+    "text_line": _reader("TextLineDataset"),
     "tfrecord": _reader("TFRecordDataset"),
     "shuffle_and_repeat": _experimental("shuffle_and_repeat"),
     "with_options": _with_options,

@@ -39,7 +39,14 @@ from .iterator import Iterator, Optional
 from .ops import *  # noqa: F403
 from .options import Options
 from .ragged import RaggedTensor
-from .readers import TFRecordDataset
+from .readers import (
+    CsvDataset,
+    FixedLengthRecordDataset,
+    JsonLinesDataset,
+    TextLineDataset,
+    TFRecordDataset,
+    WebDataset,
+)
 from .sparse import SparseTensor
 from .spec import DatasetSpec, NoneSpec, RaggedTensorSpec, SparseTensorSpec, TensorSpec
 from .symbol import Symbol
@@ -83,6 +90,11 @@ __all__ = [
     "train",
     *dtypes.__all__,
     *ops.__all__,
+    "CsvDataset",
+    "FixedLengthRecordDataset",
+    "JsonLinesDataset",
+    "TextLineDataset",
+    "WebDataset",
 ]
 
 config.read_environment()

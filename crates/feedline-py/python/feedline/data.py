@@ -6,7 +6,14 @@ from . import experimental
 from .dataset import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Dataset
 from .iterator import Iterator
 from .options import Options, ThreadingOptions
-from .readers import TFRecordDataset
+from .readers import (
+    CsvDataset,
+    FixedLengthRecordDataset,
+    JsonLinesDataset,
+    TextLineDataset,
+    TFRecordDataset,
+    WebDataset,
+)
 from .spec import DatasetSpec
 
 __all__ = [
@@ -20,4 +27,9 @@ __all__ = [
     "TFRecordDataset",
     "ThreadingOptions",
     "experimental",
+    "CsvDataset",
+    "FixedLengthRecordDataset",
+    "JsonLinesDataset",
+    "TextLineDataset",
+    "WebDataset",
 ]

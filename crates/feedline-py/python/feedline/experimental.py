@@ -23,6 +23,7 @@ from .options import (
     ThreadingOptions,
 )
 from .params import integer
+from .readers.csv import CsvDataset, make_csv_dataset
 from .spec import DatasetSpec, TensorSpec
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "AutoShardPolicy",
     "AutotuneOptions",
     "Counter",
+    "CsvDataset",
     "DistributeOptions",
     "ExternalStatePolicy",
     "OptimizationOptions",
@@ -56,6 +58,7 @@ __all__ = [
     "group_by_window",
     "ignore_errors",
     "index_table_from_dataset",
+    "make_csv_dataset",
     "map_and_batch",
     "pad_to_cardinality",
     "parallel_interleave",

@@ -165,7 +165,15 @@ class Dataset(_Dataset, metaclass=_AnyDataset):
 
 def _experimental_names() -> SimpleNamespace:
     names = {name: getattr(_experimental, name) for name in _experimental.__all__}
-    for name in ("Counter", "RandomDataset", "choose_from_datasets", "from_list", "sample_from_datasets"):
+    for name in (
+        "Counter",
+        "CsvDataset",
+        "RandomDataset",
+        "choose_from_datasets",
+        "from_list",
+        "make_csv_dataset",
+        "sample_from_datasets",
+    ):
         names[name] = _of_this_class(names[name])
     return SimpleNamespace(**names)
 

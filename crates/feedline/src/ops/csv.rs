@@ -38,7 +38,7 @@ pub static INFO: OpInfo = OpInfo {
 #[serde(deny_unknown_fields)]
 pub struct Csv {
     files: Files,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     columns: Option<Vec<CsvColumn>>,
     #[serde(default)]
     header: bool,

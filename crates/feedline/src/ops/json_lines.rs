@@ -33,7 +33,7 @@ pub static INFO: OpInfo = OpInfo {
 #[serde(deny_unknown_fields)]
 pub struct JsonLines {
     files: Files,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     schema: Option<Vec<Field>>,
     #[serde(default = "hundred")]
     infer_lines: usize,

@@ -85,9 +85,11 @@ pub struct Reading {
     pub parts: usize,
     /// Whether a second column says where each record came from, for `Places`.
     pub places: bool,
-    /// Makes the reader of one file, from its length where that is known.
-    pub reader: Box<dyn Fn(Option<u64>) -> Result<Box<dyn Records>> + Send + Sync>,
+    pub reader: Box<MakeReader>,
 }
+
+/// Makes the reader of one file, from its length where that is known.
+pub type MakeReader = dyn Fn(Option<u64>) -> Result<Box<dyn Records>> + Send + Sync;
 
 /// Reads the records of files, one file after the other.
 pub struct RecordFiles {
@@ -111,7 +113,7 @@ struct Opened {
 
 enum State {
     Asking(Task<Result<Stat>>),
-    Reading { blocks: Blocks, inflate: Option<Inflate>, records: Box<dyn Records> },
+    Reading { blocks: Blocks, inflate: Option<Box<Inflate>>, records: Box<dyn Records> },
 }
 
 impl RecordFiles {
@@ -271,7 +273,7 @@ impl Opened {
                 let stat = std::task::ready!(task.poll_with(&waker))?;
                 let inflate = match reading.compression {
                     Compression::None => None,
-                    kind => Some(Inflate::new(kind, reading.buffer.unwrap_or(256 << 10))?),
+                    kind => Some(Box::new(Inflate::new(kind, reading.buffer.unwrap_or(256 << 10))?)),
                 };
                 let len = inflate.is_none().then_some(stat.len);
                 let blocks = Blocks::new(self.source.clone(), 0, reading.buffer);

@@ -34,7 +34,7 @@ pub static INFO: OpInfo = OpInfo {
 #[serde(deny_unknown_fields)]
 pub struct WebDataset {
     files: Files,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     fields: Option<Vec<String>>,
     #[serde(default)]
     url: bool,

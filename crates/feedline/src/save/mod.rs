@@ -4,7 +4,10 @@
 //! 2. `save` opens a temporary file for each shard, deals rows out in turn, finishes every writer, then gives all files
 //!    their names. A run that breaks off leaves nothing behind but, at worst, temporary files of a killed process.
 
+mod csv;
+mod json_lines;
 mod output;
+mod tar;
 mod tf_record;
 
 pub use output::{Output, Staged};
@@ -36,7 +39,7 @@ pub struct Format {
 }
 
 /// Every format that can be written. Adding one: a file here, and its line.
-pub static FORMATS: &[&Format] = &[&tf_record::FORMAT];
+pub static FORMATS: &[&Format] = &[&csv::FORMAT, &json_lines::FORMAT, &tar::FORMAT, &tf_record::FORMAT];
 
 /// The function that opens files of a format, under these options.
 pub fn format(name: &str, options: &serde_json::Value) -> Result<Box<Open<'static>>> {
@@ -188,6 +191,48 @@ mod tests {
         let again = write(&strings(2), &target);
         assert!(again.unwrap_err().to_string().contains("exists"));
         assert!(write(&strings(2), &Target { overwrite: true, ..target }).is_ok());
+    }
+
+    #[test]
+    fn text_formats_read_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let spec = |names: [&str; 3]| {
+            let leaf = |dtype| crate::element::Tree::Leaf(crate::element::Leaf::scalar(dtype));
+            let dtypes = [DType::String, DType::Int64, DType::Float64];
+            let items = names.iter().zip(dtypes).map(|(name, dtype)| ((*name).into(), leaf(dtype))).collect();
+            crate::element::Tree::Map { tag: None, items }
+        };
+        let row = |e: crate::element::Element| {
+            let n = e[0].tensor().item::<i64>();
+            let text = Tensor::string(format!("k{n},\"\n").as_bytes());
+            let key = Tensor::string(format!("k{n}").as_bytes());
+            let text = if n < 100 { text } else { key };
+            Ok([text.into(), Tensor::scalar(n).into(), Tensor::scalar(n as f64 / 4.0).into()].into_iter().collect())
+        };
+        let shown = |ds: Dataset| -> Vec<String> { ds.iter().unwrap().map(|e| format!("{:?}", e.unwrap())).collect() };
+        let written = |name: &str, ds: &Dataset, form: &str| {
+            let path = dir.path().join(name).to_str().unwrap().to_owned();
+            let target = Target { path, shards: Some(2), overwrite: false };
+            let open = format(form, &serde_json::json!({})).unwrap();
+            save(&bound(ds), &target, &*open, &mut |_| Ok(())).map(|saved| saved.files)
+        };
+        let ds = Dataset::range(5).unwrap().map_fn(spec(["t", "n", "x"]), row).unwrap();
+        let even = Dataset::range_from(0, 5, 2).unwrap().map_fn(spec(["t", "n", "x"]), row).unwrap();
+        let files = written("a.jsonl", &ds, "json_lines").unwrap();
+        assert_eq!(shown(Dataset::json_lines(&files[..1]).unwrap()), shown(even));
+        let files = written("a.csv", &ds, "csv").unwrap();
+        let first = Dataset::csv(&files).unwrap().iter().unwrap().next().unwrap().unwrap();
+        assert_eq!((first[0].tensor().str_at(0), first[1].tensor().item::<i32>()), (&b"k0,\"\n"[..], 0));
+        let ds = Dataset::range_from(100, 103, 1).unwrap().map_fn(spec(["__key__", "cls", "x.txt"]), row).unwrap();
+        let files = written("a.tar", &ds, "tar").unwrap();
+        let sample = Dataset::web_dataset(&files[1..], false).unwrap().iter().unwrap().next().unwrap().unwrap();
+        let parts: Vec<&[u8]> = sample.iter().map(|v| v.tensor().str_at(0)).collect();
+        assert_eq!(parts, [&b"k101"[..], b"101", b"25.25"]);
+        for (form, why) in [("csv", "rows of scalars"), ("json_lines", "is an object"), ("tar", "is a dictionary")] {
+            let vectors = Dataset::range(4).unwrap().batch(2, false).unwrap();
+            let said = written(&format!("bad.{form}"), &vectors, form).unwrap_err().to_string();
+            assert!(said.contains(why), "{said}");
+        }
     }
 
     #[test]

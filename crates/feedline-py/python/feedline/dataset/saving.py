@@ -69,3 +69,118 @@ class Saving(Core):
             compression_type=compression_type,
             compression_level=compression_level,
         )
+
+    def save_csv(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        shards: int | None = None,
+        header: bool | None = None,
+        field_delim: str | None = None,
+        compression_type: str | None = None,
+        compression_level: int | None = None,
+        overwrite: bool = False,
+    ) -> Saved:
+        """Writes rows of scalars as CSV files, quoted by RFC 4180 where they have to be.
+
+        >>> import feedline as fl
+        >>> saved = fl.Dataset.from_tensor_slices({"n": [1, 2], "t": ["a", "b,c"]}).save_csv("rows.csv")
+        >>> print(open("rows.csv").read(), end="")
+        n,t
+        1,a
+        2,"b,c"
+
+        Args:
+            path: The file; with shards, numbers are put in front of its ending.
+            shards: How many files; by default one, under that very name.
+            header: A line of names in front; by default if the elements are dictionaries.
+            field_delim: What stands between fields, one character; by default a comma.
+            compression_type: "", "GZIP", "ZLIB" or "ZSTD".
+            compression_level: 0 to 9, for ZSTD 1 to 22.
+            overwrite: Replace files that exist already.
+        """
+        return self._save(
+            "csv",
+            path,
+            shards,
+            overwrite,
+            header=header,
+            field_delim=field_delim,
+            compression_type=compression_type,
+            compression_level=compression_level,
+        )
+
+    def save_json_lines(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        shards: int | None = None,
+        compression_type: str | None = None,
+        compression_level: int | None = None,
+        overwrite: bool = False,
+    ) -> Saved:
+        """Writes dictionaries as JSON lines: an object a line, tensors as lists.
+
+        >>> import feedline as fl
+        >>> _ = fl.Dataset.from_tensor_slices({"n": [1, 2], "v": [[1.5], [2.5]]}).save_json_lines("rows.jsonl")
+        >>> print(open("rows.jsonl").read(), end="")
+        {"n":1,"v":[1.5]}
+        {"n":2,"v":[2.5]}
+
+        Args:
+            path: The file; with shards, numbers are put in front of its ending.
+            shards: How many files; by default one, under that very name.
+            compression_type: "", "GZIP", "ZLIB" or "ZSTD".
+            compression_level: 0 to 9, for ZSTD 1 to 22.
+            overwrite: Replace files that exist already.
+
+        Raises:
+            DataError: Bytes that are not UTF-8, or numbers that JSON does not have (NaN, infinity).
+        """
+        return self._save(
+            "json_lines",
+            path,
+            shards,
+            overwrite,
+            compression_type=compression_type,
+            compression_level=compression_level,
+        )
+
+    def save_tar(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        shards: int | None = None,
+        mtime: int | None = None,
+        compression_type: str | None = None,
+        compression_level: int | None = None,
+        overwrite: bool = False,
+    ) -> Saved:
+        """Writes dictionaries as samples in tar files, for `fl.WebDataset` and the `webdataset` package.
+
+        The field `__key__` names a sample; each other field becomes a file `key.field`. Byte strings are written
+        as they are, numbers as text.
+
+        >>> import feedline as fl
+        >>> ds = fl.Dataset.from_tensor_slices({"__key__": ["a", "b"], "txt": ["one", "two"]})
+        >>> ds.save_tar("words.tar").elements
+        2
+
+        Args:
+            path: The file; with shards, numbers are put in front of its ending.
+            shards: How many files; by default one, under that very name.
+            mtime: The time of the files in it, in seconds since 1970; by default 0, so that the same data gives
+                the same file.
+            compression_type: "", "GZIP", "ZLIB" or "ZSTD".
+            compression_level: 0 to 9, for ZSTD 1 to 22.
+            overwrite: Replace files that exist already.
+        """
+        return self._save(
+            "tar",
+            path,
+            shards,
+            overwrite,
+            mtime=mtime,
+            compression_type=compression_type,
+            compression_level=compression_level,
+        )

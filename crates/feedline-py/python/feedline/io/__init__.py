@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..writers import TFRecordOptions, TFRecordWriter
+from .csv import decode_csv
 from .files import matching_files, read_file
 from .decoding import decode_compressed, decode_json_example, decode_raw, parse_tensor, serialize_tensor
 from .features import FixedLenFeature, FixedLenSequenceFeature, RaggedFeature, SparseFeature, VarLenFeature
@@ -22,6 +23,7 @@ __all__ = [
     "TFRecordWriter",
     "VarLenFeature",
     "decode_compressed",
+    "decode_csv",
     "decode_json_example",
     "decode_raw",
     "matching_files",

@@ -104,6 +104,14 @@ impl Dice {
                 }
             }
             "num" | "index" | "width" | "depth" | "num_buckets" if self.below(8) > 0 => json!(self.below(4)),
+            "columns" => {
+                let column = |d: &mut Dice| match d.below(3) {
+                    0 => json!({"dtype": d.pick(&["string", "float32"])}),
+                    1 => json!({"dtype": "string", "default": "x"}),
+                    _ => json!({"dtype": d.pick(&["int32", "float64", "int64"]), "default": 7}),
+                };
+                json!((0..self.below(2) + 1).map(|_| column(self)).collect::<Vec<_>>())
+            }
             "paddings" => {
                 let n = self.below(4);
                 json!((0..n).map(|_| [self.below(3), self.below(3)]).collect::<Vec<_>>())
@@ -222,6 +230,7 @@ const NEEDED: &[(&str, &[&str])] = &[
     ("io.parse_single_example", &["features"]),
     ("io.parse_sequence_example", &["features", "lists"]),
     ("io.parse_single_sequence_example", &["features", "lists"]),
+    ("io.decode_csv", &["columns"]),
 ];
 
 /// One call at random; true if the function took it.
