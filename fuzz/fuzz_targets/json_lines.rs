@@ -1,2 +1,2 @@
 #![no_main]
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| feedline_formats::fuzzing::json_lines(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| feedline_formats::fuzzing::run("json_lines", bytes));

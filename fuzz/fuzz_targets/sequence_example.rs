@@ -1,2 +1,2 @@
 #![no_main]
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| feedline_formats::fuzzing::sequence_example_record(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| feedline_formats::fuzzing::run("sequence_example", bytes));

@@ -114,8 +114,7 @@ def csv_default(json: Any) -> Any:
 
 def _decode_csv(case: Case) -> tuple[Callable[[Any], Any], Any]:
     defaults = [csv_default(default) for default in case["record_defaults"]]
-    records = values.decode(case["records"])
-    return lambda x: tuple(fl.io.decode_csv(x, defaults, **case["params"])), records
+    return lambda x: tuple(fl.io.decode_csv(x, defaults, **case["params"])), values.decode(case["records"])
 
 
 OPERATIONS: dict[str, Callable[[Case], tuple[Callable[[Any], Any], Any]]] = {

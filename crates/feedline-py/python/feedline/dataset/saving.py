@@ -122,7 +122,8 @@ class Saving(Core):
         """Writes dictionaries as JSON lines: an object a line, tensors as lists.
 
         >>> import feedline as fl
-        >>> _ = fl.Dataset.from_tensor_slices({"n": [1, 2], "v": [[1.5], [2.5]]}).save_json_lines("rows.jsonl")
+        >>> ds = fl.Dataset.from_tensor_slices({"n": [1, 2], "v": [[1.5], [2.5]]})
+        >>> saved = ds.save_json_lines("rows.jsonl")
         >>> print(open("rows.jsonl").read(), end="")
         {"n":1,"v":[1.5]}
         {"n":2,"v":[2.5]}
@@ -158,8 +159,8 @@ class Saving(Core):
     ) -> Saved:
         """Writes dictionaries as samples in tar files, for `fl.WebDataset` and the `webdataset` package.
 
-        The field `__key__` names a sample; each other field becomes a file `key.field`. Byte strings are written
-        as they are, numbers as text.
+        The field `__key__` names a sample; each other field becomes a file `key.field`. Byte strings are
+        written as they are, numbers as text.
 
         >>> import feedline as fl
         >>> ds = fl.Dataset.from_tensor_slices({"__key__": ["a", "b"], "txt": ["one", "two"]})
@@ -169,8 +170,8 @@ class Saving(Core):
         Args:
             path: The file; with shards, numbers are put in front of its ending.
             shards: How many files; by default one, under that very name.
-            mtime: The time of the files in it, in seconds since 1970; by default 0, so that the same data gives
-                the same file.
+            mtime: The time of the files in it, in seconds since 1970; by default 0, so that the same data
+                gives the same file.
             compression_type: "", "GZIP", "ZLIB" or "ZSTD".
             compression_level: 0 to 9, for ZSTD 1 to 22.
             overwrite: Replace files that exist already.

@@ -31,8 +31,8 @@ def decode_csv(
 
     Args:
         records: Strings, each one record without its line end.
-        record_defaults: For each column a dtype (int32, int64, float32, float64 or string), and an empty field is
-            an error; or a value (a scalar, or a list of one) that stands in for an empty field.
+        record_defaults: For each column a dtype (int32, int64, float32, float64 or string), and an empty
+            field is an error; or a value (a scalar, or a list of one) that stands in for an empty field.
         field_delim: What stands between fields, one character.
         use_quote_delim: Whether quotes have a meaning.
         na_value: A text that stands for an empty field.
@@ -58,7 +58,9 @@ def csv_columns(
 ) -> list[dict[str, Any]]:
     """`record_defaults` as the runtime takes them: a dtype and, unless the column is required, a default."""
     if isinstance(record_defaults, (str, bytes)) or not hasattr(record_defaults, "__iter__"):
-        raise TypeError(f"{op}: record_defaults must be a list with an item for each column, not {record_defaults!r}")
+        raise TypeError(
+            f"{op}: record_defaults must be a list with an item for each column, not {record_defaults!r}"
+        )
     columns = []
     for i, given in enumerate(record_defaults):
         dtype, default = _column(op, i, given)

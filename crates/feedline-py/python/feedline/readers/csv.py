@@ -9,7 +9,7 @@ from typing import Any
 from ..dataset import AUTOTUNE, Dataset
 from ..dataset.sources import values
 from ..io.csv import csv_columns
-from ..params import check_name, optional_integer
+from ..params import optional_integer
 from .files import Files, compression, file_names, read_files
 
 __all__ = ["CsvDataset", "make_csv_dataset"]
@@ -29,8 +29,8 @@ def CsvDataset(
 ) -> Dataset:
     r"""The rows of CSV files: a tuple with a scalar for each column.
 
-    A row that does not fit (another number of fields, a number that is none, a quote in an unquoted field) is an
-    error in its place; the next row follows.
+    A row that does not fit (another number of fields, a number that is none, a quote in an unquoted field)
+    is an error in its place; the next row follows.
 
     >>> import feedline as fl
     >>> _ = open("people.csv", "w").write("name,age\nAda,36\nAlan,\n")
@@ -40,8 +40,8 @@ def CsvDataset(
 
     Args:
         filenames: A path, a list of paths, or a dataset of paths.
-        record_defaults: For each column a dtype (int32, int64, float32, float64 or string), and an empty field is
-            an error; or a value (a scalar, or a list of one) that stands in for an empty field.
+        record_defaults: For each column a dtype (int32, int64, float32, float64 or string), and an empty
+            field is an error; or a value (a scalar, or a list of one) that stands in for an empty field.
         compression_type: "", "GZIP", "ZLIB" or "ZSTD".
         buffer_size: Bytes of one read; by default what suits where the file lies.
         header: Each file begins with a line of names, which is passed over.
@@ -105,8 +105,8 @@ def make_csv_dataset(
 
     >>> import feedline as fl
     >>> _ = open("plants.csv", "w").write("leaves,kind\n3,clover\n5,ivy\n")
-    >>> ds = fl.data.experimental.make_csv_dataset("plants.csv", 2, num_epochs=1, shuffle=False, label_name="kind")
-    >>> next(iter(ds))
+    >>> make = fl.data.experimental.make_csv_dataset
+    >>> next(iter(make("plants.csv", 2, label_name="kind", num_epochs=1, shuffle=False)))
     ({'leaves': array([3, 5], dtype=int32)}, array([b'clover', b'ivy'], dtype=object))
 
     Args:
@@ -151,7 +151,13 @@ def make_csv_dataset(
         raise ValueError(f"{op}: the files have no header, so column_names must be given")
     columns = None
     if column_names is None or column_defaults is None:
-        rows = 1 if column_defaults is not None else 0 if num_rows_for_inference is None else num_rows_for_inference
+        rows = (
+            1
+            if column_defaults is not None
+            else 0
+            if num_rows_for_inference is None
+            else num_rows_for_inference
+        )
         learned = Dataset._make(
             "csv",
             {
@@ -171,7 +177,9 @@ def make_csv_dataset(
     if column_defaults is not None:
         wanted = names if select is None else [names[i] for i in select]
         if len(column_defaults) != len(wanted):
-            raise ValueError(f"{op}: there are {len(wanted)} columns and {len(column_defaults)} column_defaults")
+            raise ValueError(
+                f"{op}: there are {len(wanted)} columns and {len(column_defaults)} column_defaults"
+            )
         columns = csv_columns(op, column_defaults, wanted)
     elif select is not None and columns is not None:
         columns = [columns[i] for i in select]

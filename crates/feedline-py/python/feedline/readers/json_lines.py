@@ -27,10 +27,11 @@ def JsonLinesDataset(
 ) -> Dataset:
     r"""JSON objects, one a line, as dictionaries of tensors.
 
-    Without a schema the fields are learned from the first lines: numbers are int64 or float64, lists are tensors,
-    objects are dictionaries, and what is of several kinds is read as its JSON text. A field that one of these
-    lines did not have, or had as null, gets 0, "", False or an empty list where it is missing; a field that all
-    of them had must be in every line. Blank lines are passed over, and so are fields that are not in the schema.
+    Without a schema the fields are learned from the first lines: numbers are int64 or float64, lists are
+    tensors, objects are dictionaries, and what is of several kinds is read as its JSON text. A field that
+    one of these lines did not have, or had as null, gets 0, "", False or an empty list where it is missing;
+    a field that all of them had must be in every line. Blank lines are passed over, and so are fields that
+    are not in the schema.
 
     >>> import feedline as fl
     >>> _ = open("words.jsonl", "w").write('{"word": "one", "n": 1}\n{"word": "two", "n": 2}\n')
@@ -41,14 +42,14 @@ def JsonLinesDataset(
 
     Args:
         filenames: A path, a list of paths, or a dataset of paths.
-        schema: The fields that are wanted: a dtype for a scalar, a `TensorSpec` for lists, "json" for the text as
-            it stands in the file, a dictionary for the fields of an object.
-        defaults: What stands in for a field that is missing or null, by name; "outer.inner" for fields of objects.
-            Others are required.
+        schema: The fields that are wanted: a dtype for a scalar, a `TensorSpec` for lists, "json" for the
+            text as it stands in the file, a dictionary for the fields of an object.
+        defaults: What stands in for a field that is missing or null, by name; "outer.inner" for fields of
+            objects. Others are required.
         compression_type: "", "GZIP", "ZLIB" or "ZSTD".
         buffer_size: Bytes of one read; by default what suits where the file lies.
-        num_parallel_reads: Read that many files at once, a line of each in turn; `fl.AUTOTUNE` lets the runtime
-            choose. By default one file after the other.
+        num_parallel_reads: Read that many files at once, a line of each in turn; `fl.AUTOTUNE` lets the
+            runtime choose. By default one file after the other.
         num_lines_for_inference: How many lines the schema is learned from; None: all.
         name: A name for the operator, an identifier.
 

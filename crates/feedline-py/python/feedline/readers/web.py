@@ -38,18 +38,18 @@ def WebDataset(
 
     Args:
         filenames: A path, a list of paths, or a dataset of paths.
-        fields: The extensions that are wanted; "jpg;jpeg;png" takes the first that is there, under the name of
-            the first. By default those of the first sample.
+        fields: The extensions that are wanted; "jpg;jpeg;png" takes the first that is there, under the name
+            of the first. By default those of the first sample.
         compression_type: "", "GZIP", "ZLIB" or "ZSTD".
         buffer_size: Bytes of one read; by default what suits where the file lies.
-        num_parallel_reads: Read that many files at once, a sample of each in turn; `fl.AUTOTUNE` lets the runtime
-            choose. By default one file after the other.
+        num_parallel_reads: Read that many files at once, a sample of each in turn; `fl.AUTOTUNE` lets the
+            runtime choose. By default one file after the other.
         name: A name for the operator, an identifier.
         url: Add the field `__url__`, the name of the file.
-        index: Read the headers of all files first, so that `len`, `ds[i]` and `shuffle()` over all samples work.
-            Not for compressed files.
-        on_bad: "raise": a damaged or incomplete sample is an error in its place. "skip": it is passed over with
-            a line in the log.
+        index: Read the headers of all files first, so that `len`, `ds[i]` and `shuffle()` over all samples
+            work. Not for compressed files.
+        on_bad: "raise": a damaged or incomplete sample is an error in its place. "skip": it is passed over
+            with a line in the log.
 
     Raises:
         ValueError: Fields that cannot be, no sample to learn them from, or an index of compressed files.
