@@ -7,6 +7,8 @@ pub mod decompress;
 pub mod example;
 pub mod example_writer;
 pub mod fixed;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod json_example;
 pub mod jsonl;
 pub mod lines;
