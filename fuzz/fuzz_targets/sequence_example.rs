@@ -1,2 +1,11 @@
+//! Any bytes as a SequenceExample, which must read as `prost` reads it.
 #![no_main]
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| feedline_formats::fuzzing::run("sequence_example", bytes));
+
+#[allow(dead_code)]
+#[path = "../../crates/feedline-formats/tests/protobuf/oracle.rs"]
+mod oracle;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    feedline_formats::fuzzing::run("sequence_example", bytes);
+    oracle::sequence_example(bytes);
+});

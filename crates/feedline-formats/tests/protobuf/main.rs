@@ -111,6 +111,8 @@ proptest! {
     fn any_bytes(bytes in vec(any::<u8>(), 0..60)) {
         oracle::example(&bytes);
         oracle::sequence_example(&bytes);
+        feedline_formats::fuzzing::tensor_proto(&bytes);
+        feedline_formats::fuzzing::json_example(&bytes);
     }
 }
 
@@ -150,5 +152,19 @@ fn pieces_are_put_together() {
     for list in [&[0x0a, 2, 5, 6, 0x08, 7, 0x0a, 1, 8][..], &[0x88, 0x80, 0x00, 9], &[0x08, 0x85, 0x01, 0x10, 1]] {
         let feature = fields(&[(3, list)]);
         oracle::example(&fields(&[(1, &fields(&[(1, &fields(&[(1, b"k"), (2, &feature)]))]))]));
+    }
+}
+
+/// What fuzzing found worth keeping reads as `prost` reads it.
+#[test]
+fn the_corpus_replays() {
+    type Run = fn(&[u8]);
+    let targets: [(&str, Run); 2] =
+        [("example", oracle::example), ("sequence_example", oracle::sequence_example)];
+    for (target, run) in targets {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
+        let inputs: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert!(!inputs.is_empty(), "{}", folder.display());
+        inputs.iter().for_each(|input| run(&std::fs::read(input).unwrap()));
     }
 }
