@@ -34,6 +34,8 @@ enum Owner {
     Pool(usize),
     /// Somebody else's memory (a NumPy array), alive as long as this is.
     Foreign { _keep: Box<dyn Any + Send + Sync> },
+    /// Memory from elsewhere that is nobody else's now.
+    Adopted { _keep: Box<dyn Any + Send + Sync> },
 }
 
 // SAFETY: a block is plain bytes; it is written only through `Buf::get_mut`, which asks for the only handle.
@@ -64,6 +66,15 @@ impl Buf {
         Buf(Arc::new(Block { ptr, len, owner: Owner::Foreign { _keep: keep }, frozen: AtomicBool::new(true) }))
     }
 
+    /// Takes over memory that `keep` owns and nobody else uses: it can be written as our own can.
+    ///
+    /// # Safety
+    /// `ptr` must be valid for reads and writes of `len` bytes as long as `keep` lives, and nobody else may touch them.
+    pub unsafe fn adopted(ptr: *mut u8, len: usize, keep: Box<dyn Any + Send + Sync>) -> Buf {
+        let ptr = NonNull::new(ptr).unwrap_or(NonNull::dangling());
+        Buf(Arc::new(Block { ptr, len, owner: Owner::Adopted { _keep: keep }, frozen: AtomicBool::new(false) }))
+    }
+
     pub fn as_slice(&self) -> &[u8] {
         // SAFETY: ptr is valid for len initialised bytes as long as the block lives.
         unsafe { std::slice::from_raw_parts(self.0.ptr.as_ptr(), self.0.len) }
@@ -73,8 +84,10 @@ impl Buf {
     pub fn get_mut(&mut self) -> Option<&mut [u8]> {
         let block = Arc::get_mut(&mut self.0)?;
         match block.owner {
-            // SAFETY: the only handle, of memory that we allocated.
-            Owner::Pool(_) => Some(unsafe { std::slice::from_raw_parts_mut(block.ptr.as_ptr(), block.len) }),
+            // SAFETY: the only handle, of memory that is ours alone.
+            Owner::Pool(_) | Owner::Adopted { .. } => {
+                Some(unsafe { std::slice::from_raw_parts_mut(block.ptr.as_ptr(), block.len) })
+            }
             Owner::Foreign { .. } => None,
         }
     }

@@ -58,6 +58,7 @@ from .ragged import RaggedTensor
 from .sparse import SparseTensor
 from .spec import DatasetSpec, NoneSpec, RaggedTensorSpec, SparseTensorSpec, TensorSpec
 from .symbol import Symbol
+from .tables import ParquetDataset
 
 bool = bool_
 
@@ -72,6 +73,7 @@ __all__ = [
     "NoneSpec",
     "Optional",
     "Options",
+    "ParquetDataset",
     "RaggedTensor",
     "RaggedTensorSpec",
     "SparseTensor",

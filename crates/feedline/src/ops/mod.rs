@@ -1,5 +1,7 @@
 //! The operators, one file each. Adding one: a file, and two lines here. `tests` compares the folder with the table.
 
+#[cfg(feature = "columnar")]
+mod arrow_arrays;
 mod assert_cardinality;
 mod batch;
 mod batches;
@@ -23,7 +25,10 @@ mod ignore_errors;
 mod interleave;
 pub mod map;
 mod nested;
+pub mod numpy;
 mod padded_batch;
+#[cfg(feature = "columnar")]
+pub mod parquet;
 mod prefetch;
 mod ragged_batch;
 mod random;
@@ -37,6 +42,7 @@ mod shard;
 mod shuffle;
 mod skip;
 mod sparse_batch;
+mod table;
 mod take;
 mod take_while;
 mod unbatch;
@@ -74,7 +80,10 @@ pub static OPS: &[&OpInfo] = &[
     &interleave::INFO,
     &map::INFO,
     &nested::INFO,
+    &numpy::INFO,
     &padded_batch::INFO,
+    #[cfg(feature = "columnar")]
+    &parquet::INFO,
     &prefetch::INFO,
     &ragged_batch::INFO,
     &random::INFO,
@@ -104,8 +113,8 @@ pub fn find(name: &str) -> Result<&'static OpInfo> {
 /// Refuses another number of inputs than the operator reads. Those that are not named here read one.
 pub(crate) fn check_inputs(name: &str, given: usize) -> Result<()> {
     let needed = match name {
-        "counter" | "from_generator" | "from_list" | "from_tensor_slices" | "from_tensors" | "nested" | "random"
-        | "range" | "rows" => 0,
+        "counter" | "from_generator" | "from_list" | "from_tensor_slices" | "from_tensors" | "nested" | "numpy"
+        | "parquet" | "random" | "range" | "rows" => 0,
         // These have their own words for too few.
         "choose_from_datasets" | "concatenate" | "sample_from_datasets" | "zip" => return Ok(()),
         _ => 1,
@@ -114,6 +123,14 @@ pub(crate) fn check_inputs(name: &str, given: usize) -> Result<()> {
         return Ok(());
     }
     Err(Error::usage(format!("{name}: {given} input datasets were given; it needs {needed}")))
+}
+
+/// Files and columns as `explain` shows them: the first file stands for all.
+fn show_files(files: &[String], columns: Option<&[String]>) -> String {
+    let first = files.first().map_or("", |f| f.as_str());
+    let more = if files.len() > 1 { format!(" and {} more", files.len() - 1) } else { String::new() };
+    let columns = columns.map_or(String::new(), |c| format!(", columns={c:?}"));
+    format!("{first}{more}{columns}")
 }
 
 /// These rows of a chunk (in rising order), without a copy if they are neighbours.

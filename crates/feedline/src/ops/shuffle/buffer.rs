@@ -3,8 +3,8 @@
 //! 1. The buffer holds references to rows of chunks as they came. Rows are copied once, when a chunk of them is given.
 //! 2. Chunks that continue each other in memory (an array's rows) count as one.
 //! 3. A chunk's memory is freed with its last row. When rows that are gone take up as much memory as those that are
-//!    there, the latter are copied together: the buffer needs at most twice its rows. Memory that others hold anyway
-//!    (an array, a cache) is left alone.
+//!    there, the rows of chunks that are less than half there are copied together: the buffer needs at most twice its
+//!    rows. Memory that others hold anyway (an array, a cache) is left alone.
 
 use crate::element::{Chunk, Column, DType, RowRef, Tensor, gather};
 use crate::error::Error;
@@ -201,7 +201,7 @@ impl Parts {
     fn is_wasteful(&self) -> bool {
         self.dead > self.live.max(SLACK_BYTES).max(self.tolerated)
     }
-    /// Copies the rows of half-empty parts together. `coming` is in use and stays.
+    /// Copies the rows of parts that are less than half there together, after which less is gone than is there. `coming` is in use and stays.
     fn compact(&mut self, held: &mut VecDeque<RowRef>, coming: Option<u32>) {
         for part in self.slots.iter_mut().flatten() {
             if !part.shared && part.chunk.is_shared() {
@@ -214,7 +214,7 @@ impl Parts {
             return;
         }
         let step = |p: u32| match &self.slots[p as usize] {
-            Some(part) if !part.shared && coming != Some(p) && part.left < part.chunk.rows() => {
+            Some(part) if !part.shared && coming != Some(p) && part.left * 2 < part.chunk.rows() => {
                 Some(p as usize % STEPS)
             }
             _ => None,
