@@ -2,6 +2,8 @@
 //! format has a standard one, and what is needed to reach records by number. Knows nothing of plans.
 
 #[cfg(feature = "columnar")]
+pub mod arrow_ipc;
+#[cfg(feature = "columnar")]
 pub mod columnar;
 pub mod npy;
 pub mod npz;

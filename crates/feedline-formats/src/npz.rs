@@ -251,3 +251,16 @@ impl<W: std::io::Write> Writer<W> {
         Ok(self.out)
     }
 }
+
+/// The checksum that members have.
+#[derive(Default)]
+pub struct Checksum(flate2::Crc);
+
+impl Checksum {
+    pub fn add(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+    pub fn value(&self) -> u32 {
+        self.0.sum()
+    }
+}

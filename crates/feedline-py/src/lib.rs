@@ -24,6 +24,7 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(plan::unpickled, m)?)?;
     m.add_function(wrap_pyfunction!(plan::read_plan, m)?)?;
     m.add_function(wrap_pyfunction!(plan::reduce, m)?)?;
+    m.add_function(wrap_pyfunction!(plan::save, m)?)?;
     m.add_function(wrap_pyfunction!(values::pack, m)?)?;
     m.add_function(wrap_pyfunction!(structure::register_class, m)?)?;
     m.add_function(wrap_pyfunction!(trace::host_function, m)?)?;

@@ -297,6 +297,30 @@ pub fn make(op: &str, params: &Bound<'_, PyAny>, inputs: Vec<Bound<'_, PyPlan>>)
     Ok(PyPlan(BoundPlan { plan: make_plan(op, params, inputs)?, env }))
 }
 
+/// Writes all elements to files; `format` has the name of the format and its options.
+#[pyfunction]
+pub fn save(
+    py: Python<'_>,
+    plan: &Bound<'_, PyPlan>,
+    path: &str,
+    format: &Bound<'_, PyDict>,
+    shards: Option<usize>,
+) -> PyResult<u64> {
+    let plan = plan.get().0.clone();
+    let json = json_from_py(format, &mut |_| Ok(None))?;
+    let format: feedline::SaveFormat = serde_json::from_value(json).map_err(|e| value_error(format!("save: {e}")))?;
+    let path = std::path::Path::new(path);
+    py.detach(|| feedline::save(&plan, path, &format, shards, &mut look_for_signals)).py()
+}
+
+/// Asked while something long runs: has the user interrupted it?
+fn look_for_signals() -> feedline::Result<()> {
+    match Python::try_attach(|py| py.check_signals()) {
+        Some(Err(e)) => Err(crate::error::interrupted(e)),
+        _ => Ok(()),
+    }
+}
+
 #[pyfunction]
 #[pyo3(signature = (plan, initial, function, options=None))]
 pub fn reduce<'py>(
@@ -309,15 +333,7 @@ pub fn reduce<'py>(
     let _ = options;
     let (plan, initial) = (plan.get().0.clone(), initial.get().0.clone());
     let function = feedline::op::Function(function.get().0.clone());
-    let state = py
-        .detach(|| {
-            feedline::reduce_watched(&plan, initial.values.clone(), &function, &mut || match Python::try_attach(|py| {
-                py.check_signals()
-            }) {
-                Some(Err(e)) => Err(crate::error::interrupted(e)),
-                _ => Ok(()),
-            })
-        })
-        .py()?;
+    let state =
+        py.detach(|| feedline::reduce_watched(&plan, initial.values.clone(), &function, &mut look_for_signals)).py()?;
     element_to_py(py, function.spec(), state)
 }

@@ -15,6 +15,7 @@ pub mod plan;
 mod reduce;
 pub mod rewrite;
 pub mod runtime;
+mod save;
 pub mod tune;
 
 pub use dataset::{Dataset, iterate, iterate_with};
@@ -22,3 +23,4 @@ pub use error::{At, Error, Kind, Result};
 pub use feedline_io::bail;
 pub use options::{Options, parse_bytes};
 pub use reduce::{reduce, reduce_watched};
+pub use save::{Binary, Format as SaveFormat, save};

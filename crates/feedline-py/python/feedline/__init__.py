@@ -58,7 +58,7 @@ from .ragged import RaggedTensor
 from .sparse import SparseTensor
 from .spec import DatasetSpec, NoneSpec, RaggedTensorSpec, SparseTensorSpec, TensorSpec
 from .symbol import Symbol
-from .tables import ParquetDataset
+from .tables import ArrowDataset, NumpyDataset, ParquetDataset
 
 bool = bool_
 
@@ -66,11 +66,13 @@ __all__ = [
     "AUTOTUNE",
     "INFINITE_CARDINALITY",
     "UNKNOWN_CARDINALITY",
+    "ArrowDataset",
     "DType",
     "Dataset",
     "DatasetSpec",
     "Iterator",
     "NoneSpec",
+    "NumpyDataset",
     "Optional",
     "Options",
     "ParquetDataset",

@@ -128,6 +128,12 @@ def operators() -> list[dict[str, Any]]:
 
 def configure(cpu_budget: int | None = None, memory_limit: int | None = None, seed: int | None = None) -> None: ...
 def configuration() -> dict[str, Any]: ...
+def save(plan: Plan, path: str, format: Mapping[str, Any], shards: int | None) -> int:
+    """Writes all elements to files, which appear when they are complete. `format` is {"format": name, ...options}.
+
+    Returns the number of elements.
+    """
+
 def reduce(plan: Plan, initial: Packed, function: Function, options: Mapping[str, Any] | None = None) -> Any: ...
 def shutdown() -> None:
     """Stops the pool's work in Python functions; called at interpreter exit."""

@@ -1,6 +1,8 @@
 //! The operators, one file each. Adding one: a file, and two lines here. `tests` compares the folder with the table.
 
 #[cfg(feature = "columnar")]
+pub mod arrow;
+#[cfg(feature = "columnar")]
 mod arrow_arrays;
 mod assert_cardinality;
 mod batch;
@@ -61,6 +63,8 @@ use crate::runtime::BuildCx;
 
 /// Every operator.
 pub static OPS: &[&OpInfo] = &[
+    #[cfg(feature = "columnar")]
+    &arrow::INFO,
     &assert_cardinality::INFO,
     &batch::INFO,
     &cache::INFO,
@@ -113,8 +117,8 @@ pub fn find(name: &str) -> Result<&'static OpInfo> {
 /// Refuses another number of inputs than the operator reads. Those that are not named here read one.
 pub(crate) fn check_inputs(name: &str, given: usize) -> Result<()> {
     let needed = match name {
-        "counter" | "from_generator" | "from_list" | "from_tensor_slices" | "from_tensors" | "nested" | "numpy"
-        | "parquet" | "random" | "range" | "rows" => 0,
+        "arrow" | "counter" | "from_generator" | "from_list" | "from_tensor_slices" | "from_tensors" | "nested"
+        | "numpy" | "parquet" | "random" | "range" | "rows" => 0,
         // These have their own words for too few.
         "choose_from_datasets" | "concatenate" | "sample_from_datasets" | "zip" => return Ok(()),
         _ => 1,

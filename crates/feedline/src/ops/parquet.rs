@@ -8,7 +8,6 @@ use crate::error::{Error, Result};
 use crate::op::{Op, OpInfo, Param};
 use crate::plan::{Card, Plan};
 use crate::runtime::{BuildCx, Built, Index};
-use feedline_formats::columnar::array::Array;
 use feedline_formats::parquet::{ParquetFile, Projection};
 use feedline_io::{Buf, Source};
 use serde::{Deserialize, Serialize};
@@ -77,31 +76,6 @@ struct ParquetTable {
     starts: Vec<u64>,
     /// Bytes of a row's items of known size.
     fixed_bytes: u64,
-}
-
-/// Footers are read by so many threads at once: remote ones take their time.
-const OPENERS: usize = 16;
-
-fn open_all(names: &[String]) -> Result<Vec<Arc<ParquetFile>>> {
-    let open = |name: &String| Ok(Arc::new(ParquetFile::open(feedline_io::open(name)?)?));
-    if names.len() <= 4 {
-        return names.iter().map(open).collect();
-    }
-    let next = std::sync::atomic::AtomicUsize::new(0);
-    let slots: Vec<OnceLock<Result<Arc<ParquetFile>>>> = names.iter().map(|_| OnceLock::new()).collect();
-    std::thread::scope(|scope| {
-        for _ in 0..OPENERS.min(names.len()) {
-            scope.spawn(|| {
-                while let Some((name, slot)) = {
-                    let i = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                    names.get(i).zip(slots.get(i))
-                } {
-                    let _ = slot.set(open(name));
-                }
-            });
-        }
-    });
-    slots.into_iter().map(|slot| slot.into_inner().unwrap_or_else(|| Err(Error::internal("not opened")))).collect()
 }
 
 impl Opened {
@@ -210,15 +184,10 @@ impl Table for ParquetTable {
             let at = schema.fields().iter().position(|f| f.name() == name);
             let array =
                 at.and_then(|at| arrays[at].take()).ok_or_else(|| Error::internal("a column was not decoded"))?;
-            debug_assert_eq!(array.len(), batch_rows(&columns).unwrap_or(array.len()));
             columns_of(array, name, &self.fill, &mut columns, &mut nulls)?;
         }
         Ok(Decoded { columns, bad: nulls.errors() })
     }
-}
-
-fn batch_rows(columns: &[crate::element::Column]) -> Option<usize> {
-    columns.first().map(|c| c.rows())
 }
 
 impl Parquet {
@@ -226,7 +195,9 @@ impl Parquet {
         if let Some(opened) = self.opened.get() {
             return Ok(opened);
         }
-        let opened = Opened::new(open_all(&self.files)?.into(), self.columns.as_deref(), &self.fill)?;
+        let open = |name: &String| Ok(Arc::new(ParquetFile::open(feedline_io::open(name)?)?));
+        let files: Vec<_> = table::in_parallel(&self.files, open)?;
+        let opened = Opened::new(files.into(), self.columns.as_deref(), &self.fill)?;
         Ok(self.opened.get_or_init(|| opened))
     }
 }

@@ -16,7 +16,8 @@ use crate::runtime::{BuildCx, Built, ChunkFn, Cx, Index, Item, Pull, Stage, Wake
 use feedline_io::{Buf, Source, Task};
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
-use std::sync::{Arc, Weak};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Poll, Waker};
 
 /// Bytes of blocks that may be read ahead of their decoding; one block is always read.
@@ -66,6 +67,30 @@ fn piece_rows(table: &dyn Table, block: usize) -> usize {
     let rows = rows_in(table, block).max(1);
     let most = (PIECE_BYTES / table.row_bytes(block).max(1)).clamp(1, PIECE_ROWS);
     rows.div_ceil(rows.div_ceil(most)) as usize
+}
+
+/// Files are opened by so many threads at once: remote ones take their time.
+const OPENERS: usize = 16;
+
+/// Opens all files; the first error in their order is given.
+pub fn in_parallel<T: Send + Sync>(names: &[String], open: impl Fn(&String) -> Result<T> + Sync) -> Result<Vec<T>> {
+    if names.len() <= 4 {
+        return names.iter().map(open).collect();
+    }
+    let next = AtomicUsize::new(0);
+    let slots: Vec<OnceLock<Result<T>>> = names.iter().map(|_| OnceLock::new()).collect();
+    std::thread::scope(|scope| {
+        for _ in 0..OPENERS.min(names.len()) {
+            scope.spawn(|| {
+                loop {
+                    let i = next.fetch_add(1, Relaxed);
+                    let Some((name, slot)) = names.get(i).zip(slots.get(i)) else { break };
+                    let _ = slot.set(open(name));
+                }
+            });
+        }
+    });
+    slots.into_iter().map(|slot| slot.into_inner().unwrap_or_else(|| Err(Error::internal("not opened")))).collect()
 }
 
 /// The columns (each with its spec, of one leaf or several) of which something is read, and the places of all their

@@ -7,14 +7,14 @@ from .core import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Cardinali
 from .elementwise import Elementwise
 from .grouping import Grouping
 from .mixing import Mixing
+from .saving import Saving
 from .selection import Selection
 from .sources import Sources
-from .terminals import Terminals
 
 __all__ = ["AUTOTUNE", "INFINITE_CARDINALITY", "UNKNOWN_CARDINALITY", "Cardinality", "Dataset"]
 
 
-class Dataset(Sources, Elementwise, Batching, Grouping, Selection, Mixing, Terminals):
+class Dataset(Sources, Elementwise, Batching, Grouping, Selection, Mixing, Saving):
     """A pipeline: where elements come from, and what is done to them.
 
     A dataset is a description. It never changes: every method returns a new dataset. Iterating reads it from

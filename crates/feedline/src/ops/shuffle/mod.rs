@@ -2,6 +2,7 @@
 //! elements that needs no memory.
 
 mod buffer;
+mod packed;
 mod permutation;
 
 use crate::dataset::Dataset;
