@@ -1,6 +1,10 @@
 //! How bytes become records. Each format is a file: a reader that is handed blocks and owns no I/O, a writer where the
 //! format has a standard one, and what is needed to reach records by number. Knows nothing of plans.
 
+#[cfg(feature = "columnar")]
+pub mod arrow_ipc;
+#[cfg(feature = "columnar")]
+pub mod columnar;
 pub mod compress;
 pub mod csv;
 pub mod decompress;
@@ -12,6 +16,10 @@ pub mod fuzzing;
 pub mod json_example;
 pub mod jsonl;
 pub mod lines;
+pub mod npy;
+pub mod npz;
+#[cfg(feature = "columnar")]
+pub mod parquet;
 pub mod records;
 pub mod sequence_example;
 pub mod tar;

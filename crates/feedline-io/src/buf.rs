@@ -37,6 +37,8 @@ enum Owner {
     Part(Arc<Memory>),
     /// Somebody else's memory (a NumPy array), alive as long as this is.
     Foreign { _keep: Box<dyn Any + Send + Sync> },
+    /// Memory from elsewhere that is nobody else's now.
+    Adopted { _keep: Box<dyn Any + Send + Sync> },
 }
 
 /// Memory of the pool, to which it goes back.
@@ -89,6 +91,15 @@ impl Buf {
         Buf::of(ptr, len, Owner::Foreign { _keep: keep })
     }
 
+    /// Takes over memory that `keep` owns and nobody else uses: it can be written as our own can.
+    ///
+    /// # Safety
+    /// `ptr` must be valid for reads and writes of `len` bytes as long as `keep` lives, and nobody else may touch them.
+    pub unsafe fn adopted(ptr: *mut u8, len: usize, keep: Box<dyn Any + Send + Sync>) -> Buf {
+        let ptr = NonNull::new(ptr).unwrap_or(NonNull::dangling());
+        Buf::of(ptr, len, Owner::Adopted { _keep: keep })
+    }
+
     pub fn as_slice(&self) -> &[u8] {
         // SAFETY: ptr is valid for len initialised bytes as long as the block lives.
         unsafe { std::slice::from_raw_parts(self.0.ptr.as_ptr(), self.0.len) }
@@ -98,8 +109,8 @@ impl Buf {
     pub fn get_mut(&mut self) -> Option<&mut [u8]> {
         let block = Arc::get_mut(&mut self.0)?;
         match block.owner {
-            Owner::Pool(_) | Owner::Part(_) => {
-                // SAFETY: the only handle of memory that we allocated; parts do not overlap.
+            Owner::Pool(_) | Owner::Part(_) | Owner::Adopted { .. } => {
+                // SAFETY: the only handle of memory that is ours alone; parts do not overlap.
                 Some(unsafe { std::slice::from_raw_parts_mut(block.ptr.as_ptr(), block.len) })
             }
             Owner::Foreign { .. } => None,

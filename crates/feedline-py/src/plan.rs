@@ -305,6 +305,14 @@ pub fn make(op: &str, params: &Bound<'_, PyAny>, inputs: Vec<Bound<'_, PyPlan>>)
     Ok(PyPlan(BoundPlan { plan: make_plan(op, params, inputs)?, env }))
 }
 
+/// Asked while something long runs: has the user interrupted it?
+fn look_for_signals() -> feedline::Result<()> {
+    match Python::try_attach(|py| py.check_signals()) {
+        Some(Err(e)) => Err(crate::error::interrupted(e)),
+        _ => Ok(()),
+    }
+}
+
 #[pyfunction]
 #[pyo3(signature = (plan, initial, function, options=None))]
 pub fn reduce<'py>(
@@ -317,15 +325,7 @@ pub fn reduce<'py>(
     let _ = options;
     let (plan, initial) = (plan.get().0.clone(), initial.get().0.clone());
     let function = feedline::op::Function(function.get().0.clone());
-    let state = py
-        .detach(|| {
-            feedline::reduce_watched(&plan, initial.values.clone(), &function, &mut || match Python::try_attach(|py| {
-                py.check_signals()
-            }) {
-                Some(Err(e)) => Err(crate::error::interrupted(e)),
-                _ => Ok(()),
-            })
-        })
-        .py()?;
+    let state =
+        py.detach(|| feedline::reduce_watched(&plan, initial.values.clone(), &function, &mut look_for_signals)).py()?;
     element_to_py(py, function.spec(), state)
 }

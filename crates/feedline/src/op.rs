@@ -27,6 +27,11 @@ pub trait Op: fmt::Debug + Send + Sync + Any {
     fn index(&self, _cx: &BuildCx, _node: &Plan) -> Result<Option<Arc<dyn Index>>> {
         Ok(None)
     }
+    /// The same source with only some leaves, among them all that `reads` names, and the places that they had; `None` if
+    /// it has none to leave out.
+    fn narrowed(&self, _reads: &[bool]) -> Result<Option<(Arc<dyn Op>, Vec<usize>)>> {
+        Ok(None)
+    }
     /// Bytes of data that the operator itself carries, as a window out of a stream does.
     fn held_bytes(&self) -> usize {
         0
@@ -52,11 +57,13 @@ pub struct Props {
     pub host: bool,
     /// Equal inputs give equal outputs.
     pub pure: bool,
+    /// Leaves are not looked at: each comes out as it went in (or stacked), in the same place of the structure.
+    pub carries: bool,
 }
 
 impl Default for Props {
     fn default() -> Props {
-        Props { noop: false, host: false, pure: true }
+        Props { noop: false, host: false, pure: true, carries: false }
     }
 }
 

@@ -159,8 +159,7 @@ fn pieces_are_put_together() {
 #[test]
 fn the_corpus_replays() {
     type Run = fn(&[u8]);
-    let targets: [(&str, Run); 2] =
-        [("example", oracle::example), ("sequence_example", oracle::sequence_example)];
+    let targets: [(&str, Run); 2] = [("example", oracle::example), ("sequence_example", oracle::sequence_example)];
     for (target, run) in targets {
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
         let inputs: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();

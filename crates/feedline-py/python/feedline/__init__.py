@@ -50,6 +50,7 @@ from .readers import (
 from .sparse import SparseTensor
 from .spec import DatasetSpec, NoneSpec, RaggedTensorSpec, SparseTensorSpec, TensorSpec
 from .symbol import Symbol
+from .tables import ArrowDataset, NumpyDataset, ParquetDataset
 
 bool = dtypes.bool_
 
@@ -57,12 +58,15 @@ __all__ = [
     "AUTOTUNE",
     "INFINITE_CARDINALITY",
     "UNKNOWN_CARDINALITY",
+    "ArrowDataset",
     "Dataset",
     "DatasetSpec",
     "Iterator",
     "NoneSpec",
+    "NumpyDataset",
     "Optional",
     "Options",
+    "ParquetDataset",
     "RaggedTensor",
     "RaggedTensorSpec",
     "SparseTensor",

@@ -4,6 +4,7 @@ use super::chunk::{Chunk, Column, Pos};
 use super::dtype::DType;
 use super::tensor::{Shape, Tensor};
 use super::value::Value;
+use std::collections::HashMap;
 
 /// A row of a chunk that somebody holds: the chunk's number there, and the row in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,85 +14,103 @@ pub struct RowRef {
 }
 
 /// The rows (at least one) in this order, with their positions; `part` finds a chunk by its number.
-pub fn gather<'a>(rows: &[RowRef], part: impl Fn(u32) -> &'a Chunk + Copy) -> Chunk {
-    let pos = rows.iter().map(|r| part(r.part).pos.at(r.row as usize)).collect();
-    let leaves = part(rows[0].part).columns().len();
-    let columns = (0..leaves).map(|k| column(rows, |p| &part(p).columns()[k]));
+///
+/// Rows come from many chunks in turn (a shuffle), so that nothing about a chunk is looked up for each row: the chunks
+/// that are met get numbers from 0 on, and for each column a list of where their bytes lie.
+pub fn gather<'a>(rows: &[RowRef], part: impl Fn(u32) -> &'a Chunk) -> Chunk {
+    let (rows, numbers) = renumbered(rows);
+    let parts: Vec<&Chunk> = numbers.into_iter().map(part).collect();
+    let pos = rows.iter().map(|r| parts[r.part as usize].pos.at(r.row as usize)).collect();
+    let leaves = parts[0].columns().len();
+    let columns = (0..leaves).map(|k| {
+        let parts: Vec<&Column> = parts.iter().map(|p| &p.columns()[k]).collect();
+        column(&rows, &parts)
+    });
     Chunk::new(rows.len(), Pos::List(pos), columns)
 }
 
-fn column<'a>(rows: &[RowRef], part: impl Fn(u32) -> &'a Column + Copy) -> Column {
-    if let Column::Dense(first) = part(rows[0].part) {
-        let tensor = match first.dtype() {
-            DType::String => strings(rows, first, part),
-            _ => dense(rows, first, part),
-        };
-        if let Some(tensor) = tensor {
-            return Column::Dense(tensor);
+/// The same rows with chunks numbered from 0 on in the order in which they are met, and the numbers that these had.
+fn renumbered(rows: &[RowRef]) -> (Vec<RowRef>, Vec<u32>) {
+    const NONE: u32 = u32::MAX;
+    let mut numbers: Vec<u32> = Vec::new();
+    let mut number = |known: u32, part: u32| match known {
+        NONE => {
+            numbers.push(part);
+            numbers.len() as u32 - 1
         }
+        known => known,
+    };
+    let highest = rows.iter().map(|r| r.part).max().unwrap_or(0) as usize;
+    let new: Vec<RowRef> = if highest <= 4 * rows.len() {
+        let mut known = vec![NONE; highest + 1];
+        let one = |r: &RowRef| {
+            let slot = &mut known[r.part as usize];
+            *slot = number(*slot, r.part);
+            RowRef { part: *slot, row: r.row }
+        };
+        rows.iter().map(one).collect()
+    } else {
+        // A few rows out of very many chunks.
+        let mut known: HashMap<u32, u32> = HashMap::new();
+        let one = |r: &RowRef| {
+            let slot = known.entry(r.part).or_insert(NONE);
+            *slot = number(*slot, r.part);
+            RowRef { part: *slot, row: r.row }
+        };
+        rows.iter().map(one).collect()
+    };
+    (new, numbers)
+}
+
+fn column(rows: &[RowRef], parts: &[&Column]) -> Column {
+    if let Some(tensors) = alike(parts) {
+        let mut shape: Shape = tensors[0].shape().into();
+        shape[0] = rows.len();
+        return Column::Dense(match tensors[0].dtype() {
+            DType::String => Tensor::gathered_strings(&tensors, rows, shape),
+            dtype => dense(rows, &tensors, Tensor::new(dtype, shape)),
+        });
     }
-    let values: Vec<Value> = rows.iter().map(|r| part(r.part).get(r.row as usize)).collect();
+    let values: Vec<Value> = rows.iter().map(|r| parts[r.part as usize].get(r.row as usize)).collect();
     Column::from_values(values)
 }
 
-fn shape_of(rows: usize, like: &Tensor) -> Shape {
-    let mut shape: Shape = like.shape().into();
-    shape[0] = rows;
-    shape
+/// The tensors, if all parts are dense and their rows of one shape.
+fn alike<'a>(parts: &[&'a Column]) -> Option<Vec<&'a Tensor>> {
+    let tensors = parts.iter().map(|c| match c {
+        Column::Dense(t) => Some(t),
+        Column::Rows(..) => None,
+    });
+    let tensors: Vec<&Tensor> = tensors.collect::<Option<_>>()?;
+    tensors.iter().all(|t| t.shape()[1..] == tensors[0].shape()[1..]).then_some(tensors)
 }
 
-/// `None` if not all rows are dense and of one shape.
-fn dense<'a>(rows: &[RowRef], first: &Tensor, part: impl Fn(u32) -> &'a Column + Copy) -> Option<Tensor> {
-    let inner = &first.shape()[1..];
-    let size = inner.iter().product::<usize>() * first.dtype().size();
-    let mut out = Tensor::new(first.dtype(), shape_of(rows.len(), first));
-    // Neighbouring references often name the same chunk: its bytes are looked up once.
-    let (mut number, mut from) = (rows[0].part, first.bytes());
-    let mut source = |r: &RowRef| {
-        if r.part != number {
-            let Column::Dense(t) = part(r.part) else { return None };
-            if &t.shape()[1..] != inner {
-                return None;
-            }
-            (number, from) = (r.part, t.bytes());
-        }
-        Some(&from[r.row as usize * size..(r.row as usize + 1) * size])
-    };
+fn dense(rows: &[RowRef], parts: &[&Tensor], mut out: Tensor) -> Tensor {
+    let size = parts[0].shape()[1..].iter().product::<usize>() * out.dtype().size();
+    let parts: Vec<&[u8]> = parts.iter().map(|t| t.bytes()).collect();
     let to = out.bytes_mut();
     match size {
-        0 => rows.iter().try_for_each(|r| source(r).map(|_| ()))?,
+        0 => {}
         // Fixed sizes become register moves.
-        4 => copy::<4>(rows, to, source)?,
-        8 => copy::<8>(rows, to, source)?,
+        1 => copy::<1>(rows, &parts, to),
+        2 => copy::<2>(rows, &parts, to),
+        4 => copy::<4>(rows, &parts, to),
+        8 => copy::<8>(rows, &parts, to),
         _ => {
             for (r, slot) in rows.iter().zip(to.chunks_exact_mut(size)) {
-                slot.copy_from_slice(source(r)?);
+                let at = r.row as usize * size;
+                slot.copy_from_slice(&parts[r.part as usize][at..at + size]);
             }
         }
     }
-    Some(out)
+    out
 }
 
-fn copy<'a, const N: usize>(
-    rows: &[RowRef],
-    to: &mut [u8],
-    mut source: impl FnMut(&RowRef) -> Option<&'a [u8]>,
-) -> Option<()> {
+fn copy<const N: usize>(rows: &[RowRef], parts: &[&[u8]], to: &mut [u8]) {
+    let parts: Vec<&[[u8; N]]> = parts.iter().map(|p| p.as_chunks::<N>().0).collect();
     for (r, slot) in rows.iter().zip(to.as_chunks_mut::<N>().0) {
-        slot.copy_from_slice(source(r)?);
+        *slot = parts[r.part as usize][r.row as usize];
     }
-    Some(())
-}
-
-fn strings<'a>(rows: &[RowRef], first: &Tensor, part: impl Fn(u32) -> &'a Column + Copy) -> Option<Tensor> {
-    let picked: Option<Vec<Tensor>> = rows
-        .iter()
-        .map(|r| match part(r.part) {
-            Column::Dense(t) if t.shape()[1..] == first.shape()[1..] => Some(t.row(r.row as usize)),
-            _ => None,
-        })
-        .collect();
-    Some(Tensor::join(DType::String, shape_of(rows.len(), first), picked?.iter()))
 }
 
 #[cfg(test)]

@@ -467,6 +467,43 @@ impl Tensor {
         out
     }
 
+    /// Rows of several string tensors of equal inner shape; `part` of a row is its tensor's place in the list.
+    pub fn gathered_strings(parts: &[&Tensor], rows: &[super::RowRef], shape: impl IntoShape) -> Tensor {
+        const NONE: u32 = u32::MAX;
+        let inner: usize = parts[0].shape[1..].iter().product();
+        let lists: Vec<(&Strings, usize)> = parts
+            .iter()
+            .map(|t| match &t.data {
+                Data::Strings { list, start } => (&**list, *start),
+                Data::Plain { .. } => panic!("not a string tensor"),
+            })
+            .collect();
+        // The number that each block of each part has here, once it is used.
+        let mut places: Vec<Vec<u32>> = lists.iter().map(|(list, _)| vec![NONE; list.bufs.len()]).collect();
+        let mut out = Strings { views: Vec::with_capacity(rows.len() * inner), bufs: Vec::new() };
+        for r in rows {
+            let (part, row) = (r.part as usize, r.row as usize);
+            let (list, start) = lists[part];
+            for view in &list.views[start + row * inner..start + (row + 1) * inner] {
+                if view.len == 0 {
+                    out.views.push(View { start: 0, len: 0, buf: 0 });
+                    continue;
+                }
+                let place = &mut places[part][view.buf as usize];
+                if *place == NONE {
+                    *place = out.bufs.len() as u32;
+                    out.bufs.push(list.bufs[view.buf as usize].clone());
+                }
+                out.views.push(View { buf: *place, ..*view });
+            }
+        }
+        Tensor {
+            dtype: DType::String,
+            shape: shape.into_shape(),
+            data: Data::Strings { list: Arc::new(out), start: 0 },
+        }
+    }
+
     /// Tensors of equal inner shape and dtype, one after the other along the first axis.
     pub fn concat(parts: &[Tensor]) -> Tensor {
         if let [one] = parts {

@@ -284,35 +284,64 @@ impl Graph {
 
     /// Drops nodes that nothing reads.
     fn without_unused(self) -> Graph {
+        let live = self.reached(&[]);
+        let inputs: Vec<usize> = (0..self.inputs.len()).collect();
+        self.retained(&live, &inputs)
+    }
+    /// The nodes that the results, the exports (which keep their places: inner functions refer to them by number) and
+    /// these others are made of.
+    fn reached(&self, others: &[NodeId]) -> Vec<bool> {
         let mut live = vec![false; self.nodes.len()];
-        let mut todo: Vec<NodeId> = self.outputs.clone();
+        let mut todo: Vec<NodeId> = self.outputs.iter().chain(&self.exports).chain(others).copied().collect();
         while let Some(n) = todo.pop() {
             if !std::mem::replace(&mut live[n], true) {
                 todo.extend(self.nodes[n].kind.reads(&self.exports));
             }
         }
-        // Exports keep their places: inner functions refer to them by number.
-        self.exports.iter().for_each(|&n| live[n] = true);
-        let mut todo: Vec<NodeId> = self.exports.clone();
-        while let Some(n) = todo.pop() {
-            for m in self.nodes[n].kind.reads(&self.exports) {
-                if !std::mem::replace(&mut live[m], true) {
-                    todo.push(m);
-                }
+        live
+    }
+    /// The nodes that matter when the function runs: a call whose result is not used may still fail.
+    fn running(&self) -> Vec<bool> {
+        let runs = |n: &NodeId| {
+            let kind = &self.nodes[*n].kind;
+            matches!(kind, Kind::Call { .. } | Kind::Host { .. } | Kind::Cond { .. } | Kind::Dataset(_))
+        };
+        self.reached(&(0..self.nodes.len()).filter(runs).collect::<Vec<_>>())
+    }
+    /// Which leaves of its argument the function looks at.
+    pub fn reads(&self) -> Vec<bool> {
+        let mut reads = vec![false; self.inputs.len()];
+        for (node, live) in self.nodes.iter().zip(self.running()) {
+            if let (Kind::Input(i), true) = (&node.kind, live) {
+                reads[*i] = true;
             }
         }
+        reads
+    }
+    /// The same function of an argument that has only these leaves, among which are all that it looks at.
+    pub fn of_leaves(&self, keep: &[usize]) -> Graph {
+        self.clone().retained(&self.running(), keep)
+    }
+    /// With these of the nodes and these of the inputs.
+    fn retained(self, live: &[bool], inputs: &[usize]) -> Graph {
         let mut place = vec![0; self.nodes.len()];
         let mut nodes = Vec::new();
         for (i, node) in self.nodes.into_iter().enumerate() {
             if live[i] {
                 place[i] = nodes.len();
-                let kind = node.kind.renamed(|n| place[n]);
+                let kind = match node.kind {
+                    Kind::Input(i) => {
+                        Kind::Input(inputs.iter().position(|&k| k == i).expect("an input that is read is kept"))
+                    }
+                    kind => kind.renamed(|n| place[n]),
+                };
                 nodes.push(Node { kind, leaf: node.leaf });
             }
         }
         let exports = self.exports.iter().map(|&n| place[n]).collect();
         let outputs = self.outputs.iter().map(|&n| place[n]).collect();
-        Graph::finish(self.inputs, nodes, exports, outputs, self.spec)
+        let inputs = inputs.iter().map(|&i| self.inputs[i].clone()).collect();
+        Graph::finish(inputs, nodes, exports, outputs, self.spec)
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::dataset::Dataset;
 use crate::element::{Chunk, Column, Element, Leaf, Pos, Shape, Spec};
 use crate::error::{Error, Result};
-use crate::op::{Int, Op, OpInfo, Param, at_least, read};
+use crate::op::{Int, Op, OpInfo, Param, Props, at_least, read};
 use crate::plan::{Card, Plan};
 use crate::runtime::{BuildCx, Built, Cx, Index, Meter, Pull, Stage};
 use serde::{Deserialize, Serialize};
@@ -86,6 +86,9 @@ impl Op for Batch {
     }
     fn cardinality(&self, inputs: &[Plan]) -> Card {
         batches(inputs[0].card, self.batch_size.known().map(|n| n as u64), self.drop_remainder)
+    }
+    fn props(&self) -> Props {
+        Props { carries: true, ..Props::default() }
     }
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
         let size = self.size(cx)?;

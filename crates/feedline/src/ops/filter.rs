@@ -59,7 +59,7 @@ impl Op for Filter {
     }
     fn props(&self) -> Props {
         let graph = &self.predicate.0;
-        Props { host: is_serial_host(graph), pure: graph.is_pure(), noop: false }
+        Props { host: is_serial_host(graph), pure: graph.is_pure(), ..Props::default() }
     }
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
         cx.then(node, Arc::new(FilterFn(self.predicate.bound(cx))), None, true)

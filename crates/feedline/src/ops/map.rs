@@ -104,7 +104,7 @@ impl Op for Map {
     }
     fn props(&self) -> Props {
         let graph = &self.function.0;
-        Props { host: is_serial_host(graph), pure: graph.is_pure(), noop: graph.is_identity() }
+        Props { host: is_serial_host(graph), pure: graph.is_pure(), noop: graph.is_identity(), ..Props::default() }
     }
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
         let function = Arc::new(MapFn(self.function.bound(cx)));

@@ -1,5 +1,9 @@
 //! The operators, one file each. Adding one: a file, and two lines here. `tests` compares the folder with the table.
 
+#[cfg(feature = "columnar")]
+pub mod arrow;
+#[cfg(feature = "columnar")]
+mod arrow_arrays;
 mod assert_cardinality;
 mod batch;
 mod batches;
@@ -26,7 +30,10 @@ mod interleave;
 mod json_lines;
 pub mod map;
 mod nested;
+pub mod numpy;
 mod padded_batch;
+#[cfg(feature = "columnar")]
+pub mod parquet;
 mod prefetch;
 mod ragged_batch;
 mod random;
@@ -41,6 +48,7 @@ mod shard;
 mod shuffle;
 mod skip;
 mod sparse_batch;
+mod table;
 mod take;
 mod take_while;
 mod text_line;
@@ -62,6 +70,8 @@ use crate::runtime::BuildCx;
 
 /// Every operator.
 pub static OPS: &[&OpInfo] = &[
+    #[cfg(feature = "columnar")]
+    &arrow::INFO,
     &assert_cardinality::INFO,
     &batch::INFO,
     &cache::INFO,
@@ -84,7 +94,10 @@ pub static OPS: &[&OpInfo] = &[
     &json_lines::INFO,
     &map::INFO,
     &nested::INFO,
+    &numpy::INFO,
     &padded_batch::INFO,
+    #[cfg(feature = "columnar")]
+    &parquet::INFO,
     &prefetch::INFO,
     &ragged_batch::INFO,
     &random::INFO,
@@ -117,7 +130,8 @@ pub fn find(name: &str) -> Result<&'static OpInfo> {
 /// Refuses another number of inputs than the operator reads. Those that are not named here read one.
 pub(crate) fn check_inputs(name: &str, given: usize) -> Result<()> {
     let needed = match name {
-        "counter"
+        "arrow"
+        | "counter"
         | "csv"
         | "fixed_length_record"
         | "from_generator"
@@ -126,6 +140,8 @@ pub(crate) fn check_inputs(name: &str, given: usize) -> Result<()> {
         | "from_tensors"
         | "json_lines"
         | "nested"
+        | "numpy"
+        | "parquet"
         | "random"
         | "range"
         | "rows"
@@ -140,6 +156,14 @@ pub(crate) fn check_inputs(name: &str, given: usize) -> Result<()> {
         return Ok(());
     }
     Err(Error::usage(format!("{name}: {given} input datasets were given; it needs {needed}")))
+}
+
+/// Files and columns as `explain` shows them: the first file stands for all.
+fn show_files(files: &[String], columns: Option<&[String]>) -> String {
+    let first = files.first().map_or("", |f| f.as_str());
+    let more = if files.len() > 1 { format!(" and {} more", files.len() - 1) } else { String::new() };
+    let columns = columns.map_or(String::new(), |c| format!(", columns={c:?}"));
+    format!("{first}{more}{columns}")
 }
 
 /// These rows of a chunk (in rising order), without a copy if they are neighbours.

@@ -78,7 +78,7 @@ impl Op for Shard {
         }
     }
     fn props(&self) -> Props {
-        Props { noop: self.num_shards.known() == Some(1), ..Props::default() }
+        Props { noop: self.num_shards.known() == Some(1), carries: true, ..Props::default() }
     }
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
         let (every, index) = self.numbers(cx)?;

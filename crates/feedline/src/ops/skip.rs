@@ -51,7 +51,7 @@ impl Op for Skip {
         }
     }
     fn props(&self) -> Props {
-        Props { noop: self.count.known() == Some(0), ..Props::default() }
+        Props { noop: self.count.known() == Some(0), carries: true, ..Props::default() }
     }
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
         let input = &node.inputs[0];

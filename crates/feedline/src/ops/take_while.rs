@@ -51,7 +51,7 @@ impl Op for TakeWhile {
     fn props(&self) -> Props {
         let graph = &self.predicate.0;
         // Any host code runs inside a serial stage here.
-        Props { host: graph.host_fn().is_some(), pure: graph.is_pure(), noop: false }
+        Props { host: graph.host_fn().is_some(), pure: graph.is_pure(), ..Props::default() }
     }
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
         let serial = is_serial_host(&self.predicate.0);

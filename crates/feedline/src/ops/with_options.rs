@@ -3,7 +3,7 @@
 use crate::dataset::Dataset;
 use crate::element::Spec;
 use crate::error::Result;
-use crate::op::{Op, OpInfo, Param, read};
+use crate::op::{Op, OpInfo, Param, Props, read};
 use crate::options::Options;
 use crate::plan::{Card, Plan};
 use crate::runtime::{BuildCx, Built, Index};
@@ -38,6 +38,9 @@ impl Op for WithOptions {
     }
     fn cardinality(&self, inputs: &[Plan]) -> Card {
         inputs[0].card
+    }
+    fn props(&self) -> Props {
+        Props { carries: true, ..Props::default() }
     }
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
         cx.build(&node.inputs[0])

@@ -2,6 +2,7 @@
 
 mod drop_noops;
 mod fuse_maps;
+mod narrow_columns;
 
 use crate::error::Result;
 use crate::plan::Plan;
@@ -16,7 +17,7 @@ pub struct Rule {
 }
 
 /// The rules, in the order in which each node meets them.
-pub static RULES: &[&Rule] = &[&drop_noops::RULE, &fuse_maps::RULE];
+pub static RULES: &[&Rule] = &[&drop_noops::RULE, &fuse_maps::RULE, &narrow_columns::RULE];
 
 /// A rewritten plan and what was done to it.
 #[derive(Clone, Debug)]

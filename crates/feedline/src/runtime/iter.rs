@@ -177,6 +177,13 @@ impl Iter {
             }
         }
     }
+    /// All rows that are there already, as they lie.
+    pub fn take_chunk(&mut self) -> Chunk {
+        let rest = self.chunk.slice(self.row..self.chunk.rows());
+        self.delivered += rest.rows() as u64;
+        self.row = self.chunk.rows();
+        rest
+    }
     pub fn delivered(&self) -> u64 {
         self.delivered
     }

@@ -4,8 +4,13 @@
 //! 2. `save` opens a temporary file for each shard, deals rows out in turn, finishes every writer, then gives all files
 //!    their names. A run that breaks off leaves nothing behind but, at worst, temporary files of a killed process.
 
+#[cfg(feature = "columnar")]
+mod arrays;
+#[cfg(feature = "columnar")]
+mod columnar;
 mod csv;
 mod json_lines;
+mod npy;
 mod output;
 mod tar;
 mod tf_record;
@@ -16,7 +21,7 @@ pub use tf_record::TfRecordWriter;
 use crate::dataset::iterate;
 use crate::element::{Chunk, Spec};
 use crate::error::{Error, Result};
-use crate::plan::Bound;
+use crate::plan::{Bound, Card};
 use std::time::{Duration, Instant};
 
 /// Rows into one file.
@@ -39,7 +44,17 @@ pub struct Format {
 }
 
 /// Every format that can be written. Adding one: a file here, and its line.
-pub static FORMATS: &[&Format] = &[&csv::FORMAT, &json_lines::FORMAT, &tar::FORMAT, &tf_record::FORMAT];
+pub static FORMATS: &[&Format] = &[
+    #[cfg(feature = "columnar")]
+    &columnar::ARROW,
+    &csv::FORMAT,
+    &json_lines::FORMAT,
+    &npy::FORMAT,
+    #[cfg(feature = "columnar")]
+    &columnar::PARQUET,
+    &tar::FORMAT,
+    &tf_record::FORMAT,
+];
 
 /// The function that opens files of a format, under these options.
 pub fn format(name: &str, options: &serde_json::Value) -> Result<Box<Open<'static>>> {
@@ -99,6 +114,9 @@ pub fn save(
     open: &Open<'_>,
     watch: &mut dyn FnMut(Progress) -> Result<()>,
 ) -> Result<Saved> {
+    if bound.plan.card == Card::Infinite {
+        return Err(Error::usage("the dataset is endless; cut it with take(n)").in_op("save"));
+    }
     let names = target.names()?;
     if !target.overwrite {
         for name in &names {

@@ -9,7 +9,6 @@ mod check;
 mod create;
 pub mod csv;
 mod example;
-pub mod csv;
 mod farmhash;
 mod files;
 mod index;

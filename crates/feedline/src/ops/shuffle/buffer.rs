@@ -1,11 +1,13 @@
 //! tf.data's shuffle: a buffer of rows; the next one is drawn, the oldest moves into its place, a new one comes in.
 //!
+//! 0. Short rows of several numbers are packed (`packed.rs`). What follows is for all others.
 //! 1. The buffer holds references to rows of chunks as they came. Rows are copied once, when a chunk of them is given.
 //! 2. Chunks that continue each other in memory (an array's rows) count as one.
 //! 3. A chunk's memory is freed with its last row. When rows that are gone take up as much memory as those that are
-//!    there, the latter are copied together: the buffer needs at most twice its rows. Memory that others hold anyway
-//!    (an array, a cache) is left alone.
+//!    there, the rows of chunks that are less than half there are copied together: the buffer needs at most twice its
+//!    rows. Memory that others hold anyway (an array, a cache) is left alone.
 
+use super::packed::Packed;
 use crate::element::{Chunk, Column, DType, RowRef, Tensor, gather};
 use crate::error::Error;
 use crate::expr::Philox;
@@ -23,15 +25,22 @@ pub struct BufferStage {
     random: Philox,
     /// Oldest first.
     held: VecDeque<RowRef>,
+    /// While all rows can be: where they are. Their references have the part `PACKED`.
+    packed: Option<Packed>,
     parts: Parts,
-    /// Rows that came in and are not in the buffer yet.
-    coming: std::ops::Range<u32>,
-    coming_part: u32,
+    /// Rows that came in and are not in the buffer yet, from `next` on.
+    coming: Vec<RowRef>,
+    next: usize,
     /// Met while rows were still to be given.
     error: Option<Error>,
     ended: bool,
     picked: Vec<RowRef>,
+    /// Memory for lists of places.
+    places: Vec<u32>,
 }
+
+/// Not the number of a part: the row is packed.
+const PACKED: u32 = u32::MAX;
 
 impl BufferStage {
     pub fn new(input: Box<dyn Stage>, size: usize, random: Philox) -> BufferStage {
@@ -40,22 +49,56 @@ impl BufferStage {
             size,
             random,
             held: VecDeque::new(),
+            packed: None,
             parts: Parts::default(),
-            coming: 0..0,
-            coming_part: 0,
+            coming: Vec::new(),
+            next: 0,
             error: None,
             ended: false,
             picked: Vec::new(),
+            places: Vec::new(),
+        }
+    }
+
+    /// Takes rows in, packed if they can be.
+    fn take_in(&mut self, chunk: Chunk) {
+        self.coming.clear();
+        self.next = 0;
+        if self.held.is_empty() && self.picked.is_empty() && self.packed.is_none() {
+            self.packed = Packed::like(&chunk, self.size);
+        }
+        match &mut self.packed {
+            Some(packed) if packed.fits(&chunk) => {
+                packed.add(&chunk, &mut self.places);
+                self.coming.extend(self.places.iter().map(|&row| RowRef { part: PACKED, row }));
+            }
+            _ => {
+                self.unpack();
+                let (part, rows) = self.parts.add(chunk);
+                self.coming.extend(rows.map(|row| RowRef { part, row }));
+            }
+        }
+    }
+
+    /// Rows came that cannot be packed: those that are there become a part like others.
+    fn unpack(&mut self) {
+        let Some(mut packed) = self.packed.take() else { return };
+        let all: Vec<u32> = self.held.iter().chain(&self.picked).map(|r| r.row).collect();
+        if all.is_empty() {
+            return;
+        }
+        let (part, rows) = self.parts.add(packed.take(&all));
+        for (held, row) in self.held.iter_mut().chain(&mut self.picked).zip(rows) {
+            *held = RowRef { part, row };
         }
     }
 
     /// Moves rows that came in into the buffer, as far as there is room.
     fn fill(&mut self) {
         let room = self.size - self.held.len();
-        let part = self.coming_part;
-        let end = self.coming.end.min(self.coming.start.saturating_add(u32::try_from(room).unwrap_or(u32::MAX)));
-        self.held.extend((self.coming.start..end).map(|row| RowRef { part, row }));
-        self.coming.start = end;
+        let end = self.coming.len().min(self.next.saturating_add(room));
+        self.held.extend(&self.coming[self.next..end]);
+        self.next = end;
     }
 
     fn draw(&mut self) {
@@ -70,12 +113,17 @@ impl BufferStage {
     }
 
     fn give(&mut self) -> Pull {
+        if let Some(packed) = &mut self.packed {
+            self.places.clear();
+            self.places.extend(self.picked.drain(..).map(|r| r.row));
+            return Pull::Rows(packed.take(&self.places));
+        }
         let chunk = gather(&self.picked, |p| self.parts.chunk(p));
         for r in self.picked.drain(..) {
             self.parts.release(r.part);
         }
         if self.parts.is_wasteful() {
-            let coming = if self.coming.is_empty() { None } else { Some(self.coming_part) };
+            let coming = self.coming.get(self.next).map(|r| r.part);
             self.parts.compact(&mut self.held, coming);
         }
         Pull::Rows(chunk)
@@ -89,7 +137,7 @@ impl Stage for BufferStage {
         }
         while self.picked.len() < want {
             if self.held.len() < self.size {
-                if !self.coming.is_empty() {
+                if self.next < self.coming.len() {
                     self.fill();
                     if self.held.len() < self.size {
                         continue;
@@ -102,7 +150,7 @@ impl Stage for BufferStage {
                     let missing = self.size - self.held.len();
                     let ask = missing.saturating_add(want - self.picked.len() - 1);
                     match self.input.next(cx, ask.min(1 << 20)) {
-                        Pull::Rows(chunk) => (self.coming_part, self.coming) = self.parts.add(chunk),
+                        Pull::Rows(chunk) => self.take_in(chunk),
                         Pull::End => self.ended = true,
                         stop if self.picked.is_empty() => return stop,
                         Pull::Fail(error) => {
@@ -201,7 +249,8 @@ impl Parts {
     fn is_wasteful(&self) -> bool {
         self.dead > self.live.max(SLACK_BYTES).max(self.tolerated)
     }
-    /// Copies the rows of half-empty parts together. `coming` is in use and stays.
+    /// Copies the rows of parts that are less than half there together, after which less is gone than is there. `coming`
+    /// is in use and stays.
     fn compact(&mut self, held: &mut VecDeque<RowRef>, coming: Option<u32>) {
         for part in self.slots.iter_mut().flatten() {
             if !part.shared && part.chunk.is_shared() {
@@ -214,7 +263,7 @@ impl Parts {
             return;
         }
         let step = |p: u32| match &self.slots[p as usize] {
-            Some(part) if !part.shared && coming != Some(p) && part.left < part.chunk.rows() => {
+            Some(part) if !part.shared && coming != Some(p) && part.left * 2 < part.chunk.rows() => {
                 Some(p as usize % STEPS)
             }
             _ => None,

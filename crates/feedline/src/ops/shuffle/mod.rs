@@ -2,6 +2,7 @@
 //! elements that needs no memory.
 
 mod buffer;
+mod packed;
 mod permutation;
 
 use crate::dataset::Dataset;
@@ -113,7 +114,7 @@ impl Op for Shuffle {
         inputs[0].card
     }
     fn props(&self) -> Props {
-        Props { pure: !self.each_pass(), ..Props::default() }
+        Props { pure: !self.each_pass(), carries: true, ..Props::default() }
     }
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
         let Some(size) = self.buffer_size else {

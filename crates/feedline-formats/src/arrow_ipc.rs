@@ -1,0 +1,485 @@
+//! Arrow's own files: the IPC file format, the stream format (what Hugging Face `datasets` saves), Feather 2.
+//!
+//! 1. `ArrowFile::open` walks from message to message, reading their descriptions but not their bodies.
+//! 2. Rows of a record batch that is not compressed are cut out of its body: of each column only the bytes of these rows
+//!    are touched, so that a batch of any size can be read in pieces.
+//! 3. Compressed batches, dictionaries and rare types are decoded as whole batches by the Arrow crate, then cut.
+
+use crate::columnar::{decoded, guarded, to_buffer, words};
+use arrow_array::{ArrayRef, RecordBatch, make_array};
+use arrow_buffer::{Buffer, MutableBuffer};
+use arrow_data::ArrayData;
+use arrow_ipc::reader::{RecordBatchDecoder, read_dictionary};
+use arrow_ipc::{MessageHeader, MetadataVersion, root_as_message};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use feedline_io::{Buf, Error, Kind, Result, Source, Stat};
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+const MAGIC: &[u8; 8] = b"ARROW1\0\0";
+/// A description is some kilobytes; one of ten thousand columns is about a megabyte.
+const MAX_META: u64 = 64 << 20;
+/// Read at once for the description of a message: most fit.
+const META_BYTES: usize = 4 << 10;
+
+/// An open file and the places of its batches.
+pub struct ArrowFile {
+    source: Arc<dyn Source>,
+    stat: Stat,
+    schema: SchemaRef,
+    batches: Vec<Batch>,
+}
+
+struct Batch {
+    /// The description, as it stands in the file.
+    meta: Buf,
+    rows: usize,
+    body: Range<u64>,
+    version: MetadataVersion,
+    /// The dictionaries that are in force here.
+    dictionaries: Arc<HashMap<i64, ArrayRef>>,
+    /// Rows can be cut out of the body.
+    sliced: bool,
+}
+
+impl std::fmt::Debug for ArrowFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.source.name())
+    }
+}
+
+/// A message: its description, and where its body lies.
+struct Message {
+    meta: Buf,
+    body: Range<u64>,
+}
+
+impl ArrowFile {
+    /// Reads the schema and the places of all batches. Waits for the reads.
+    pub fn open(source: Arc<dyn Source>) -> Result<ArrowFile> {
+        let name = source.name().to_string();
+        ArrowFile::open_named(source).map_err(|e| e.in_file(&name, None))
+    }
+
+    fn open_named(source: Arc<dyn Source>) -> Result<ArrowFile> {
+        let stat = source.clone().stat().wait()?;
+        let head = source.clone().read(0, 8).wait()?;
+        let mut at = if head.as_slice() == MAGIC { 8 } else { 0 };
+        let (mut schema, mut batches) = (None, Vec::new());
+        let mut dictionaries: Arc<HashMap<i64, ArrayRef>> = Arc::default();
+        while let Some(Message { meta, body }) = message(&source, at, stat.len)? {
+            at = body.end;
+            let here = |e: Error| e.in_file(source.name(), Some(body.start));
+            let parsed = root_as_message(meta.as_slice())
+                .map_err(|_| here(Error::data("the description of a message is damaged")))?;
+            let version = parsed.version();
+            match (parsed.header_type(), &schema) {
+                (MessageHeader::Schema, None) => {
+                    let read = guarded("the schema cannot be read", || {
+                        let fb = parsed.header_as_schema().ok_or("it is not there")?;
+                        arrow_ipc::convert::try_fb_to_schema(fb).map_err(|e| words(&e))
+                    });
+                    schema = Some(Arc::new(read.map_err(here)?));
+                }
+                (MessageHeader::DictionaryBatch, Some(schema)) => {
+                    let bytes = to_buffer(exact(&source, &body)?);
+                    let mut known = (*dictionaries).clone();
+                    let read = guarded("a dictionary cannot be read", || {
+                        let batch = parsed.header_as_dictionary_batch().ok_or("it is not there")?;
+                        read_dictionary(&bytes, batch, schema, &mut known, &version).map_err(|e| words(&e))
+                    });
+                    read.map_err(here)?;
+                    dictionaries = Arc::new(known);
+                }
+                (MessageHeader::RecordBatch, Some(schema)) => {
+                    let batch = parsed.header_as_record_batch();
+                    let batch = batch.ok_or_else(|| here(Error::data("a record batch has no description")))?;
+                    let rows = usize::try_from(batch.length()).ok().filter(|n| *n < u32::MAX as usize);
+                    let rows = rows
+                        .ok_or_else(|| here(Error::data(format!("a batch claims to have {} rows", batch.length()))))?;
+                    let sliced =
+                        batch.compression().is_none() && schema.fields().iter().all(|f| counted(f.data_type()));
+                    let dictionaries = dictionaries.clone();
+                    batches.push(Batch { meta, rows, body, version, dictionaries, sliced });
+                }
+                (MessageHeader::RecordBatch | MessageHeader::DictionaryBatch, None) => {
+                    return Err(here(Error::data("has data before its schema")));
+                }
+                // Tensors and what may come later.
+                _ => {}
+            }
+        }
+        let schema = schema.ok_or_else(|| {
+            let begins = head.as_slice().escape_ascii().to_string();
+            Error::data(format!("is not an Arrow file: it begins with {begins}"))
+        })?;
+        Ok(ArrowFile { source, stat, schema, batches })
+    }
+
+    pub fn source(&self) -> &Arc<dyn Source> {
+        &self.source
+    }
+    /// The fields, with dictionaries as they will come out of `decode`.
+    pub fn schema(&self) -> Schema {
+        Schema::new(self.schema.fields().iter().map(|f| decoded(f)).collect::<Vec<Field>>())
+    }
+    pub fn batches(&self) -> usize {
+        self.batches.len()
+    }
+    pub fn batch_rows(&self, batch: usize) -> usize {
+        self.batches[batch].rows
+    }
+    /// Where a batch's bytes lie.
+    pub fn body(&self, batch: usize) -> Range<u64> {
+        self.batches[batch].body.clone()
+    }
+    /// Whether the file is still the one that was opened.
+    pub fn check_unchanged(&self) -> Result<()> {
+        if self.source.clone().stat().wait()? == self.stat {
+            return Ok(());
+        }
+        let text = "the file has changed since the dataset was made; make it again";
+        Err(Error::new(Kind::Precondition, text).in_file(self.source.name(), None))
+    }
+
+    /// Rows of these columns of a batch. `body` has its bytes; without it they are read as they are needed.
+    pub fn decode(
+        &self,
+        batch: usize,
+        columns: &[usize],
+        rows: Range<usize>,
+        body: Option<Buf>,
+    ) -> Result<Vec<ArrayRef>> {
+        let what = format!("record batch {batch} cannot be decoded");
+        let made = match self.batches[batch].sliced {
+            true => self.cut(batch, columns, rows, body, &what),
+            false => self.whole(batch, columns, rows, body, &what),
+        };
+        made.map_err(|e| e.in_file(self.source.name(), Some(self.batches[batch].body.start)))
+    }
+
+    fn whole(
+        &self,
+        batch: usize,
+        columns: &[usize],
+        rows: Range<usize>,
+        body: Option<Buf>,
+        what: &str,
+    ) -> Result<Vec<ArrayRef>> {
+        let b = &self.batches[batch];
+        let bytes = to_buffer(body.map_or_else(|| exact(&self.source, &b.body), Ok)?);
+        let mut rising = columns.to_vec();
+        rising.sort_unstable();
+        let read: RecordBatch = guarded(what, || {
+            let message = root_as_message(b.meta.as_slice()).map_err(|e| e.to_string())?;
+            let fb = message.header_as_record_batch().ok_or("it is not there")?;
+            RecordBatchDecoder::try_new(&bytes, fb, self.schema.clone(), &b.dictionaries, &b.version)
+                .and_then(|d| d.with_projection(Some(&rising)).read_record_batch())
+                .map_err(|e| words(&e))
+        })?;
+        if read.num_rows() != b.rows {
+            return Err(Error::data(format!("{what}: it has {} rows, {} were announced", read.num_rows(), b.rows)));
+        }
+        let read = read.slice(rows.start, rows.len());
+        let place = |c: &usize| read.column(rising.binary_search(c).expect("it is one of them")).clone();
+        Ok(columns.iter().map(place).collect())
+    }
+
+    fn cut(
+        &self,
+        batch: usize,
+        columns: &[usize],
+        rows: Range<usize>,
+        body: Option<Buf>,
+        what: &str,
+    ) -> Result<Vec<ArrayRef>> {
+        let b = &self.batches[batch];
+        let message = root_as_message(b.meta.as_slice()).map_err(|_| Error::data("damaged"))?;
+        let fb = message.header_as_record_batch().ok_or_else(|| Error::data("damaged"))?;
+        let (Some(nodes), Some(buffers)) = (fb.nodes(), fb.buffers()) else {
+            return Err(Error::data(format!("{what}: it has no columns")));
+        };
+        let mut cut = Cut {
+            nodes: nodes.iter().map(|n| (n.length(), n.null_count())).collect(),
+            buffers: buffers.iter().map(|b| (b.offset(), b.length())).collect(),
+            node: 0,
+            buffer: 0,
+            body: body.map(to_buffer),
+            file: self,
+            start: b.body.start,
+            len: b.body.end - b.body.start,
+        };
+        let mut made: Vec<Option<ArrayRef>> = vec![None; columns.len()];
+        for (i, field) in self.schema.fields().iter().enumerate() {
+            if !columns.contains(&i) {
+                cut.pass(field.data_type());
+                continue;
+            }
+            let data = cut.array(&bytes_for_text(field.data_type()), rows.clone()).map_err(|e| {
+                let text = format!("{what}: column {:?}: {}", field.name(), e.message());
+                Error::new(e.kind(), text)
+            })?;
+            for at in columns.iter().enumerate().filter(|(_, c)| **c == i).map(|(at, _)| at) {
+                made[at] = Some(make_array(data.clone()));
+            }
+        }
+        made.into_iter().map(|a| a.ok_or_else(|| Error::usage("there is no such column"))).collect()
+    }
+}
+
+fn exact(source: &Arc<dyn Source>, range: &Range<u64>) -> Result<Buf> {
+    let len = usize::try_from(range.end - range.start).map_err(|_| Error::data("too large for this machine"))?;
+    let buf = source.clone().read(range.start, len).wait()?;
+    if buf.len() < len {
+        let text = format!("ends {} bytes early: it is cut off", len - buf.len());
+        return Err(Error::loss(text).in_file(source.name(), Some(range.start + buf.len() as u64)));
+    }
+    Ok(buf)
+}
+
+/// The message at a place in the file; `None` at the end of messages.
+fn message(source: &Arc<dyn Source>, at: u64, len: u64) -> Result<Option<Message>> {
+    if at >= len {
+        return Ok(None);
+    }
+    let head = source.clone().read(at, META_BYTES).wait()?;
+    let word = |i: usize| head.as_slice().get(i..i + 4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+    let cut = |byte: u64| Error::loss("a message is cut off").in_file(source.name(), Some(byte));
+    // Before version 0.15 there was no mark in front of the length.
+    let (size, skip) = match word(0).ok_or_else(|| cut(at))? {
+        u32::MAX => (word(4).ok_or_else(|| cut(at))?, 8),
+        size => (size, 4),
+    };
+    if size == 0 {
+        return Ok(None);
+    }
+    let (size, start) = (u64::from(size), at + skip as u64);
+    if size > MAX_META || start + size > len {
+        return Err(Error::data(format!("a message claims a description of {size} bytes; the file has {len}"))
+            .in_file(source.name(), Some(at)));
+    }
+    // Aligned memory for the description: its numbers are read in place.
+    let mut meta = Buf::new(size as usize);
+    let out = meta.get_mut().expect("a new block has one holder");
+    match head.as_slice().get(skip..skip + size as usize) {
+        Some(bytes) => out.copy_from_slice(bytes),
+        None => out.copy_from_slice(exact(source, &(start..start + size))?.as_slice()),
+    }
+    let body = root_as_message(meta.as_slice()).map(|m| m.bodyLength());
+    let body = body.map_err(|_| {
+        Error::data("is not an Arrow file, or a message in it is damaged").in_file(source.name(), Some(at))
+    })?;
+    let from = start + size;
+    let end = u64::try_from(body).ok().and_then(|n| from.checked_add(n));
+    match end {
+        Some(end) if end <= len => Ok(Some(Message { meta, body: from..end })),
+        Some(_) => Err(cut(len)),
+        None => Err(Error::data(format!("a message claims a body of {body} bytes")).in_file(source.name(), Some(at))),
+    }
+}
+
+/// Whether it is known how many buffers a type has, and how rows are cut out of them.
+fn counted(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::List(f) | DataType::LargeList(f) | DataType::FixedSizeList(f, _) => counted(f.data_type()),
+        DataType::Struct(fields) => fields.iter().all(|f| counted(f.data_type())),
+        DataType::Boolean
+        | DataType::Utf8
+        | DataType::LargeUtf8
+        | DataType::Binary
+        | DataType::LargeBinary
+        | DataType::FixedSizeBinary(_) => true,
+        other => other.primitive_width().is_some(),
+    }
+}
+
+/// The same type with bytes in the place of text, which lie in the same way: whether they are UTF-8 matters to nobody here.
+fn bytes_for_text(data_type: &DataType) -> DataType {
+    let inner = |f: &Arc<Field>| Arc::new(f.as_ref().clone().with_data_type(bytes_for_text(f.data_type())));
+    match data_type {
+        DataType::Utf8 => DataType::Binary,
+        DataType::LargeUtf8 => DataType::LargeBinary,
+        DataType::List(f) => DataType::List(inner(f)),
+        DataType::LargeList(f) => DataType::LargeList(inner(f)),
+        DataType::FixedSizeList(f, n) => DataType::FixedSizeList(inner(f), *n),
+        DataType::Struct(fields) => DataType::Struct(fields.iter().map(inner).collect()),
+        other => other.clone(),
+    }
+}
+
+/// Cuts rows out of a body. Nodes and buffers stand in the order of the fields, from the outside in.
+struct Cut<'a> {
+    nodes: Vec<(i64, i64)>,
+    buffers: Vec<(i64, i64)>,
+    node: usize,
+    buffer: usize,
+    body: Option<Buffer>,
+    file: &'a ArrowFile,
+    start: u64,
+    len: u64,
+}
+
+impl Cut<'_> {
+    /// Passes over a field that is not wanted.
+    fn pass(&mut self, data_type: &DataType) {
+        self.node += 1;
+        match data_type {
+            DataType::Struct(fields) => {
+                self.buffer += 1;
+                fields.iter().for_each(|f| self.pass(f.data_type()));
+            }
+            DataType::FixedSizeList(f, _) => {
+                self.buffer += 1;
+                self.pass(f.data_type());
+            }
+            DataType::List(f) | DataType::LargeList(f) => {
+                self.buffer += 2;
+                self.pass(f.data_type());
+            }
+            DataType::Utf8 | DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary => self.buffer += 3,
+            _ => self.buffer += 2,
+        }
+    }
+    fn next_node(&mut self) -> Result<(usize, usize)> {
+        let (length, nulls) = *self.nodes.get(self.node).ok_or_else(|| Error::data("too few columns"))?;
+        self.node += 1;
+        match (usize::try_from(length), usize::try_from(nulls)) {
+            (Ok(length), Ok(nulls)) => Ok((length, nulls)),
+            _ => Err(Error::data("a length is negative")),
+        }
+    }
+    /// Bytes `from..to` of the next buffer.
+    fn bytes(&mut self, range: Range<usize>) -> Result<Buffer> {
+        let (offset, length) = *self.buffers.get(self.buffer).ok_or_else(|| Error::data("too few buffers"))?;
+        self.buffer += 1;
+        let short = || Error::data("a buffer is smaller than its rows need, or lies outside of the body");
+        let (offset, length) =
+            (u64::try_from(offset).map_err(|_| short())?, u64::try_from(length).map_err(|_| short())?);
+        let inside = offset.checked_add(length).is_some_and(|end| end <= self.len);
+        if !inside || range.end as u64 > length || range.start > range.end {
+            return Err(short());
+        }
+        let (from, to) = (offset + range.start as u64, offset + range.end as u64);
+        match &self.body {
+            Some(body) => Ok(body.slice_with_length(from as usize, range.len())),
+            None => Ok(to_buffer(exact(&self.file.source, &(self.start + from..self.start + to))?)),
+        }
+    }
+    fn bits(&mut self, rows: &Range<usize>) -> Result<Buffer> {
+        let bytes = self.bytes(rows.start / 8..rows.end.div_ceil(8))?;
+        Ok(bytes.bit_slice(rows.start % 8, rows.len()))
+    }
+    /// Offsets of some rows, counted from the first of them, and what they span.
+    fn offsets(&mut self, rows: &Range<usize>, wide: bool) -> Result<(Buffer, Range<usize>)> {
+        let width = if wide { 8 } else { 4 };
+        if rows.is_empty() {
+            // An empty array may have no offsets at all.
+            self.buffer += 1;
+            return Ok((MutableBuffer::from_len_zeroed(width).into(), 0..0));
+        }
+        let bytes = self.bytes(rows.start * width..(rows.end + 1) * width)?;
+        let all: Vec<i64> = match wide {
+            true => bytes.as_chunks::<8>().0.iter().map(|b| i64::from_le_bytes(*b)).collect(),
+            false => bytes.as_chunks::<4>().0.iter().map(|b| i32::from_le_bytes(*b).into()).collect(),
+        };
+        let (first, last) = (all[0], all[all.len() - 1]);
+        if first < 0 || all.windows(2).any(|w| w[0] > w[1]) {
+            return Err(Error::data("offsets fall"));
+        }
+        let moved: Buffer = match (first, wide) {
+            (0, _) => bytes,
+            (_, true) => Buffer::from_vec(all.iter().map(|o| o - first).collect::<Vec<i64>>()),
+            (_, false) => Buffer::from_vec(all.iter().map(|o| (o - first) as i32).collect::<Vec<i32>>()),
+        };
+        Ok((moved, first as usize..last as usize))
+    }
+    fn array(&mut self, data_type: &DataType, rows: Range<usize>) -> Result<ArrayData> {
+        let (length, nulls) = self.next_node()?;
+        if rows.end > length {
+            return Err(Error::data(format!("{length} rows are there, {} are needed", rows.end)));
+        }
+        let mut builder = ArrayData::builder(data_type.clone()).len(rows.len());
+        if nulls > 0 {
+            builder = builder.null_bit_buffer(Some(self.bits(&rows)?));
+        } else {
+            self.buffer += 1;
+        }
+        let child = |cut: &mut Self, field: &Field, span: Range<usize>| cut.array(field.data_type(), span);
+        builder = match data_type {
+            DataType::Boolean => builder.add_buffer(self.bits(&rows)?),
+            DataType::Binary | DataType::LargeBinary => {
+                let (offsets, span) = self.offsets(&rows, *data_type == DataType::LargeBinary)?;
+                builder.add_buffer(offsets).add_buffer(self.bytes(span)?)
+            }
+            DataType::FixedSizeBinary(n) => {
+                let n = usize::try_from(*n).map_err(|_| Error::data("a size is negative"))?;
+                builder.add_buffer(self.bytes(product(rows.start, n)?..product(rows.end, n)?)?)
+            }
+            DataType::List(f) | DataType::LargeList(f) => {
+                let (offsets, span) = self.offsets(&rows, matches!(data_type, DataType::LargeList(_)))?;
+                let items = child(self, f, span)?;
+                builder.add_buffer(offsets).add_child_data(items)
+            }
+            DataType::FixedSizeList(f, n) => {
+                let n = usize::try_from(*n).map_err(|_| Error::data("a size is negative"))?;
+                let items = child(self, f, product(rows.start, n)?..product(rows.end, n)?)?;
+                builder.add_child_data(items)
+            }
+            DataType::Struct(fields) => {
+                for f in fields {
+                    let items = child(self, f, rows.clone())?;
+                    builder = builder.add_child_data(items);
+                }
+                builder
+            }
+            other => {
+                let width = other.primitive_width().ok_or_else(|| Error::internal("a type of no known width"))?;
+                builder.add_buffer(self.bytes(product(rows.start, width)?..product(rows.end, width)?)?)
+            }
+        };
+        builder.align_buffers(true).build().map_err(|e| Error::data(words(&e)))
+    }
+}
+
+fn product(a: usize, b: usize) -> Result<usize> {
+    a.checked_mul(b).ok_or_else(|| Error::data("a buffer is larger than memory"))
+}
+
+/// Writes an Arrow file, batch after batch.
+pub struct ArrowWriter<W: std::io::Write>(arrow_ipc::writer::FileWriter<W>);
+
+impl<W: std::io::Write> ArrowWriter<W> {
+    /// `compression` is "lz4", "zstd" or "none".
+    pub fn new(out: W, schema: &Schema, compression: &str) -> Result<ArrowWriter<W>> {
+        let kind = match compression {
+            "none" => None,
+            "lz4" => Some(arrow_ipc::CompressionType::LZ4_FRAME),
+            "zstd" => Some(arrow_ipc::CompressionType::ZSTD),
+            other => {
+                let text = format!("there is no compression {other:?}: none, lz4 and zstd are known");
+                return Err(Error::usage(text));
+            }
+        };
+        let options = arrow_ipc::writer::IpcWriteOptions::try_new(64, false, MetadataVersion::V5)
+            .and_then(|options| options.try_with_compression(kind))
+            .map_err(|e| failed(&e))?;
+        let writer = arrow_ipc::writer::FileWriter::try_new_with_options(out, schema, options);
+        writer.map(ArrowWriter).map_err(|e| failed(&e))
+    }
+    pub fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        self.0.write(batch).map_err(|e| failed(&e))
+    }
+    /// Writes the footer; what was written to is given back.
+    pub fn finish(mut self) -> Result<W> {
+        self.0.finish().map_err(|e| failed(&e))?;
+        self.0.into_inner().map_err(|e| failed(&e))
+    }
+}
+
+fn failed(error: &arrow_schema::ArrowError) -> Error {
+    match error {
+        arrow_schema::ArrowError::IoError(text, _) => Error::new(Kind::Io, text.clone()),
+        other => Error::data(words(other)),
+    }
+}

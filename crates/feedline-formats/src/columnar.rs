@@ -1,0 +1,81 @@
+//! What Parquet and Arrow files share: the Arrow crates (one door to them for the crates above), memory that is handed over
+//! without a copy, and their errors in our words.
+
+pub use arrow_array as array;
+pub use arrow_buffer as buffer;
+pub use arrow_cast as cast;
+pub use arrow_data as data;
+pub use arrow_schema as schema;
+pub use arrow_select as select;
+
+use arrow_buffer::Buffer;
+use arrow_schema::{ArrowError, DataType, Field, Fields};
+use bytes::Bytes;
+use feedline_io::{Buf, Error};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+/// A block as the type that the decoders take, on the same memory.
+pub fn to_bytes(buf: Buf) -> Bytes {
+    struct Owner(Buf);
+    impl AsRef<[u8]> for Owner {
+        fn as_ref(&self) -> &[u8] {
+            self.0.as_slice()
+        }
+    }
+    Bytes::from_owner(Owner(buf))
+}
+
+/// A block as Arrow's memory, on the same memory.
+pub fn to_buffer(buf: Buf) -> Buffer {
+    Buffer::from(to_bytes(buf))
+}
+
+/// Arrow's memory as a block, on the same memory. If nobody else holds it, whoever gets the block may write it.
+pub fn from_buffer(buffer: Buffer) -> Buf {
+    match buffer.into_mutable() {
+        Ok(mut own) => {
+            let (ptr, len) = (own.as_mut_ptr(), own.len());
+            // SAFETY: `own` is the only holder of this memory, and moves into the block with it.
+            unsafe { Buf::adopted(ptr, len, Box::new(own)) }
+        }
+        Err(shared) => {
+            let (ptr, len) = (shared.as_ptr(), shared.len());
+            // SAFETY: the buffer keeps its memory alive, and nobody writes memory that is shared.
+            unsafe { Buf::foreign(ptr, len, Box::new(shared)) }
+        }
+    }
+}
+
+/// Runs a decoder on bytes that may be damaged: neither its errors nor its panics are more than an error here.
+pub fn guarded<T>(what: &str, decode: impl FnOnce() -> Result<T, String>) -> Result<T, Error> {
+    match catch_unwind(AssertUnwindSafe(decode)) {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(message)) => Err(Error::data(format!("{what}: {message}"))),
+        Err(panic) => {
+            let text = panic.downcast_ref::<&str>().map(|s| s.to_string());
+            let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+            Err(Error::data(format!("{what}: the contents are damaged ({text})")))
+        }
+    }
+}
+
+/// The words of an Arrow error, without the name of its kind.
+pub fn words(error: &ArrowError) -> String {
+    let text = error.to_string();
+    text.split_once(": ").map_or(text.clone(), |(_, rest)| rest.to_string())
+}
+
+/// The field without dictionaries: what its values are once they are decoded.
+pub fn decoded(field: &Field) -> Field {
+    let list = |f: &Arc<Field>| Arc::new(decoded(f));
+    let data_type = match field.data_type() {
+        DataType::Dictionary(_, values) => (**values).clone(),
+        DataType::List(f) => DataType::List(list(f)),
+        DataType::LargeList(f) => DataType::LargeList(list(f)),
+        DataType::FixedSizeList(f, n) => DataType::FixedSizeList(list(f), *n),
+        DataType::Struct(fields) => DataType::Struct(fields.iter().map(list).collect::<Fields>()),
+        other => other.clone(),
+    };
+    field.clone().with_data_type(data_type)
+}

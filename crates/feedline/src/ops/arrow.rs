@@ -1,0 +1,209 @@
+//! `arrow(files)`: the rows of Arrow files and streams, one after the other; each is a dict of its columns.
+
+use super::arrow_arrays::{Fill, Nulls, check_field, columns_of, spec_of};
+use super::table::{self, BLOCK_BYTES, Decoded, Pieces, Table, TableIndex};
+use crate::dataset::Dataset;
+use crate::element::{Spec, Tree};
+use crate::error::{Error, Result};
+use crate::op::{Op, OpInfo, Param};
+use crate::plan::{Card, Plan};
+use crate::runtime::{BuildCx, Built, Index};
+use feedline_formats::arrow_ipc::ArrowFile;
+use feedline_io::{Buf, Source};
+use serde::{Deserialize, Serialize};
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+pub static INFO: OpInfo = OpInfo {
+    name: "arrow",
+    doc: "The rows of Arrow files and streams, each a dict of its columns.",
+    params: &[
+        Param::new("files", "", "paths, in the order in which they are read"),
+        Param::new("columns", "None", "the columns to read, in this order; None: all"),
+        Param::new("fill", "None", "what stands in the place of nulls, by column"),
+    ],
+    read: crate::op::read::<Arrow>,
+};
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Arrow {
+    files: Vec<String>,
+    #[serde(default)]
+    columns: Option<Vec<String>>,
+    #[serde(default, skip_serializing_if = "Fill::is_empty")]
+    fill: Fill,
+    /// The files with the places of their batches, found once.
+    #[serde(skip)]
+    table: OnceLock<ArrowTable>,
+    #[serde(skip)]
+    pieces: Arc<Pieces>,
+}
+
+impl Dataset {
+    /// The rows of Arrow files and streams. `columns` names those that are wanted, `fill` says what stands for nulls.
+    pub fn arrow(files: &[&str], columns: Option<&[&str]>, fill: Fill) -> Result<Dataset> {
+        Dataset::source(Arrow {
+            files: files.iter().map(|f| f.to_string()).collect(),
+            columns: columns.map(|c| c.iter().map(|c| c.to_string()).collect()),
+            fill,
+            table: OnceLock::new(),
+            pieces: Default::default(),
+        })
+    }
+}
+
+#[derive(Clone)]
+struct ArrowTable(Arc<Files>);
+
+struct Files {
+    files: Arc<[Arc<ArrowFile>]>,
+    /// The wanted columns by name, with their specs.
+    columns: Vec<(String, Spec)>,
+    /// Where they are in each file.
+    places: Vec<Vec<usize>>,
+    fill: Fill,
+    /// File and batch of each block.
+    blocks: Vec<(usize, usize)>,
+    starts: Vec<u64>,
+}
+
+impl std::fmt::Debug for ArrowTable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} files", self.0.files.len())
+    }
+}
+
+impl Files {
+    fn new(files: Arc<[Arc<ArrowFile>]>, columns: Option<&[String]>, fill: &Fill) -> Result<Files> {
+        let first = files.first().ok_or_else(|| Error::usage("no files were given"))?;
+        let schema = first.schema();
+        let all: Vec<String> = schema.fields().iter().map(|f| f.name().clone()).collect();
+        let names = columns.unwrap_or(&all);
+        let here = |e: Error| e.in_file(first.source().name(), None);
+        let mut wanted: Vec<(String, Spec)> = Vec::with_capacity(names.len());
+        for name in names {
+            let field = schema.fields().iter().find(|f| f.name() == name).ok_or_else(|| {
+                here(Error::usage(format!("there is no column {name:?}; the columns are {}", all.join(", "))))
+            })?;
+            if wanted.iter().any(|(n, _)| n == name) {
+                return Err(here(Error::usage(format!("column {name:?} is there twice"))));
+            }
+            wanted.push((name.clone(), spec_of(field).map_err(here)?));
+        }
+        let mut made = Files {
+            files: files.clone(),
+            columns: wanted,
+            places: vec![],
+            fill: fill.clone(),
+            blocks: vec![],
+            starts: vec![0],
+        };
+        fill.check(&all, &made.spec())?;
+        let mut rows = 0u64;
+        for (i, file) in files.iter().enumerate() {
+            let schema = file.schema();
+            let place = |(name, spec): &(String, Spec)| {
+                let at = schema.fields().iter().position(|f| f.name() == name);
+                let at =
+                    at.ok_or_else(|| Error::data(format!("there is no column {name:?} here, as the first file has")))?;
+                check_field(&schema.fields()[at], spec)?;
+                Ok(at)
+            };
+            let places: Result<Vec<usize>> = made.columns.iter().map(place).collect();
+            made.places.push(places.map_err(|e| e.in_file(file.source().name(), None))?);
+            for batch in 0..file.batches() {
+                rows += file.batch_rows(batch) as u64;
+                made.blocks.push((i, batch));
+                made.starts.push(rows);
+            }
+        }
+        Ok(made)
+    }
+    fn spec(&self) -> Spec {
+        let items = self.columns.iter().map(|(name, spec)| (name.as_str().into(), spec.clone()));
+        Tree::Map { tag: None, items: items.collect() }
+    }
+}
+
+impl Table for Files {
+    fn starts(&self) -> &[u64] {
+        &self.starts
+    }
+    fn row_bytes(&self, block: usize) -> u64 {
+        let (file, batch) = self.blocks[block];
+        let body = self.files[file].body(batch);
+        (body.end - body.start) / (self.files[file].batch_rows(batch) as u64).max(1)
+    }
+    fn source(&self, block: usize) -> &Arc<dyn Source> {
+        self.files[self.blocks[block].0].source()
+    }
+    fn ranges(&self, block: usize) -> Vec<Range<u64>> {
+        let (file, batch) = self.blocks[block];
+        let body = self.files[file].body(batch);
+        if body.end - body.start > BLOCK_BYTES { vec![] } else { vec![body] }
+    }
+    fn check(&self, block: usize) -> Result<()> {
+        self.files[self.blocks[block].0].check_unchanged()
+    }
+    fn decode(&self, block: usize, rows: Range<usize>, read: &[Buf]) -> Result<Decoded> {
+        let (file, batch) = self.blocks[block];
+        let arrays = self.files[file].decode(batch, &self.places[file], rows, read.first().cloned())?;
+        let (mut columns, mut nulls) = (Vec::new(), Nulls::default());
+        for (array, (name, _)) in arrays.into_iter().zip(&self.columns) {
+            columns_of(array, name, &self.fill, &mut columns, &mut nulls)?;
+        }
+        Ok(Decoded { columns, bad: nulls.errors() })
+    }
+}
+
+impl Arrow {
+    fn table(&self) -> Result<&ArrowTable> {
+        if let Some(table) = self.table.get() {
+            return Ok(table);
+        }
+        let open = |name: &String| Ok(Arc::new(ArrowFile::open(feedline_io::open(name)?)?));
+        let files: Vec<_> = table::in_parallel(&self.files, open)?;
+        let table = ArrowTable(Arc::new(Files::new(files.into(), self.columns.as_deref(), &self.fill)?));
+        Ok(self.table.get_or_init(|| table))
+    }
+}
+
+impl Op for Arrow {
+    fn info(&self) -> &'static OpInfo {
+        &INFO
+    }
+    fn spec(&self, _: &[Plan]) -> Result<Spec> {
+        Ok(self.table()?.0.spec())
+    }
+    fn cardinality(&self, _: &[Plan]) -> Card {
+        self.table().map_or(Card::Unknown, |t| Card::Known(*t.0.starts.last().expect("starts with 0")))
+    }
+    fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
+        Ok(table::build(self.table()?.0.clone(), cx, node))
+    }
+    fn index(&self, cx: &BuildCx, _: &Plan) -> Result<Option<Arc<dyn Index>>> {
+        Ok(Some(Arc::new(TableIndex::new(self.table()?.0.clone(), self.pieces.clone(), cx))))
+    }
+    fn narrowed(&self, reads: &[bool]) -> Result<Option<(Arc<dyn Op>, Vec<usize>)>> {
+        let table = &self.table()?.0;
+        let specs = table.columns.iter().map(|(_, spec)| spec);
+        let Some((columns, leaves)) = table::read_columns(specs, reads) else { return Ok(None) };
+        let names: Vec<String> = columns.iter().map(|&c| table.columns[c].0.clone()).collect();
+        let narrow = Files::new(table.files.clone(), Some(&names), &self.fill)?;
+        let source = Arrow {
+            files: self.files.clone(),
+            columns: Some(names),
+            fill: self.fill.clone(),
+            table: OnceLock::from(ArrowTable(Arc::new(narrow))),
+            pieces: Default::default(),
+        };
+        Ok(Some((Arc::new(source), leaves)))
+    }
+    fn write(&self) -> Result<serde_json::Value> {
+        Ok(serde_json::to_value(self)?)
+    }
+    fn show(&self) -> String {
+        super::show_files(&self.files, self.columns.as_deref())
+    }
+}

@@ -1,0 +1,242 @@
+//! `parquet(files)`: the rows of Parquet files, one after the other; each is a dict of its columns.
+
+use super::arrow_arrays::{Fill, Nulls, check_field, columns_of, spec_of};
+use super::table::{self, BLOCK_BYTES, Decoded, Pieces, Table, TableIndex};
+use crate::dataset::Dataset;
+use crate::element::{Dims, Leaf, Spec, Tree};
+use crate::error::{Error, Result};
+use crate::op::{Op, OpInfo, Param};
+use crate::plan::{Card, Plan};
+use crate::runtime::{BuildCx, Built, Index};
+use feedline_formats::parquet::{ParquetFile, Projection};
+use feedline_io::{Buf, Source};
+use serde::{Deserialize, Serialize};
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+pub static INFO: OpInfo = OpInfo {
+    name: "parquet",
+    doc: "The rows of Parquet files, each a dict of its columns.",
+    params: &[
+        Param::new("files", "", "paths, in the order in which they are read"),
+        Param::new("columns", "None", "the columns to read, in this order; None: all"),
+        Param::new("fill", "None", "what stands in the place of nulls, by column"),
+    ],
+    read: crate::op::read::<Parquet>,
+};
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Parquet {
+    files: Vec<String>,
+    #[serde(default)]
+    columns: Option<Vec<String>>,
+    #[serde(default, skip_serializing_if = "Fill::is_empty")]
+    fill: Fill,
+    /// The files with their footers, read once.
+    #[serde(skip)]
+    opened: OnceLock<Opened>,
+    #[serde(skip)]
+    pieces: Arc<Pieces>,
+}
+
+impl Dataset {
+    /// The rows of Parquet files. `columns` names those that are wanted, `fill` says what stands for nulls.
+    pub fn parquet(files: &[&str], columns: Option<&[&str]>, fill: Fill) -> Result<Dataset> {
+        Dataset::source(Parquet {
+            files: files.iter().map(|f| f.to_string()).collect(),
+            columns: columns.map(|c| c.iter().map(|c| c.to_string()).collect()),
+            fill,
+            opened: OnceLock::new(),
+            pieces: Default::default(),
+        })
+    }
+}
+
+/// All files, and what of them is read.
+#[derive(Clone)]
+struct Opened {
+    files: Arc<[Arc<ParquetFile>]>,
+    table: Arc<ParquetTable>,
+}
+
+impl std::fmt::Debug for Opened {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} files", self.files.len())
+    }
+}
+
+struct ParquetTable {
+    /// The wanted columns by name, with their specs.
+    columns: Vec<(String, Spec)>,
+    fill: Fill,
+    files: Vec<(Arc<ParquetFile>, Projection)>,
+    /// File and row group of each block.
+    blocks: Vec<(usize, usize)>,
+    starts: Vec<u64>,
+    /// Bytes of a row's items of known size.
+    fixed_bytes: u64,
+}
+
+impl Opened {
+    fn new(files: Arc<[Arc<ParquetFile>]>, columns: Option<&[String]>, fill: &Fill) -> Result<Opened> {
+        let first = files.first().ok_or_else(|| Error::usage("no files were given"))?;
+        let schema = first.schema();
+        let all: Vec<String> = schema.fields().iter().map(|f| f.name().clone()).collect();
+        let names = columns.unwrap_or(&all);
+        if let Some(twice) = names.iter().enumerate().find(|(i, n)| names[..*i].contains(n)) {
+            return Err(
+                Error::usage(format!("column {:?} is there twice", twice.1)).in_file(first.source().name(), None)
+            );
+        }
+        let mut wanted = Vec::with_capacity(names.len());
+        for name in names {
+            let field =
+                schema.fields().iter().find(|f| f.name() == name).ok_or_else(|| no_column(name, &all, first))?;
+            let spec = spec_of(field).map_err(|e| e.in_file(first.source().name(), None))?;
+            wanted.push((name.clone(), spec));
+        }
+        let mut table = ParquetTable {
+            fixed_bytes: wanted.iter().flat_map(|(_, s)| s.leaves().into_iter().map(fixed_bytes)).sum(),
+            columns: wanted,
+            fill: fill.clone(),
+            files: Vec::with_capacity(files.len()),
+            blocks: vec![],
+            starts: vec![0],
+        };
+        fill.check(&all, &table.spec())?;
+        let mut rows = 0u64;
+        for (i, file) in files.iter().enumerate() {
+            let projection = table.projection(file).map_err(|e| e.in_file(file.source().name(), None))?;
+            table.files.push((file.clone(), projection));
+            for group in 0..file.groups() {
+                rows = rows.checked_add(file.group_rows(group)).ok_or_else(|| Error::data("too many rows"))?;
+                table.blocks.push((i, group));
+                table.starts.push(rows);
+            }
+        }
+        Ok(Opened { files, table: Arc::new(table) })
+    }
+}
+
+fn no_column(name: &str, all: &[String], file: &ParquetFile) -> Error {
+    Error::usage(format!("there is no column {name:?}; the columns are {}", all.join(", ")))
+        .in_file(file.source().name(), None)
+}
+
+/// Bytes of a leaf whose shape is known.
+fn fixed_bytes(leaf: &Leaf) -> u64 {
+    let items = leaf.shape().and_then(Dims::full).map_or(1, |shape| shape.iter().product::<usize>());
+    leaf.dtype().map_or(0, |d| d.size().max(1) as u64).saturating_mul(items as u64)
+}
+
+impl ParquetTable {
+    fn spec(&self) -> Spec {
+        let items = self.columns.iter().map(|(name, spec)| (name.as_str().into(), spec.clone()));
+        Tree::Map { tag: None, items: items.collect() }
+    }
+    /// Where the wanted columns are in a file; they must be what they are in the first.
+    fn projection(&self, file: &ParquetFile) -> Result<Projection> {
+        let fields = file.schema().fields();
+        let place = |(name, spec): &(String, Spec)| {
+            let at = fields.iter().position(|f| f.name() == name);
+            let at =
+                at.ok_or_else(|| Error::data(format!("there is no column {name:?} here, as the first file has")))?;
+            check_field(&fields[at], spec)?;
+            Ok(at)
+        };
+        let places: Vec<usize> = self.columns.iter().map(place).collect::<Result<_>>()?;
+        Ok(file.projection(&places))
+    }
+}
+
+impl Table for ParquetTable {
+    fn starts(&self) -> &[u64] {
+        &self.starts
+    }
+    fn row_bytes(&self, block: usize) -> u64 {
+        let (file, group) = self.blocks[block];
+        let (file, projection) = &self.files[file];
+        self.fixed_bytes + file.group_bytes(group, projection) / file.group_rows(group).max(1)
+    }
+    fn source(&self, block: usize) -> &Arc<dyn Source> {
+        self.files[self.blocks[block].0].0.source()
+    }
+    fn ranges(&self, block: usize) -> Vec<Range<u64>> {
+        let (file, group) = self.blocks[block];
+        let (file, projection) = &self.files[file];
+        let ranges = file.ranges(group, projection);
+        if ranges.iter().map(|r| r.end - r.start).sum::<u64>() > BLOCK_BYTES { vec![] } else { ranges }
+    }
+    fn check(&self, block: usize) -> Result<()> {
+        self.files[self.blocks[block].0].0.check_unchanged()
+    }
+    fn decode(&self, block: usize, rows: Range<usize>, read: &[Buf]) -> Result<Decoded> {
+        let (file, group) = self.blocks[block];
+        let (file, projection) = &self.files[file];
+        let read = self.ranges(block).into_iter().zip(read).map(|(r, buf)| (r.start, buf.clone())).collect();
+        let batch = file.decode(group, projection, rows, read)?;
+        let (schema, arrays, _) = batch.into_parts();
+        let mut arrays: Vec<_> = arrays.into_iter().map(Some).collect();
+        let (mut columns, mut nulls) = (Vec::new(), Nulls::default());
+        for (name, _) in &self.columns {
+            // The file's own order may be another one.
+            let at = schema.fields().iter().position(|f| f.name() == name);
+            let array =
+                at.and_then(|at| arrays[at].take()).ok_or_else(|| Error::internal("a column was not decoded"))?;
+            columns_of(array, name, &self.fill, &mut columns, &mut nulls)?;
+        }
+        Ok(Decoded { columns, bad: nulls.errors() })
+    }
+}
+
+impl Parquet {
+    fn opened(&self) -> Result<&Opened> {
+        if let Some(opened) = self.opened.get() {
+            return Ok(opened);
+        }
+        let open = |name: &String| Ok(Arc::new(ParquetFile::open(feedline_io::open(name)?)?));
+        let files: Vec<_> = table::in_parallel(&self.files, open)?;
+        let opened = Opened::new(files.into(), self.columns.as_deref(), &self.fill)?;
+        Ok(self.opened.get_or_init(|| opened))
+    }
+}
+
+impl Op for Parquet {
+    fn info(&self) -> &'static OpInfo {
+        &INFO
+    }
+    fn spec(&self, _: &[Plan]) -> Result<Spec> {
+        Ok(self.opened()?.table.spec())
+    }
+    fn cardinality(&self, _: &[Plan]) -> Card {
+        self.opened().map_or(Card::Unknown, |o| Card::Known(*o.table.starts.last().expect("starts with 0")))
+    }
+    fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
+        Ok(table::build(self.opened()?.table.clone(), cx, node))
+    }
+    fn index(&self, cx: &BuildCx, _: &Plan) -> Result<Option<Arc<dyn Index>>> {
+        Ok(Some(Arc::new(TableIndex::new(self.opened()?.table.clone(), self.pieces.clone(), cx))))
+    }
+    fn narrowed(&self, reads: &[bool]) -> Result<Option<(Arc<dyn Op>, Vec<usize>)>> {
+        let opened = self.opened()?;
+        let specs = opened.table.columns.iter().map(|(_, spec)| spec);
+        let Some((columns, leaves)) = table::read_columns(specs, reads) else { return Ok(None) };
+        let names: Vec<String> = columns.iter().map(|&c| opened.table.columns[c].0.clone()).collect();
+        let narrow = Opened::new(opened.files.clone(), Some(&names), &self.fill)?;
+        let source = Parquet {
+            files: self.files.clone(),
+            columns: Some(names),
+            fill: self.fill.clone(),
+            opened: OnceLock::from(narrow),
+            pieces: Default::default(),
+        };
+        Ok(Some((Arc::new(source), leaves)))
+    }
+    fn write(&self) -> Result<serde_json::Value> {
+        Ok(serde_json::to_value(self)?)
+    }
+    fn show(&self) -> String {
+        super::show_files(&self.files, self.columns.as_deref())
+    }
+}

@@ -1,0 +1,461 @@
+//! Rows that lie in files in blocks (row groups, record batches), decoded by workers. Not an operator: what the sources
+//! that know where each row lies share.
+//!
+//! 1. The head, pulled by one worker at a time, starts the reads of the next blocks, as many as `AHEAD_BYTES` allow, and
+//!    hands out pieces of the first block that is there: rows without columns, whose positions say which they are.
+//! 2. `Decode` makes columns of such rows; any number of workers run it side by side. What is decoded waits in the queue
+//!    of the segment, which is bounded in bytes: neither a file nor a block is ever decoded as a whole.
+//! 3. The bytes of a block go when its last piece is decoded.
+//! 4. By number, a row's piece is decoded and kept for the next row that lies in it, up to `KEEP_BYTES`.
+
+use crate::element::{Chunk, Column, Pos, RowRef, Spec, gather};
+use crate::error::{Error, Result};
+use crate::plan::Plan;
+use crate::runtime::sync::{Mutex, lock};
+use crate::runtime::{BuildCx, Built, ChunkFn, Cx, Index, Item, Pull, Stage, Wake};
+use feedline_io::{Buf, Source, Task};
+use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock, Weak};
+use std::task::{Poll, Waker};
+
+/// Bytes of blocks that may be read ahead of their decoding; one block is always read.
+const AHEAD_BYTES: u64 = 32 << 20;
+/// A block of more bytes is not read as a whole: decoding reads what it needs.
+pub const BLOCK_BYTES: u64 = 32 << 20;
+/// Decoded pieces that are kept for access by number.
+const KEEP_BYTES: usize = 256 << 20;
+/// Pieces are of about this size, and of at most so many rows.
+const PIECE_BYTES: u64 = 8 << 20;
+const PIECE_ROWS: u64 = 64 << 10;
+
+/// Rows of a piece that is decoded.
+pub struct Decoded {
+    pub columns: Vec<Column>,
+    /// Rows that cannot be elements, in rising order. Their places in the columns have arbitrary values.
+    pub bad: Vec<(usize, Error)>,
+}
+
+/// A table in blocks.
+pub trait Table: Send + Sync {
+    /// The number of each block's first row, and in the end the number of all rows.
+    fn starts(&self) -> &[u64];
+    /// Bytes that a row of the block takes up when it is decoded, more or less.
+    fn row_bytes(&self, block: usize) -> u64;
+    fn source(&self, block: usize) -> &Arc<dyn Source>;
+    /// What must be read before rows of the block can be decoded.
+    fn ranges(&self, block: usize) -> Vec<Range<u64>>;
+    /// Called before a block is read: whether its file is still what it was.
+    fn check(&self, block: usize) -> Result<()>;
+    /// Rows of a block from the bytes of its ranges.
+    fn decode(&self, block: usize, rows: Range<usize>, read: &[Buf]) -> Result<Decoded>;
+}
+
+fn rows_in(table: &dyn Table, block: usize) -> u64 {
+    table.starts()[block + 1] - table.starts()[block]
+}
+
+/// The block of a row, and its place there.
+fn place(table: &dyn Table, row: u64) -> (usize, usize) {
+    let block = table.starts().partition_point(|start| *start <= row) - 1;
+    (block, (row - table.starts()[block]) as usize)
+}
+
+/// How many rows of a block are decoded at once: equal pieces, so that none is a small rest.
+fn piece_rows(table: &dyn Table, block: usize) -> usize {
+    let rows = rows_in(table, block).max(1);
+    let most = (PIECE_BYTES / table.row_bytes(block).max(1)).clamp(1, PIECE_ROWS);
+    rows.div_ceil(rows.div_ceil(most)) as usize
+}
+
+/// Files are opened by so many threads at once: remote ones take their time.
+const OPENERS: usize = 16;
+
+/// Opens all files; the first error in their order is given.
+pub fn in_parallel<T: Send + Sync>(names: &[String], open: impl Fn(&String) -> Result<T> + Sync) -> Result<Vec<T>> {
+    if names.len() <= 4 {
+        return names.iter().map(open).collect();
+    }
+    let next = AtomicUsize::new(0);
+    let slots: Vec<OnceLock<Result<T>>> = names.iter().map(|_| OnceLock::new()).collect();
+    std::thread::scope(|scope| {
+        for _ in 0..OPENERS.min(names.len()) {
+            scope.spawn(|| {
+                loop {
+                    let i = next.fetch_add(1, Relaxed);
+                    let Some((name, slot)) = names.get(i).zip(slots.get(i)) else { break };
+                    let _ = slot.set(open(name));
+                }
+            });
+        }
+    });
+    slots.into_iter().map(|slot| slot.into_inner().unwrap_or_else(|| Err(Error::internal("not opened")))).collect()
+}
+
+/// The columns (each with its spec, of one leaf or several) of which something is read, and the places of all their
+/// leaves; `None` if that is all of them. One is always kept: there must be something to count rows by.
+pub fn read_columns<'a>(columns: impl Iterator<Item = &'a Spec>, reads: &[bool]) -> Option<(Vec<usize>, Vec<usize>)> {
+    let mut at = 0;
+    let columns: Vec<Range<usize>> = columns
+        .map(|spec| {
+            let from = at;
+            at += spec.leaf_count();
+            from..at
+        })
+        .collect();
+    let mut kept: Vec<usize> =
+        (0..columns.len()).filter(|&c| columns[c].clone().any(|leaf| reads.get(leaf) == Some(&true))).collect();
+    if kept.is_empty() {
+        kept.push(0);
+    }
+    if kept.len() >= columns.len() {
+        return None;
+    }
+    let leaves = kept.iter().flat_map(|&c| columns[c].clone()).collect();
+    Some((kept, leaves))
+}
+
+/// All rows in order.
+pub fn build(table: Arc<dyn Table>, cx: &BuildCx, node: &Plan) -> Built {
+    let loaded = Arc::new(Mutex::new(HashMap::new()));
+    let head = Head { table: table.clone(), loaded: loaded.clone(), fetch: 0, reads: VecDeque::new(), block: None };
+    cx.open(node, Box::new(head), Arc::new(Decode { table, loaded }))
+}
+
+/// The bytes of a block, and how many pieces still need them.
+struct Loaded {
+    read: Arc<[Buf]>,
+    bytes: u64,
+    left: usize,
+}
+
+type Blocks = Arc<Mutex<HashMap<usize, Loaded>>>;
+
+struct Head {
+    table: Arc<dyn Table>,
+    loaded: Blocks,
+    /// The next block to read.
+    fetch: usize,
+    reads: VecDeque<Fetch>,
+    /// The block that is being handed out, and the next row of it.
+    block: Option<(usize, usize)>,
+}
+
+/// A block on its way.
+struct Fetch {
+    block: usize,
+    bytes: u64,
+    /// Ranges with what has come of them.
+    parts: Vec<(Range<u64>, Part)>,
+}
+
+enum Part {
+    Coming(Task<Result<Buf>>),
+    There(Buf),
+}
+
+impl Fetch {
+    fn start(table: &dyn Table, block: usize) -> Fetch {
+        let source = table.source(block);
+        let ranges = table.ranges(block);
+        let bytes = ranges.iter().map(|r| r.end - r.start).sum();
+        let read = |range: Range<u64>| {
+            let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+            (range.clone(), Part::Coming(source.clone().read(range.start, len)))
+        };
+        Fetch { block, bytes, parts: ranges.into_iter().map(read).collect() }
+    }
+    fn poll(&mut self, name: &str, waker: &Waker) -> Poll<Result<()>> {
+        for (range, part) in &mut self.parts {
+            if let Part::Coming(task) = part {
+                let Poll::Ready(read) = task.poll_with(waker) else { return Poll::Pending };
+                match read.and_then(|buf| whole(buf, range, name)) {
+                    Ok(buf) => *part = Part::There(buf),
+                    Err(error) => return Poll::Ready(Err(error)),
+                }
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+    /// The same, waiting.
+    fn wait(self, name: &str) -> Result<Vec<Buf>> {
+        let wait = |(range, part): (Range<u64>, Part)| match part {
+            Part::Coming(task) => task.wait().and_then(|buf| whole(buf, &range, name)),
+            Part::There(buf) => Ok(buf),
+        };
+        self.parts.into_iter().map(wait).collect()
+    }
+    fn read(self) -> Vec<Buf> {
+        let there = |(_, part)| match part {
+            Part::There(buf) => buf,
+            Part::Coming(_) => unreachable!("all parts have come"),
+        };
+        self.parts.into_iter().map(there).collect()
+    }
+}
+
+/// A read that came out short is a file that is cut off.
+fn whole(buf: Buf, range: &Range<u64>, name: &str) -> Result<Buf> {
+    let missing = range.end - range.start - buf.len() as u64;
+    match missing {
+        0 => Ok(buf),
+        n => Err(Error::loss(format!("ends {n} bytes early: it is cut off"))
+            .in_file(name, Some(range.start + buf.len() as u64))),
+    }
+}
+
+/// Reads wake whoever waits for the stage.
+struct Woken(Weak<dyn Wake>);
+
+impl std::task::Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        if let Some(waker) = self.0.upgrade() {
+            waker.wake();
+        }
+    }
+}
+
+impl Head {
+    /// Starts the reads that there is room for.
+    fn read_ahead(&mut self) {
+        let blocks = self.table.starts().len() - 1;
+        let loaded: u64 = lock(&self.loaded).values().map(|l| l.bytes).sum();
+        let mut held = loaded + self.reads.iter().map(|f| f.bytes).sum::<u64>();
+        while self.fetch < blocks && (self.reads.is_empty() || held < AHEAD_BYTES) {
+            let block = self.fetch;
+            self.fetch += 1;
+            if rows_in(&*self.table, block) > 0 {
+                let fetch = Fetch::start(&*self.table, block);
+                held += fetch.bytes;
+                self.reads.push_back(fetch);
+            }
+        }
+    }
+    /// The first block that was asked for, when all of it is there.
+    fn arrive(&mut self, waker: &Waker) -> Poll<Option<Result<()>>> {
+        let Some(first) = self.reads.front_mut() else { return Poll::Ready(None) };
+        let block = first.block;
+        let name = self.table.source(block).name();
+        let Poll::Ready(came) = first.poll(name, waker) else { return Poll::Pending };
+        let fetch = self.reads.pop_front().expect("looked at above");
+        let came = came.and_then(|()| self.table.check(block));
+        Poll::Ready(Some(came.map(|()| {
+            let pieces = rows_in(&*self.table, block).div_ceil(piece_rows(&*self.table, block) as u64);
+            let bytes = fetch.bytes;
+            let loaded = Loaded { read: fetch.read().into(), bytes, left: pieces as usize };
+            lock(&self.loaded).insert(block, loaded);
+            self.block = Some((block, 0));
+        })))
+    }
+}
+
+impl Stage for Head {
+    /// A piece at a time, whatever is wanted: only `Decode` sees it.
+    fn next(&mut self, cx: &mut Cx<'_>, _: usize) -> Pull {
+        loop {
+            if let Some((block, row)) = self.block {
+                let rows = rows_in(&*self.table, block) as usize;
+                if row < rows {
+                    let n = piece_rows(&*self.table, block).min(rows - row);
+                    self.block = Some((block, row + n));
+                    return Pull::Rows(Chunk::new(n, Pos::Run(self.table.starts()[block] + row as u64), []));
+                }
+                self.block = None;
+            }
+            self.read_ahead();
+            let waker = Waker::from(Arc::new(Woken(cx.waker.clone())));
+            match self.arrive(&waker) {
+                Poll::Pending => return Pull::Pending,
+                Poll::Ready(None) => return Pull::End,
+                Poll::Ready(Some(Err(error))) => return Pull::Fail(error),
+                Poll::Ready(Some(Ok(()))) => {}
+            }
+        }
+    }
+}
+
+struct Decode {
+    table: Arc<dyn Table>,
+    loaded: Blocks,
+}
+
+impl ChunkFn for Decode {
+    fn run(&self, chunk: Chunk, out: &mut Vec<Item>) {
+        let first = chunk.pos.at(0);
+        let (block, row) = place(&*self.table, first);
+        let read = lock(&self.loaded).get(&block).map(|l| l.read.clone());
+        let Some(read) = read else {
+            return out.push(Item::Fail(Error::internal("the bytes of a block are gone")));
+        };
+        let decoded = self.table.decode(block, row..row + chunk.rows(), &read);
+        drop(read);
+        let mut loaded = lock(&self.loaded);
+        if let Some(l) = loaded.get_mut(&block) {
+            l.left -= 1;
+            if l.left == 0 {
+                loaded.remove(&block);
+            }
+        }
+        drop(loaded);
+        match decoded {
+            Ok(decoded) => split(decoded, chunk, out),
+            Err(error) => {
+                let text = format!("{}; {} rows from row {first} on are lost", error.message(), chunk.rows());
+                let at = error.at().clone();
+                let error = Error::new(error.kind(), text).at_element(first);
+                out.push(Item::Fail(match &at.file {
+                    Some(file) => error.in_file(file, at.byte),
+                    None => error.in_file(self.table.source(block).name(), None),
+                }));
+            }
+        }
+    }
+}
+
+/// The good rows in their order, with an error in the place of each bad one.
+fn split(decoded: Decoded, chunk: Chunk, out: &mut Vec<Item>) {
+    let (rows, pos) = (chunk.rows(), chunk.pos.clone());
+    let chunk = Chunk::new(rows, pos.clone(), decoded.columns);
+    if decoded.bad.is_empty() {
+        return out.push(Item::Rows(chunk));
+    }
+    let mut from = 0;
+    for (row, error) in decoded.bad {
+        if row > from {
+            out.push(Item::Rows(chunk.slice(from..row)));
+        }
+        out.push(Item::Fail(error.at_element(pos.at(row))));
+        from = row + 1;
+    }
+    if from < rows {
+        out.push(Item::Rows(chunk.slice(from..rows)));
+    }
+}
+
+/// Pieces that were decoded for access by number, the last used ones.
+#[derive(Default)]
+pub struct Pieces(Mutex<Kept>);
+
+#[derive(Default)]
+struct Kept {
+    pieces: HashMap<(usize, usize), (u64, Arc<Slot>)>,
+    bytes: usize,
+    uses: u64,
+}
+
+/// A piece, decoded by the first who asks for it while the others wait.
+#[derive(Default)]
+struct Slot(Mutex<Option<Arc<Piece>>>);
+
+struct Piece {
+    chunk: Chunk,
+    bad: Vec<(usize, Error)>,
+}
+
+impl std::fmt::Debug for Pieces {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("pieces")
+    }
+}
+
+impl Pieces {
+    fn get(&self, key: (usize, usize), keep: usize, decode: impl FnOnce() -> Result<Piece>) -> Result<Arc<Piece>> {
+        let slot = {
+            let mut kept = lock(&self.0);
+            kept.uses += 1;
+            let uses = kept.uses;
+            let entry = kept.pieces.entry(key).or_default();
+            entry.0 = uses;
+            entry.1.clone()
+        };
+        let mut slot = lock(&slot.0);
+        if let Some(piece) = &*slot {
+            return Ok(piece.clone());
+        }
+        let piece = match decode() {
+            Ok(piece) => Arc::new(piece),
+            Err(error) => {
+                lock(&self.0).pieces.remove(&key);
+                return Err(error);
+            }
+        };
+        *slot = Some(piece.clone());
+        drop(slot);
+        let mut kept = lock(&self.0);
+        kept.bytes += piece.chunk.nbytes();
+        while kept.bytes > keep
+            && let Some(oldest) = kept.pieces.iter().min_by_key(|(_, (used, _))| *used).map(|(key, _)| *key)
+        {
+            let Some((_, slot)) = kept.pieces.remove(&oldest) else { break };
+            // One that is being decoded right now has not been counted yet.
+            if let Ok(slot) = slot.0.try_lock() {
+                kept.bytes -= slot.as_ref().map_or(0, |p| p.chunk.nbytes());
+            }
+        }
+        Ok(piece)
+    }
+}
+
+/// Access by number.
+pub struct TableIndex {
+    table: Arc<dyn Table>,
+    pieces: Arc<Pieces>,
+    keep: usize,
+}
+
+impl TableIndex {
+    pub fn new(table: Arc<dyn Table>, pieces: Arc<Pieces>, cx: &BuildCx) -> TableIndex {
+        let limit = cx.run.options.memory_limit.map_or(KEEP_BYTES, |limit| (limit / 4).min(KEEP_BYTES));
+        TableIndex { table, pieces, keep: limit }
+    }
+    fn piece(&self, block: usize, piece: usize) -> Result<Arc<Piece>> {
+        self.pieces.get((block, piece), self.keep, || {
+            let table = &*self.table;
+            table.check(block)?;
+            let (rows, size) = (rows_in(table, block) as usize, piece_rows(table, block));
+            let range = piece * size..((piece + 1) * size).min(rows);
+            let read = Fetch::start(table, block).wait(table.source(block).name())?;
+            let decoded =
+                table.decode(block, range.clone(), &read).map_err(|e| e.in_file(table.source(block).name(), None))?;
+            let first = table.starts()[block] + range.start as u64;
+            let chunk = Chunk::new(range.len(), Pos::Run(first), decoded.columns);
+            // It is handed out again and again.
+            chunk.freeze();
+            Ok(Piece { chunk, bad: decoded.bad })
+        })
+    }
+}
+
+impl Index for TableIndex {
+    fn len(&self) -> u64 {
+        self.table.starts().last().copied().unwrap_or(0)
+    }
+    fn get(&self, rows: &[u64]) -> Result<Chunk> {
+        let mut parts: Vec<Arc<Piece>> = Vec::new();
+        let mut known: HashMap<(usize, usize), u32> = HashMap::new();
+        let mut refs = Vec::with_capacity(rows.len());
+        for &row in rows {
+            let (block, at) = place(&*self.table, row);
+            let size = piece_rows(&*self.table, block);
+            let key = (block, at / size);
+            let part = match known.get(&key) {
+                Some(part) => *part,
+                None => {
+                    parts.push(self.piece(key.0, key.1)?);
+                    known.insert(key, parts.len() as u32 - 1);
+                    parts.len() as u32 - 1
+                }
+            };
+            let row_in_piece = at % size;
+            if let Ok(i) = parts[part as usize].bad.binary_search_by_key(&row_in_piece, |(r, _)| *r) {
+                return Err(parts[part as usize].bad[i].1.clone().at_element(row));
+            }
+            refs.push(RowRef { part, row: row_in_piece as u32 });
+        }
+        match refs.is_empty() {
+            true => Ok(Chunk::new(0, Pos::Run(0), [])),
+            false => Ok(gather(&refs, |p| &parts[p as usize].chunk)),
+        }
+    }
+}
