@@ -10,6 +10,7 @@
 //!    pattern are ever counted or removed.
 //! 5. A disk that is full or fails stops the writing, with one line in the log; reading goes on.
 
+use crate::fork::brief;
 use crate::source::{Hints, Source, Stat};
 use crate::task::Promise;
 use crate::threads::spawn;
@@ -61,6 +62,7 @@ impl Cache {
     /// The cache in a folder, with at most `limit` bytes. The same for all who ask for the same.
     pub fn open(dir: &Path, limit: u64) -> Arc<Cache> {
         static OPEN: OnceLock<Caches> = OnceLock::new();
+        let _brief = brief();
         let mut open = OPEN.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
         let cache = || Cache {
             dir: dir.join(FOLDER),
@@ -328,8 +330,15 @@ pub struct Cached {
     /// The address in a hash: it may hold secrets.
     address: u128,
     stat: OnceLock<Stat>,
-    /// Blocks that a read is fetching, with the reads that wait for them: nothing is fetched twice at once.
-    fetching: Mutex<HashMap<u64, Vec<Promise<()>>>>,
+    fetching: Mutex<Fetching>,
+}
+
+/// Blocks that a read is fetching, with the reads that wait for them: nothing is fetched twice at once.
+#[derive(Debug, Default)]
+struct Fetching {
+    blocks: HashMap<u64, Vec<Promise<()>>>,
+    /// Whose reads they are: the child of a fork would wait for its parent's for ever.
+    process: u32,
 }
 
 impl Cached {
@@ -344,6 +353,7 @@ impl Cached {
             return Ok(stat);
         }
         let stat = self.source.clone().stat().await?;
+        let _brief = brief();
         Ok(self.stat.get_or_init(|| stat))
     }
 
@@ -418,14 +428,21 @@ impl Cached {
 }
 
 impl Cached {
-    fn fetching(&self) -> MutexGuard<'_, HashMap<u64, Vec<Promise<()>>>> {
-        self.fetching.lock().unwrap_or_else(PoisonError::into_inner)
+    /// To be held inside `brief()`.
+    fn fetching(&self) -> MutexGuard<'_, Fetching> {
+        let mut fetching = self.fetching.lock().unwrap_or_else(PoisonError::into_inner);
+        if fetching.process != std::process::id() {
+            *fetching = Fetching { blocks: HashMap::new(), process: std::process::id() };
+        }
+        fetching
     }
 
     /// The right to fetch a block and those after it, up to `last` or to one that is there or under way already; or the
     /// end of somebody else's fetch of it. `look`: it may have come since it was missed.
     fn claim(&self, stat: &Stat, block: u64, last: u64, look: bool) -> Result<Fetch<'_>, Task<()>> {
+        let _brief = brief();
         let mut fetching = self.fetching();
+        let fetching = &mut fetching.blocks;
         // What is not kept is of no use to others.
         if !self.cache.stopped.load(Relaxed)
             && let Some(waiting) = fetching.get_mut(&block)
@@ -455,9 +472,11 @@ struct Fetch<'a> {
 
 impl Drop for Fetch<'_> {
     fn drop(&mut self) {
-        let mut fetching = self.cached.fetching();
-        let waiting: Vec<_> = self.blocks.clone().filter_map(|block| fetching.remove(&block)).collect();
-        drop(fetching);
+        let waiting: Vec<_> = {
+            let _brief = brief();
+            let mut fetching = self.cached.fetching();
+            self.blocks.clone().filter_map(|block| fetching.blocks.remove(&block)).collect()
+        };
         // A promise that is dropped is kept.
         drop(waiting);
     }
@@ -563,7 +582,7 @@ mod tests {
         let source = Arc::new(Cached::new(bad, Cache::open(dir.path(), 1 << 30), "bad"));
         let reads: Vec<_> = (0..20u64).map(|i| source.clone().read(i, 100_000)).collect();
         assert!(reads.into_iter().all(|read| read.wait().is_err()));
-        assert!(source.fetching().is_empty());
+        assert!(source.fetching().blocks.is_empty());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Objects of stores and pages of the web, read range by range. Whatever a server says is checked against what was asked:
 //! bytes that are handed on are those of the range, of one version of the object, and all of them.
 
+use crate::fork::brief;
 use crate::location::{Location, without_secrets};
 use crate::net::{StoreKey, net, run};
 use crate::retry::{Patience, Trouble};
@@ -186,10 +187,15 @@ impl Remote {
         Ok(buf)
     }
 
+    fn remember(&self, now: &(String, u64)) -> &(String, u64) {
+        let _brief = brief();
+        self.first.get_or_init(|| now.clone())
+    }
+
     /// Remembers what the first answer said of the object, and checks the others against it.
     fn is_same(&self, meta: &ObjectMeta) -> Result<(), Trouble> {
         let now = (version(meta), meta.size);
-        let first = self.first.get_or_init(|| now.clone());
+        let first = self.remember(&now);
         if *first != now {
             let ((old, len), (new, now)) = (first, now);
             let cause =
@@ -249,7 +255,7 @@ impl Source for Remote {
             let missing = || Error::new(Kind::Io, "there is no such object").in_file(&self.name, None);
             let stat = self.look().await?.ok_or_else(missing)?;
             // Not checked against what was read first: this is what is there now.
-            self.first.get_or_init(|| (stat.version.clone(), stat.len));
+            self.remember(&(stat.version.clone(), stat.len));
             Ok(stat)
         })
     }

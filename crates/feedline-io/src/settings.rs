@@ -1,6 +1,7 @@
 //! How far stores are read, and how patiently. One set of settings for the process: `configure` sets them; what was not
 //! set comes from the environment, and what is not there from `Default`.
 
+use crate::fork::brief;
 use crate::{Error, Result};
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -133,6 +134,7 @@ static CURRENT: RwLock<Option<Arc<Settings>>> = RwLock::new(None);
 
 /// The settings of this process. A wrong variable of the environment is logged once, and the defaults hold.
 pub fn settings() -> Arc<Settings> {
+    let _brief = brief();
     if let Some(settings) = &*CURRENT.read().unwrap_or_else(PoisonError::into_inner) {
         return settings.clone();
     }
@@ -149,6 +151,7 @@ pub fn settings() -> Arc<Settings> {
 
 /// Sets them for what is opened from now on.
 pub fn configure(settings: Settings) {
+    let _brief = brief();
     *CURRENT.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(settings));
 }
 
