@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ..writers import TFRecordOptions, TFRecordWriter
 from .csv import decode_csv
-from .files import matching_files, read_file
 from .decoding import decode_compressed, decode_json_example, decode_raw, parse_tensor, serialize_tensor
 from .features import FixedLenFeature, FixedLenSequenceFeature, RaggedFeature, SparseFeature, VarLenFeature
+from .files import matching_files, read_file
 from .parsing import (
     parse_example,
     parse_sequence_example,
