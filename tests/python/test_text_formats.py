@@ -118,7 +118,7 @@ def test_make_csv_dataset_reads_patterns_and_shuffles() -> None:
     assert batches[0]["b"].dtype == np.float32
     by_number = next(iter(make("part-0.csv", 10, select_columns=[1], shuffle=False, num_epochs=1)))
     assert list(by_number) == ["b"]
-    with pytest.raises(ValueError, match="no file matches"):
+    with pytest.raises(fl.errors.FileError, match="no file matches"):
         make("none-*.csv", 1)
 
 

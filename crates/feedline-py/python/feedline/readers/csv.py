@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +9,7 @@ from ..dataset import AUTOTUNE, Dataset
 from ..dataset.sources import values
 from ..io.csv import csv_columns
 from ..params import optional_integer
-from .files import Files, compression, file_names, read_files
+from .files import Files, compression, expanded, read_files
 
 __all__ = ["CsvDataset", "make_csv_dataset"]
 
@@ -110,7 +109,7 @@ def make_csv_dataset(
     ({'leaves': array([3, 5], dtype=int32)}, array([b'clover', b'ivy'], dtype=object))
 
     Args:
-        file_pattern: A path with `*`, `?` and `[]` in it, or a list of them.
+        file_pattern: A path, also with `*`, `?` and `[]` in it, or a list of them.
         batch_size: Rows of a batch.
         column_names: The names; by default those in the header of the first file.
         column_defaults: As `record_defaults` of `CsvDataset`; by default learned from the first rows, as the
@@ -134,7 +133,8 @@ def make_csv_dataset(
         encoding: Only "utf-8".
 
     Raises:
-        ValueError: No file matches, a column is unknown or there twice, or the first rows do not fit.
+        FileError: No file matches.
+        ValueError: A column is unknown or there twice, or the first rows do not fit.
     """
     op = "make_csv_dataset"
     if encoding.lower().replace("-", "") != "utf8":
@@ -237,16 +237,5 @@ def _numbers(op: str, select: Sequence[Any], names: list[str]) -> list[int]:
 
 
 def _matching(op: str, file_pattern: Any) -> list[str]:
-    patterns = file_names(op, file_pattern)
-    found: list[str] = []
-    for pattern in [patterns] if isinstance(patterns, str) else patterns:
-        if "://" in pattern or not glob.has_magic(pattern):
-            found.append(pattern)
-            continue
-        matches = sorted(glob.glob(pattern))
-        if not matches:
-            raise ValueError(f"{op}: no file matches {pattern!r}")
-        found.extend(matches)
-    if not found:
-        raise ValueError(f"{op}: no files are given")
-    return found
+    found = expanded(op, file_pattern)
+    return [found] if isinstance(found, str) else found

@@ -11,7 +11,7 @@ from ..dataset import AUTOTUNE, Dataset
 from ..dataset.sources import values
 from ..params import naming, parallel_calls
 
-__all__ = ["Files", "compression", "file_names", "read_files"]
+__all__ = ["Files", "compression", "expanded", "file_names", "read_files"]
 
 Files = Any
 """A name, a path, a list of them, an array of strings, a symbolic string, or a dataset of names."""
@@ -35,7 +35,7 @@ def file_names(op: str, filenames: Files) -> str | list[str]:
     return names
 
 
-def _expanded(op: str, filenames: Files) -> str | list[str]:
+def expanded(op: str, filenames: Files) -> str | list[str]:
     """The names with patterns and folders replaced by the files that they mean."""
     names = file_names(op, filenames)
     with naming(op):
@@ -65,7 +65,7 @@ def read_files(op: str, filenames: Files, num_parallel_reads: Any, make: Callabl
     """
     if isinstance(filenames, Dataset):
         return _several(filenames, num_parallel_reads, op, make)
-    names: Any = filenames if calls.symbolic(filenames) else _expanded(op, filenames)
+    names: Any = filenames if calls.symbolic(filenames) else expanded(op, filenames)
     if num_parallel_reads is None:
         return make(values(names if not isinstance(names, list) or names else _nothing()))
     names = [names] if isinstance(names, str) else names
