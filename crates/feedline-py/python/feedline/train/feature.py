@@ -11,7 +11,7 @@ import operator
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
-import numpy as np
+from ..lazy_numpy import np
 
 __all__ = ["BytesList", "Feature", "FeatureList", "FeatureLists", "Features", "FloatList", "Int64List"]
 
