@@ -159,8 +159,8 @@ impl<'a> Feed<'a> {
     }
 }
 
-/// Reads records that begin before the end of the range.
-fn read(reader: &mut Reader, feed: &mut Feed<'_>, checked: &mut Checked) -> Result<()> {
+/// Reads records that begin before the end of the range. False if the file ends there.
+fn read(reader: &mut Reader, feed: &mut Feed<'_>, checked: &mut Checked) -> Result<bool> {
     while reader.is_lost() || reader.offset() < feed.end {
         // Beyond the end, one by one.
         let want = if feed.at <= feed.end { usize::MAX } else { 1 };
@@ -174,11 +174,11 @@ fn read(reader: &mut Reader, feed: &mut Feed<'_>, checked: &mut Checked) -> Resu
             Cut::More => feed.next(reader)?,
             Cut::End => {
                 checked.end(feed.file.stat.len);
-                break;
+                return Ok(false);
             }
         }
     }
-    Ok(())
+    Ok(true)
 }
 
 struct Good<'a> {
@@ -217,7 +217,9 @@ pub fn join(file: &File, parts: &[(Range<u64>, Option<Part>)], watch: &Watch<'_>
             _ => {
                 reader = Reader::at(RESYNC, len, at, number);
                 let mut feed = Feed::new(file, at..range.end, watch);
-                read(&mut reader, &mut feed, &mut all)?;
+                if !read(&mut reader, &mut feed, &mut all)? {
+                    break;
+                }
             }
         }
     }
