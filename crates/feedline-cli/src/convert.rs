@@ -168,12 +168,7 @@ impl Convert {
         watch: &crate::session::Watch<'_>,
     ) -> Result<(Dataset, Vec<String>)> {
         let from = files[0].format;
-        // Files of nothing have no schema, and no rows either.
-        let some: Vec<usize> = (0..files.len()).filter(|i| files[*i].stat.len > 0).collect();
-        if some.is_empty() && !(from.holds_records && to.holds_records) {
-            feedline::bail!(Data, "there are no records in {}, so nothing tells the fields to write", files[0].name);
-        }
-        let mut rows = rows::dataset(files)?;
+        let mut rows = rows::dataset(files).map_err(|e| self.explained(e))?;
         if from.holds_records && to.holds_records && schema.is_none() {
             return Ok((rows, vec![]));
         }

@@ -24,10 +24,7 @@ impl Count {
     pub fn run(self, session: &Session<'_>) -> Result<bool> {
         let files = open_all(session, &self.inputs)?;
         let watch = session.watch("counting", files.iter().map(|f| f.stat.len).sum(), Unit::Bytes);
-        let counts = session.each(&files, |file| match file.stat.len {
-            0 if file.format.reader.is_some() => Ok(0),
-            _ => (file.format.count)(file, &watch),
-        });
+        let counts = session.each(&files, |file| (file.format.count)(file, &watch));
         watch.finish();
         session.go_on()?;
         let (mut fine, mut total, mut listed) = (true, 0, Vec::new());

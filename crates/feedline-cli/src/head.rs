@@ -62,15 +62,12 @@ impl Head {
 
 /// The first rows of a file as JSON, and what is broken before there were enough.
 pub fn first(file: &File, count: usize, limit: Limit, watch: &Watch<'_>) -> Result<(Vec<Json>, Option<Error>)> {
-    if file.stat.len == 0 && file.format.reader.is_some() {
-        return Ok((vec![], None));
-    }
     if file.format.holds_records {
         let found = sample(file, count, watch)?;
         let row = |record: &Vec<u8>| show::example(record, limit).unwrap_or_else(|| show::text(record, limit));
         return Ok((found.records.iter().map(row).collect(), found.damage));
     }
-    let ds = rows::dataset(std::slice::from_ref(file)).map_err(|e| e.in_file(&file.name, None))?;
+    let Some(ds) = rows::of_file(file, watch)? else { return Ok((vec![], None)) };
     let (found, damage) = rows::first(&ds, count, watch)?;
     Ok((found.iter().map(|row| show::row(ds.spec(), row, limit)).collect(), damage))
 }

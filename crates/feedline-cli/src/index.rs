@@ -43,9 +43,11 @@ impl Index {
         let (files, others): (Vec<File>, Vec<File>) =
             open_all(session, &self.inputs)?.into_iter().partition(|f| std::ptr::eq(f.format, &tf_record::FORMAT));
         let (files, packed): (Vec<File>, Vec<File>) = files.into_iter().partition(File::is_plain);
-        for file in &others {
-            session
-                .remark(format!("left out: {} is {}, which needs no index of this kind", file.name, file.format.name));
+        if !others.is_empty() {
+            session.remark(format!(
+                "left out: {} of formats that need no such index",
+                plural(others.len() as u64, "file")
+            ));
         }
         for file in &packed {
             session.remark(format!("left out: {} is compressed; `feedline convert` unpacks it", file.name));

@@ -88,8 +88,9 @@ impl Inspect {
         } else {
             (found.records, found.is_exact) = (Some((file.format.count)(file, watch)?), true);
         }
-        if !file.format.holds_records && file.stat.len > 0 {
-            let ds = rows::dataset(std::slice::from_ref(file))?;
+        if !file.format.holds_records
+            && let Some(ds) = rows::of_file(file, watch)?
+        {
             let types = ds.spec().leaves().into_iter().map(|leaf| leaf.to_string());
             found.schema = rows::names(ds.spec()).into_iter().zip(types).collect();
         }

@@ -29,6 +29,22 @@ pub fn dataset(files: &[File]) -> Result<Dataset> {
     Ok(Dataset::from_plan(Plan::new(op, vec![])?))
 }
 
+/// The rows of one file; `None` if there are none to tell what they are.
+pub fn of_file(file: &File, watch: &Watch<'_>) -> Result<Option<Dataset>> {
+    match dataset(std::slice::from_ref(file)) {
+        Ok(rows) => Ok(Some(rows)),
+        Err(error) => match is_empty(file, watch)? {
+            true => Ok(None),
+            false => Err(error.in_file(&file.name, None)),
+        },
+    }
+}
+
+/// Whether there are no rows in a file that may have none.
+fn is_empty(file: &File, watch: &Watch<'_>) -> Result<bool> {
+    Ok(!file.format.is_table && (file.format.count)(file, watch).is_ok_and(|n| n == 0))
+}
+
 /// What the records of files are.
 pub enum Records {
     /// Examples of this schema.

@@ -22,6 +22,7 @@ pub static FORMAT: Format = Format {
     check,
     count: count_records,
     holds_records: false,
+    is_table: false,
 };
 
 /// Text whose first lines have equally many fields, more than one.

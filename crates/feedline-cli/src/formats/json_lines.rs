@@ -22,6 +22,7 @@ pub static FORMAT: Format = Format {
     check,
     count: count_records,
     holds_records: false,
+    is_table: false,
 };
 
 /// The first line is an object, or the beginning of one that is longer than what was looked at.

@@ -41,6 +41,8 @@ pub struct Format {
     pub count: fn(&File, &Watch<'_>) -> Result<u64>,
     /// Elements are byte strings, not rows of fields.
     pub holds_records: bool,
+    /// There is a schema and a number of rows in the file, so that none is empty.
+    pub is_table: bool,
 }
 
 /// Whether a file is of a format.

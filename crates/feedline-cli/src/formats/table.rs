@@ -24,6 +24,7 @@ pub static PARQUET: Format = Format {
     check,
     count,
     holds_records: false,
+    is_table: true,
 };
 
 pub static ARROW: Format = Format {
@@ -44,6 +45,7 @@ pub static ARROW: Format = Format {
     check,
     count,
     holds_records: false,
+    is_table: true,
 };
 
 pub static NUMPY: Format = Format {
@@ -63,6 +65,7 @@ pub static NUMPY: Format = Format {
     check,
     count,
     holds_records: false,
+    is_table: true,
 };
 
 fn params(files: &[File]) -> Result<Json> {

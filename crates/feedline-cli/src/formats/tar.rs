@@ -22,6 +22,7 @@ pub static FORMAT: Format = Format {
     check,
     count,
     holds_records: false,
+    is_table: false,
 };
 
 /// A first header of a right checksum.

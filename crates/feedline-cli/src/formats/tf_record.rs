@@ -32,6 +32,7 @@ pub static FORMAT: Format = Format {
     check,
     count,
     holds_records: true,
+    is_table: false,
 };
 
 const RESYNC: Options = Options { check: true, after_bad: AfterBad::Resync };
