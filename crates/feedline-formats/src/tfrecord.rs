@@ -68,6 +68,30 @@ impl Reader {
     pub fn new(options: Options, file_len: Option<u64>) -> Reader {
         Reader { carry: Carry::default(), options, file_len, record: 0, state: State::Reading }
     }
+    /// Starts in the middle of a file, where record number `record` begins.
+    pub fn at(options: Options, file_len: u64, offset: u64, record: u64) -> Reader {
+        Reader { carry: Carry::at(offset), options, file_len: Some(file_len), record, state: State::Reading }
+    }
+    /// Starts anywhere in a file: looks for a header first, and counts records from there.
+    pub fn from_anywhere(options: Options, file_len: u64, offset: u64) -> Reader {
+        Reader { state: State::Lost, ..Reader::at(options, file_len, offset, 0) }
+    }
+    /// The place in the file of what is read next: the header of a record, unless one is being looked for.
+    pub fn offset(&self) -> u64 {
+        self.carry.offset()
+    }
+    /// The number of the next record. One that is damaged counts as one, whatever it was.
+    pub fn record(&self) -> u64 {
+        self.record
+    }
+    /// Whether the next header is still being looked for.
+    pub fn is_lost(&self) -> bool {
+        self.state == State::Lost
+    }
+    /// Looks for a header in what was fed so far. False if more of the file is needed for it.
+    pub fn find_header(&mut self) -> bool {
+        self.state != State::Lost || self.resync()
+    }
 
     fn bad(&mut self, message: String) -> Cut {
         let error = Error::loss(format!("{message} (record {} of the file)", self.record)).at_byte(self.carry.offset());
@@ -121,6 +145,9 @@ impl Records for Reader {
     }
     fn finish(&mut self) {
         self.carry.finish();
+    }
+    fn base(&self) -> u64 {
+        self.carry.base()
     }
     fn cut(&mut self, want: usize, out: &mut dyn Out) -> Cut {
         let mut cut = 0;
@@ -300,6 +327,26 @@ mod tests {
             assert_eq!(show(&read(&length, block, Options::default())), "abc !19");
             assert_eq!(show(&read(&length, block, RESYNC)), "abc !19 hi jkl");
         }
+    }
+
+    #[test]
+    fn reading_can_start_anywhere() {
+        let bytes = file(&[b"abc", b"defg", b"hi", b"jkl"]);
+        let from = |mut reader: Reader, at: usize| {
+            let found = collect(&mut reader, bytes[at..].chunks(7));
+            (show(&found), reader.record())
+        };
+        let len = bytes.len() as u64;
+        assert_eq!(from(Reader::at(RESYNC, len, 19, 1), 19), ("defg hi jkl".into(), 4));
+        for at in 1..=19 {
+            assert_eq!(from(Reader::from_anywhere(RESYNC, len, at as u64), at), ("defg hi jkl".into(), 3));
+        }
+        let mut reader = Reader::from_anywhere(RESYNC, len, 5);
+        reader.feed(Buf::copied(&bytes[5..25]));
+        assert!(!reader.find_header() && reader.is_lost());
+        reader.feed(Buf::copied(&bytes[25..]));
+        assert!(reader.find_header() && !reader.is_lost());
+        assert_eq!(reader.offset(), 19);
     }
 
     #[test]

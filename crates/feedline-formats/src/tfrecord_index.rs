@@ -5,7 +5,7 @@
 //! version text, that text, and the offset of each record's header; numbers are little-endian u64, the checksum is u32.
 
 use crate::tfrecord::{FOOTER, HEADER, length};
-use feedline_io::{AtomicFile, Buf, Error, Result, Sink, Source, Stat};
+use feedline_io::{AtomicFile, Buf, Error, Kind, Result, Sink, Source, Stat};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -35,26 +35,51 @@ impl Index {
 
     /// Finds the records of a file. Waits for its reads: not for threads that compute.
     pub fn scan(source: &Arc<dyn Source>, file_len: u64) -> Result<Index> {
-        Scan { source, window: Buf::new(0), base: 0 }.offsets(file_len).map(|offsets| Index { offsets, file_len })
+        Index::scan_watched(source, file_len, &mut |_| Ok(()))
+    }
+    /// The same; `watch` hears now and then how far it is, and its error ends it.
+    pub fn scan_watched(
+        source: &Arc<dyn Source>,
+        file_len: u64,
+        watch: &mut dyn FnMut(u64) -> Result<()>,
+    ) -> Result<Index> {
+        let mut scan = Scan { source, window: Buf::new(0), base: 0, watch };
+        Ok(Index { offsets: scan.offsets(file_len)?, file_len })
     }
 
     /// The index kept for this file, or a new one, which is then kept: beside the file, or in the cache folder where
     /// that cannot be written.
     pub fn of(source: &Arc<dyn Source>) -> Result<Index> {
         let stat = source.clone().stat().wait()?;
-        let places = places(source);
-        for place in &places {
-            if let Some(index) = std::fs::read(place).ok().and_then(|bytes| Index::read(&bytes, &stat)) {
-                return Ok(index);
-            }
+        if let Some((index, _)) = Index::kept(source, &stat) {
+            return Ok(index);
         }
         let index = Index::scan(source, stat.len)?;
-        let bytes = index.written(&stat);
         // An index that cannot be kept is made again next time.
-        if !places.iter().any(|place| put(place, &bytes).is_ok()) {
-            log::info!("{}: its index could not be kept anywhere", source.name());
+        if let Err(error) = index.keep(source, &stat) {
+            log::info!("{error}");
         }
         Ok(index)
+    }
+
+    /// The index that is kept for this file, if it still belongs to it, and where it lies.
+    pub fn kept(source: &Arc<dyn Source>, stat: &Stat) -> Option<(Index, PathBuf)> {
+        let read = |place: &PathBuf| std::fs::read(place).ok().and_then(|bytes| Index::read(&bytes, stat));
+        places(source).into_iter().find_map(|place| read(&place).map(|index| (index, place)))
+    }
+
+    /// Keeps it in the first place that can be written: which one.
+    pub fn keep(&self, source: &Arc<dyn Source>, stat: &Stat) -> Result<PathBuf> {
+        let bytes = self.written(stat);
+        let mut failed = None;
+        for place in places(source) {
+            match put(&place, &bytes) {
+                Ok(()) => return Ok(place),
+                Err(error) => failed = failed.or(Some((place, error))),
+            }
+        }
+        let why = failed.map_or(String::new(), |(place, error)| format!(" ({}: {error})", place.display()));
+        Err(Error::new(Kind::Io, format!("its index could not be kept anywhere{why}")).in_file(source.name(), None))
     }
 
     /// The index in these bytes, if it is whole and belongs to a file like this.
@@ -130,6 +155,7 @@ struct Scan<'a> {
     window: Buf,
     /// The place in the file of the window's first byte.
     base: u64,
+    watch: &'a mut dyn FnMut(u64) -> Result<()>,
 }
 
 impl Scan<'_> {
@@ -165,6 +191,7 @@ impl Scan<'_> {
         if let Some(header) = inside(self) {
             return Ok(Some(header));
         }
+        (self.watch)(at)?;
         self.window = self.source.clone().read(at, block).wait()?;
         self.base = at;
         Ok(inside(self))

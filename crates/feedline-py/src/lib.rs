@@ -1,5 +1,6 @@
 //! The compiled part of the Python package: `feedline._native`. What it offers is described in `_native.pyi`.
 
+mod cli;
 mod error;
 mod example;
 mod files;
@@ -40,6 +41,7 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(example::write_sequence_example, m)?)?;
     m.add_function(wrap_pyfunction!(example::read_example, m)?)?;
     m.add_function(wrap_pyfunction!(example::read_sequence_example, m)?)?;
+    m.add_function(wrap_pyfunction!(cli::cli, m)?)?;
     m.add_function(wrap_pyfunction!(table::functions, m)?)?;
     m.add_function(wrap_pyfunction!(table::operators, m)?)?;
     m.add_function(wrap_pyfunction!(table::configure, m)?)?;

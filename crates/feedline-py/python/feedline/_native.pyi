@@ -156,6 +156,9 @@ def save_dataset(
 ) -> dict[str, Any]:
     """Writes all elements; gives `files`, `elements`, `bytes`. `watch(elements)` is called now and then."""
 
+def cli(argv: Sequence[str]) -> int:
+    """Runs a command line, whose first word is the name of the program; gives the exit code."""
+
 def functions() -> list[tuple[str, str]]:
     """Name and one-sentence doc of each function that expressions can call."""
 

@@ -1,0 +1,225 @@
+//! `feedline convert IN… OUT`: from any format to any other.
+
+use crate::examples::{self, Schema};
+use crate::file::{File, Inputs, Reading, open_all};
+use crate::formats::{self, Format, tar, tf_record};
+use crate::rows::{self, Base64, Records, SEEN_RECORDS};
+use crate::session::{Session, Unit, bytes, plural, rate};
+use clap::{Args, ValueEnum};
+use feedline::element::Leaf;
+use feedline::plan::Bound;
+use feedline::save::{self, Target};
+use feedline::{Dataset, Error, Result};
+use feedline_formats::compress::Compression;
+use serde_json::json;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Convert files to another format, other shards, another compression
+///
+/// The format of OUT is told by its ending. Rows become tf.train.Examples in TFRecord files; Examples become rows by their
+/// schema, which is learned from the first 100 records, or given. Files appear under their names when all of them are
+/// whole: a run that breaks off leaves none.
+#[derive(Args)]
+#[command(after_long_help = "\
+Examples:
+  feedline convert train.csv train.tfrecord
+  feedline convert data/*.tfrecord train.parquet
+  feedline convert old.tfrecord new.tfrecord.gz --shards 8        new-00000-of-00008.tfrecord.gz, …
+  feedline convert a.tfrecord a.jsonl --base64 image
+  feedline convert a.tfrecord a.csv --schema 'label: int64, x: float32[4]'
+
+Types: an Example stores int64, float32 and strings; other whole numbers and truth values become int64, other floats
+float32. Rows get a __key__ (their number) in tar files, where numbers are text. Rows of CSV files are scalars.")]
+pub struct Convert {
+    /// Files, folders or patterns to read, then the file to write
+    #[arg(required = true, num_args = 2.., value_names = ["IN", "OUT"])]
+    files: Vec<String>,
+    #[command(flatten)]
+    reading: Reading,
+    /// The format to write, where the name of OUT does not tell
+    #[arg(long, value_name = "FORMAT", value_parser = formats::names())]
+    to: Option<String>,
+    /// Deal rows out to so many files, NAME-00000-of-0000N.ENDING
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=99_999))]
+    shards: Option<u32>,
+    /// How the files are compressed; default: as the ending of OUT says (.gz, .zz, .zst)
+    #[arg(long, value_name = "KIND")]
+    compression: Option<Packing>,
+    /// Replace files that exist already
+    #[arg(long)]
+    overwrite: bool,
+    /// The features of Examples to read, "name: type, …" or a JSON object; types are int64, float32, string, with [4] or
+    /// [] behind for lists
+    #[arg(long, value_name = "SCHEMA")]
+    schema: Option<String>,
+    /// Learn the schema of Examples from so many records; 0: from all, which reads the files twice
+    #[arg(long, value_name = "N", default_value_t = SEEN_RECORDS)]
+    infer: usize,
+    /// Fields of bytes that are base64 in text (CSV, JSON lines): encoded on the way there, decoded on the way back
+    #[arg(long, value_name = "FIELD", value_delimiter = ',')]
+    base64: Vec<String>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Packing {
+    None,
+    Gzip,
+    Zlib,
+    Zstd,
+}
+
+impl Packing {
+    fn compression(self) -> Compression {
+        match self {
+            Packing::None => Compression::None,
+            Packing::Gzip => Compression::Gzip,
+            Packing::Zlib => Compression::Zlib,
+            Packing::Zstd => Compression::Zstd,
+        }
+    }
+}
+
+fn is_text(format: &Format) -> bool {
+    ["csv", "jsonl"].contains(&format.name)
+}
+
+impl Convert {
+    pub fn run(mut self, session: &Session<'_>) -> Result<bool> {
+        let out = self.files.pop().ok_or_else(|| Error::usage("there is no file to write"))?;
+        let to = self.format_of(&out)?;
+        to.writes()?;
+        let compression = self.compression.map_or_else(|| Compression::of_name(&out), Packing::compression);
+        let open = save::format(to.writer, &(to.options)(&out, compression)?)?;
+        let schema = self.schema.as_deref().map(Schema::parse).transpose()?;
+        let target = Target { path: out.clone(), shards: self.shards.map(|n| n as usize), overwrite: self.overwrite };
+        self.check_names(&target)?;
+
+        let inputs = Inputs { files: std::mem::take(&mut self.files), reading: self.reading.clone() };
+        let files = open_all(session, &inputs)?;
+        let watch = session.watch("looking", 0, Unit::Bytes);
+        let (rows, remarks) = self.rows(&files, to, schema, &watch)?;
+        let about = rows::estimate(&files, &rows, &watch)?;
+        watch.finish();
+        remarks.iter().for_each(|remark| session.remark(remark));
+
+        let watch = session.watch("converting", about, Unit::Rows);
+        let start = Instant::now();
+        let bound = Bound { plan: rows.plan().clone(), env: Arc::new([]) };
+        let saved = save::save(&bound, &target, &*open, &mut |progress| {
+            watch.set_done(progress.elements);
+            session.go_on()
+        });
+        watch.finish();
+        let saved = saved.map_err(|e| self.explained(e))?;
+        let read: u64 = files.iter().map(|f| f.stat.len).sum();
+        let took = start.elapsed();
+        if session.json {
+            session.document(&json!({
+                "files": saved.files, "format": to.name, "records": saved.elements, "bytes": saved.bytes,
+                "read_bytes": read, "seconds": took.as_secs_f64(),
+            }))?;
+        } else {
+            for file in &saved.files {
+                session.line(file)?;
+            }
+            session.remark(format!(
+                "{} in {}, {}; {} read in {:.2} s, {:.2} GB/s",
+                plural(saved.elements, "record"),
+                plural(saved.files.len() as u64, "file"),
+                bytes(saved.bytes),
+                bytes(read),
+                took.as_secs_f64(),
+                rate(read, took)
+            ));
+        }
+        Ok(true)
+    }
+
+    fn format_of(&self, out: &str) -> Result<&'static Format> {
+        if out.ends_with('/') || std::path::Path::new(out).is_dir() {
+            feedline::bail!(Usage, "{out} is a folder; name the file to write in it, with --shards for several");
+        }
+        match &self.to {
+            Some(name) => formats::find(name),
+            None => formats::by_name(out).ok_or_else(|| {
+                Error::usage(format!("the name {out} does not say in which format to write; --to FORMAT does"))
+            }),
+        }
+    }
+
+    /// Refuses names that are taken, before anything is read.
+    fn check_names(&self, target: &Target) -> Result<()> {
+        if self.overwrite {
+            return Ok(());
+        }
+        match target.names()?.into_iter().find(|name| feedline_io::exists(name).unwrap_or(false)) {
+            Some(taken) => Err(Error::usage(format!("{taken} exists already; --overwrite replaces it"))),
+            None => Ok(()),
+        }
+    }
+
+    /// The rows as the other format wants them, and what is not the same in them.
+    fn rows(
+        &self,
+        files: &[File],
+        to: &Format,
+        schema: Option<Schema>,
+        watch: &crate::session::Watch<'_>,
+    ) -> Result<(Dataset, Vec<String>)> {
+        let from = files[0].format;
+        let mut rows = rows::dataset(files).map_err(|e| self.explained(e))?;
+        if from.holds_records && to.holds_records && schema.is_none() {
+            return Ok((rows, vec![]));
+        }
+        if from.holds_records {
+            rows = match schema.map_or_else(|| rows::look(files, self.infer, watch), |s| Ok(Records::Examples(s)))? {
+                Records::Examples(schema) => examples::parse(&rows, &schema)?,
+                Records::Bytes => rows::as_rows(&rows)?,
+            };
+        } else if schema.is_some() {
+            feedline::bail!(Usage, "--schema is for Examples, and {} is {}", files[0].name, from.name);
+        }
+        if !self.base64.is_empty() && is_text(from) != is_text(to) {
+            let way = if is_text(to) { Base64::Encode } else { Base64::Decode };
+            rows = rows::with_base64(&rows, &self.base64, way)?;
+        }
+        if to.holds_records {
+            return examples::make(&rows);
+        }
+        if std::ptr::eq(to, &tar::FORMAT) {
+            rows = rows::with_keys(&rows)?;
+        }
+        if to.name == "csv" {
+            only_scalars(&rows, std::ptr::eq(from, &tf_record::FORMAT))?;
+        }
+        Ok((rows, vec![]))
+    }
+
+    /// An error in words of the command line.
+    fn explained(&self, error: Error) -> Error {
+        let hint = match error.message() {
+            text if text.contains("not UTF-8") => "--base64 FIELD encodes a field of bytes",
+            text if self.schema.is_none() && text.contains("feature") => {
+                "if the first records are not like the others: --infer 0 learns from all, --schema says what to read"
+            }
+            _ => return error,
+        };
+        let at = error.at().clone();
+        let mut said = Error::new(error.kind(), format!("{}; {hint}", error.message()));
+        if let Some(file) = &at.file {
+            said = said.in_file(file, at.byte);
+        }
+        said
+    }
+}
+
+/// CSV has no lists.
+fn only_scalars(rows: &Dataset, are_examples: bool) -> Result<()> {
+    let is_list = |leaf: &Leaf| leaf.shape().is_none_or(|shape| shape.rank().is_some_and(|rank| rank > 0));
+    let names = rows::names(rows.spec());
+    let found = names.iter().zip(rows.spec().leaves()).find(|(_, leaf)| is_list(leaf));
+    let Some((name, leaf)) = found else { return Ok(()) };
+    let help = if are_examples { "leave it out with --schema, or write JSON lines" } else { "write JSON lines" };
+    Err(Error::usage(format!("{name:?} is {leaf}, and a field of a CSV file is one value; {help}")))
+}

@@ -1,0 +1,83 @@
+//! JSON lines: an object a line.
+
+use super::{Checked, Format, Likely, compressed, count_records, each_record, files_param};
+use crate::file::File;
+use crate::session::Watch;
+use feedline::{Error, Result};
+use feedline_formats::lines::Lines;
+use feedline_formats::records::Records;
+use serde::de::IgnoredAny;
+use serde_json::{Value as Json, json};
+
+pub static FORMAT: Format = Format {
+    name: "jsonl",
+    about: "JSON objects, one a line",
+    endings: &["jsonl", "ndjson", "json"],
+    likely,
+    op: "json_lines",
+    params,
+    writer: "json_lines",
+    options: compressed,
+    reader: Some(reader),
+    check,
+    count: count_records,
+    holds_records: false,
+    is_table: false,
+};
+
+/// The first line is an object, or the beginning of one that is longer than what was looked at.
+fn likely(head: &[u8]) -> Likely {
+    let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head).trim_ascii_start();
+    if !text.starts_with(b"{") {
+        return Likely::No;
+    }
+    let line = text.split(|b| *b == b'\n').next().unwrap_or_default();
+    match wrong(line) {
+        None => Likely::Surely,
+        Some(_) if line.len() == text.len() => Likely::Maybe,
+        Some(_) => Likely::No,
+    }
+}
+
+fn params(files: &[File]) -> Result<Json> {
+    Ok(json!({ "files": files_param(files)?, "compression_type": files[0].compression.name() }))
+}
+
+fn reader(_: &File) -> Result<Box<dyn Records>> {
+    Ok(Box::new(Lines::default().skip_blank()))
+}
+
+/// What is wrong with a line.
+fn wrong(line: &[u8]) -> Option<String> {
+    let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
+    let text = match std::str::from_utf8(line) {
+        Ok(text) => text,
+        Err(e) => return Some(format!("not UTF-8, column {} of the line", e.valid_up_to() + 1)),
+    };
+    if !text.trim_start().starts_with('{') {
+        return Some("the line is not an object".into());
+    }
+    let said = serde_json::from_str::<IgnoredAny>(text).err()?;
+    let words = said.to_string();
+    Some(format!("not JSON: {}, column {} of the line", words.split(" at line ").next()?, said.column()))
+}
+
+/// Every line is an object. That all have the same fields is not asked for.
+fn check(file: &File, watch: &Watch<'_>) -> Result<Checked> {
+    let (mut checked, mut number) = (Checked::default(), 0);
+    each_record(file, &mut Lines::default().skip_blank(), watch, &mut |byte, line| {
+        let bad = line.and_then(|line| match wrong(line) {
+            None => Ok(()),
+            Some(why) => {
+                let text = format!("{why} (line {number} of the file, blank ones not counted)");
+                Err(Error::data(text).at_byte(byte).in_file(&file.name, None))
+            }
+        });
+        match bad {
+            Ok(()) => checked.good(byte),
+            Err(error) => checked.bad(error, number),
+        }
+        number += 1;
+    })?;
+    Ok(checked)
+}

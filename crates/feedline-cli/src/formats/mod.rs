@@ -1,0 +1,171 @@
+//! The table of formats: how a file is recognised, read, checked, counted and written. A format is a file here and its
+//! line in `FORMATS`.
+
+pub mod checked;
+mod csv;
+mod json_lines;
+mod records;
+pub mod table;
+pub mod tar;
+pub mod tf_record;
+
+pub use checked::Checked;
+pub use records::{count_records, each_record, sample};
+
+use crate::file::File;
+use crate::session::Watch;
+use clap::builder::PossibleValuesParser;
+use feedline::element::{Packed, Tensor};
+use feedline::{Error, Result, ops, save};
+use feedline_formats::compress::Compression;
+use feedline_formats::records::Records;
+use serde_json::{Value as Json, json};
+
+pub struct Format {
+    pub name: &'static str,
+    /// In a few words.
+    pub about: &'static str,
+    pub endings: &'static [&'static str],
+    /// Whether the contents of a file begin like this format.
+    pub likely: fn(&[u8]) -> Likely,
+    /// The operator that reads it, and its parameters for some files.
+    pub op: &'static str,
+    pub params: fn(&[File]) -> Result<Json>,
+    /// What `feedline::save` calls it, and the options for a compression; the name of the file may say more.
+    pub writer: &'static str,
+    pub options: fn(&str, Compression) -> Result<Json>,
+    /// The reader of one file's records, for formats that are a row of records.
+    pub reader: Option<fn(&File) -> Result<Box<dyn Records>>>,
+    pub check: fn(&File, &Watch<'_>) -> Result<Checked>,
+    /// How many rows a file has.
+    pub count: fn(&File, &Watch<'_>) -> Result<u64>,
+    /// Elements are byte strings, not rows of fields.
+    pub holds_records: bool,
+    /// There is a schema and a number of rows in the file, so that none is empty.
+    pub is_table: bool,
+}
+
+/// Whether a file is of a format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Likely {
+    No,
+    /// Unless the name says otherwise.
+    Maybe,
+    /// Whatever the name says.
+    Surely,
+}
+
+impl From<bool> for Likely {
+    fn from(surely: bool) -> Likely {
+        if surely { Likely::Surely } else { Likely::No }
+    }
+}
+
+/// Text formats stand last: their contents tell the least.
+pub static FORMATS: &[&Format] = &[
+    &table::PARQUET,
+    &table::ARROW,
+    &table::NUMPY,
+    &tf_record::FORMAT,
+    &tar::FORMAT,
+    &json_lines::FORMAT,
+    &csv::FORMAT,
+];
+
+/// The names, for the command line.
+pub fn names() -> PossibleValuesParser {
+    PossibleValuesParser::new(FORMATS.iter().map(|f| clap::builder::PossibleValue::new(f.name).help(f.about)))
+}
+
+pub fn find(name: &str) -> Result<&'static Format> {
+    let found = FORMATS.iter().copied().find(|f| f.name == name);
+    found.ok_or_else(|| Error::usage(format!("there is no format {name:?}")))
+}
+
+/// By the end of a name. Endings of compression stand behind, numbers of shards may follow
+/// (`train.tfrecord-00001-of-00010`).
+pub fn by_name(name: &str) -> Option<&'static Format> {
+    let name = name.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
+    let mut parts = name.split('.').skip(1).collect::<Vec<_>>();
+    if parts.last().is_some_and(|last| Compression::of_name(&format!("x.{last}")) != Compression::None) {
+        // A tgz says both.
+        parts.iter_mut().for_each(|part| *part = if *part == "tgz" { "tar" } else { part });
+        if parts.last() != Some(&"tar") {
+            parts.pop();
+        }
+    }
+    let last = parts.last()?;
+    let ending = last.split_once('-').map_or(*last, |(ending, _)| ending);
+    FORMATS.iter().copied().find(|f| f.endings.contains(&ending))
+}
+
+/// By what is in the file, then by its name.
+pub fn recognise(name: &str, head: &[u8]) -> Option<&'static Format> {
+    let with = |likely: Likely| FORMATS.iter().copied().find(|f| (f.likely)(head) == likely);
+    with(Likely::Surely).or_else(|| by_name(name)).or_else(|| with(Likely::Maybe))
+}
+
+impl Format {
+    /// Refuses what this build cannot read.
+    pub fn reads(&self) -> Result<&'static feedline::op::OpInfo> {
+        ops::find(self.op).map_err(|_| Error::usage(format!("this build of feedline does not read {}", self.name)))
+    }
+    /// Refuses what this build cannot write.
+    pub fn writes(&self) -> Result<()> {
+        match save::FORMATS.iter().any(|f| f.name == self.writer) {
+            true => Ok(()),
+            false => Err(Error::usage(format!("this build of feedline does not write {}", self.name))),
+        }
+    }
+}
+
+/// The parameter `files` of the operators that read records.
+fn files_param(files: &[File]) -> Result<Json> {
+    let names: Vec<&str> = files.iter().map(|f| f.name.as_str()).collect();
+    Ok(json!({ "values": serde_json::to_value(Packed::from(Tensor::strings([names.len()], &names)))? }))
+}
+
+/// The options of writers that compress whole files.
+fn compressed(_: &str, compression: Compression) -> Result<Json> {
+    Ok(json!({ "compression_type": compression.name() }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_tell_formats() {
+        let name = |name| by_name(name).map(|f| f.name);
+        assert_eq!(name("a/b.tfrecord"), Some("tfrecord"));
+        assert_eq!(name("train.tfrecord-00001-of-00010"), Some("tfrecord"));
+        assert_eq!(name("x.y.jsonl.gz"), Some("jsonl"));
+        assert_eq!(name("s3://bucket/a.b/X.CSV"), Some("csv"));
+        assert_eq!(name("a.tgz"), Some("tar"));
+        assert_eq!(name("a.tar.gz"), Some("tar"));
+        for other in ["a", "a.gz", "", "csv", "a.b/c", "a.txt"] {
+            assert_eq!(name(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn contents_go_before_names() {
+        let mut record = Vec::new();
+        feedline_formats::tfrecord::frame(b"x", &mut record);
+        assert_eq!(recognise("a.csv", &record).unwrap().name, "tfrecord");
+        assert_eq!(recognise("a", b"PAR1....").unwrap().name, "parquet");
+        assert_eq!(recognise("a.txt", b"{\"a\": 1}\n{").unwrap().name, "jsonl");
+        assert_eq!(recognise("a", b"a,b\n1,2\n").unwrap().name, "csv");
+        assert_eq!(recognise("a.tfrecord", b"a,b\n1,2\n").unwrap().name, "tfrecord");
+        assert!(recognise("a", b"\0\x01\x02\xff").is_none());
+        assert!(recognise("a", b"").is_none());
+    }
+
+    #[test]
+    fn every_format_can_be_written_or_says_so() {
+        for format in FORMATS {
+            let known = save::FORMATS.iter().any(|f| f.name == format.writer);
+            assert_eq!(format.writes().is_ok(), known, "{}", format.name);
+        }
+    }
+}

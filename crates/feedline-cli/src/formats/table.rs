@@ -1,0 +1,127 @@
+//! Formats that are tables with a footer or a header: Parquet, Arrow, NumPy. They are read where the operators read them;
+//! how many rows there are is known at once.
+
+use super::records::is_damage;
+use super::{Checked, Format, Likely};
+use crate::file::File;
+use crate::rows;
+use crate::session::Watch;
+use feedline::plan::Card;
+use feedline::{Error, Result};
+use feedline_formats::compress::Compression;
+use serde_json::{Value as Json, json};
+
+pub static PARQUET: Format = Format {
+    name: "parquet",
+    about: "columns in row groups, with a schema",
+    endings: &["parquet", "pq"],
+    likely: |head| head.starts_with(b"PAR1").into(),
+    op: "parquet",
+    params,
+    writer: "parquet",
+    options,
+    reader: None,
+    check,
+    count,
+    holds_records: false,
+    is_table: true,
+};
+
+pub static ARROW: Format = Format {
+    name: "arrow",
+    about: "Arrow files and streams (also Feather)",
+    endings: &["arrow", "feather", "ipc", "arrows"],
+    likely: |head| match head {
+        [b'A', b'R', b'R', b'O', b'W', b'1', ..] => Likely::Surely,
+        // A stream begins with the length of its schema.
+        [0xff, 0xff, 0xff, 0xff, _, _, 0, 0, ..] => Likely::Maybe,
+        _ => Likely::No,
+    },
+    op: "arrow",
+    params,
+    writer: "arrow",
+    options,
+    reader: None,
+    check,
+    count,
+    holds_records: false,
+    is_table: true,
+};
+
+pub static NUMPY: Format = Format {
+    name: "npy",
+    about: "NumPy arrays, .npy and .npz: a row is what lies along the first axis",
+    endings: &["npy", "npz"],
+    likely: |head| match head {
+        [0x93, b'N', b'U', b'M', b'P', b'Y', ..] => Likely::Surely,
+        [b'P', b'K', 3, 4, ..] => Likely::Maybe,
+        _ => Likely::No,
+    },
+    op: "numpy",
+    params,
+    writer: "npy",
+    options,
+    reader: None,
+    check,
+    count,
+    holds_records: false,
+    is_table: true,
+};
+
+fn params(files: &[File]) -> Result<Json> {
+    if let Some(packed) = files.iter().find(|f| !f.is_plain()) {
+        let text = "is compressed as a whole; this format is read at many places at once, so unpack it first";
+        return Err(Error::usage(text).in_file(&packed.name, None));
+    }
+    Ok(json!({ "files": files.iter().map(|f| f.name.as_str()).collect::<Vec<_>>() }))
+}
+
+fn options(_: &str, compression: Compression) -> Result<Json> {
+    match compression {
+        Compression::None => Ok(json!({})),
+        kind => Err(Error::usage(format!(
+            "a file of this format is not compressed as a whole, so --compression {} cannot be",
+            crate::file::compression_name(kind)
+        ))),
+    }
+}
+
+/// Reads everything: pages have checksums, and everything has to fit together.
+fn check(file: &File, watch: &Watch<'_>) -> Result<Checked> {
+    let mut checked = Checked::default();
+    match rows::dataset(std::slice::from_ref(file)).and_then(|ds| ds.iter()) {
+        Err(error) if is_damage(&error) => checked.bad(error.in_file(&file.name, None), 0),
+        Err(error) => return Err(error.in_file(&file.name, None)),
+        Ok(mut iter) => loop {
+            match iter.next_chunk(&mut || watch.done(0)) {
+                Ok(Some(chunk)) => {
+                    checked.records += chunk.rows() as u64;
+                    watch.done(0)?;
+                }
+                Ok(None) => break,
+                Err(error) if is_damage(&error) => {
+                    let at = checked.records + checked.broken;
+                    checked.bad(error.in_file(&file.name, None), at);
+                }
+                Err(error) => return Err(error.in_file(&file.name, None)),
+            }
+        },
+    }
+    watch.done(file.stat.len)?;
+    Ok(checked)
+}
+
+fn count(file: &File, watch: &Watch<'_>) -> Result<u64> {
+    let ds = rows::dataset(std::slice::from_ref(file)).map_err(|e| e.in_file(&file.name, None))?;
+    watch.done(file.stat.len)?;
+    match ds.cardinality() {
+        Card::Known(n) => Ok(n),
+        _ => {
+            let (mut iter, mut rows) = (ds.iter()?, 0);
+            while let Some(chunk) = iter.next_chunk(&mut || watch.done(0))? {
+                rows += chunk.rows() as u64;
+            }
+            Ok(rows)
+        }
+    }
+}

@@ -1,0 +1,544 @@
+//! The built command on good, empty, damaged, missing and hostile files: what it prints, and its exit codes.
+
+use feedline_formats::compress::{Compression, Deflate};
+use feedline_formats::example_writer::{Values, put_example};
+use feedline_formats::{tar, tfrecord};
+use serde_json::Value as Json;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use tempfile::TempDir;
+
+/// A folder of its own, and the command in it.
+struct Place(TempDir);
+
+impl Place {
+    fn new() -> Place {
+        Place(tempfile::tempdir().unwrap())
+    }
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+    fn put(&self, name: &str, bytes: impl AsRef<[u8]>) {
+        std::fs::write(self.path(name), bytes).unwrap();
+    }
+    fn get(&self, name: &str) -> Vec<u8> {
+        std::fs::read(self.path(name)).unwrap()
+    }
+    fn names(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.0.path()).unwrap();
+        let mut names: Vec<String> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_feedline"));
+        let cache = self.path(".cache");
+        command.current_dir(self.0.path()).args(words).stdin(Stdio::null()).env("FEEDLINE_INDEX_DIR", cache);
+        command
+    }
+    fn run(&self, words: &[&str]) -> Ran {
+        Ran::of(self.command(words).output().unwrap(), words)
+    }
+    /// Runs it with `--json` and gives the document, too.
+    fn json(&self, words: &[&str]) -> (i32, Json) {
+        let ran = self.run(&[words, &["--json"]].concat());
+        let json = serde_json::from_str(&ran.out).unwrap_or_else(|e| panic!("{words:?}: {e}: {}", ran.out));
+        (ran.code, json)
+    }
+    fn rows(&self, name: &str) -> Vec<Json> {
+        let (code, json) = self.json(&["head", "-n", "1000000", name]);
+        assert_eq!(code, 0, "{json}");
+        json["rows"].as_array().unwrap().clone()
+    }
+}
+
+struct Ran {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+impl Ran {
+    fn of(output: Output, words: &[&str]) -> Ran {
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        let ran = Ran { code: output.status.code().unwrap_or(-1), out: text(output.stdout), err: text(output.stderr) };
+        assert!(!ran.err.contains("panicked"), "{words:?}: {}", ran.err);
+        ran
+    }
+}
+
+fn example(n: i64) -> Vec<u8> {
+    let (word, x) = (format!("w{n}"), [n as f32 / 4.0, 0.1]);
+    let words: Vec<&[u8]> = (0..n % 3).map(|_| &b"again"[..]).collect();
+    let mut out = Vec::new();
+    put_example(
+        &mut out,
+        Some(&[
+            (b"label", Values::Ints(&[n])),
+            (b"many", Values::Bytes(&words)),
+            (b"word", Values::Bytes(&[word.as_bytes()])),
+            (b"x", Values::Floats(&x)),
+        ]),
+    );
+    out
+}
+
+fn framed(records: impl IntoIterator<Item = Vec<u8>>) -> Vec<u8> {
+    let mut out = Vec::new();
+    records.into_iter().for_each(|record| tfrecord::frame(&record, &mut out));
+    out
+}
+
+fn packed(kind: Compression, bytes: &[u8]) -> Vec<u8> {
+    let mut out = Deflate::new(Vec::new(), kind, None).unwrap();
+    out.write_all(bytes).unwrap();
+    out.finish().unwrap()
+}
+
+/// A file of each format, of that many rows.
+fn files(place: &Place, rows: i64) -> Vec<&'static str> {
+    let records = framed((0..rows).map(example));
+    place.put("a.tfrecord", &records);
+    place.put("b.tfrecord.gz", packed(Compression::Gzip, &records));
+    place.put("c.tfrecord", packed(Compression::Zstd, &records));
+    place.put("d.csv", (0..rows).fold("n,word\n".to_owned(), |t, n| t + &format!("{n},\"w,{n}\"\n")));
+    place.put("e.jsonl", (0..rows).map(|n| format!("{{\"n\": {n}, \"x\": [1, {n}]}}\n")).collect::<String>());
+    place.put("f.tsv", (0..rows).fold("n\tword\n".to_owned(), |t, n| t + &format!("{n}\tw{n}\n")));
+    let mut samples = tar::Writer::new(Vec::new());
+    for n in 0..rows {
+        samples.append(format!("{n:04}.txt").as_bytes(), format!("text {n}").as_bytes(), 0).unwrap();
+        samples.append(format!("{n:04}.cls").as_bytes(), n.to_string().as_bytes(), 0).unwrap();
+    }
+    place.put("g.tar", samples.finish().unwrap());
+    vec!["a.tfrecord", "b.tfrecord.gz", "c.tfrecord", "d.csv", "e.jsonl", "f.tsv", "g.tar"]
+}
+
+#[test]
+fn good_files() {
+    let place = Place::new();
+    for rows in [1, 150] {
+        for name in files(&place, rows) {
+            let (code, json) = place.json(&["inspect", name]);
+            let file = &json["files"][0];
+            assert_eq!(
+                (code, &file["records"], &file["records_are_exact"]),
+                (0, &rows.into(), &true.into()),
+                "{name}: {json}"
+            );
+            assert_eq!(file["rows"].as_array().unwrap().len(), rows.min(3) as usize, "{name}");
+            assert!(!file["schema"].as_object().unwrap().is_empty(), "{name}: {json}");
+            let (code, json) = place.json(&["verify", name]);
+            let records = if name == "g.tar" { 2 * rows } else { rows };
+            assert_eq!(
+                (code, &json["records"], &json["broken_files"]),
+                (0, &records.into(), &0.into()),
+                "{name}: {json}"
+            );
+            let (code, json) = place.json(&["count", name]);
+            assert_eq!((code, &json["records"]), (0, &rows.into()), "{name}: {json}");
+            assert_eq!(place.rows(name).len(), rows as usize, "{name}");
+            for command in ["inspect", "verify", "count", "head", "index"] {
+                assert_eq!(place.run(&[command, name]).code, 0, "{command} {name}");
+            }
+        }
+    }
+    let all = place.run(&["count", "."]);
+    assert!(all.out.ends_with("1050\ttotal\n"), "{}", all.out);
+    assert_eq!(place.run(&["count", "d.*", "e.jsonl"]).out, "150\td.csv\n150\te.jsonl\n300\ttotal\n");
+}
+
+#[test]
+fn rows_and_schemas_are_told() {
+    let place = Place::new();
+    files(&place, 7);
+    let schema = |name: &str| place.json(&["inspect", name]).1["files"][0]["schema"].clone();
+    let features = serde_json::json!({ "label": "int64", "many": "string[]", "word": "string", "x": "float32[2]" });
+    for name in ["a.tfrecord", "b.tfrecord.gz", "c.tfrecord"] {
+        assert_eq!(schema(name), features);
+        let row = serde_json::json!({ "label": 5, "many": ["again", "again"], "word": "w5", "x": [1.25, 0.1] });
+        assert_eq!(place.rows(name)[5], row);
+    }
+    assert_eq!(place.rows("d.csv")[3], serde_json::json!({ "n": 3, "word": "w,3" }));
+    assert_eq!(place.rows("f.tsv")[3], serde_json::json!({ "n": 3, "word": "w3" }));
+    assert_eq!(place.rows("g.tar")[2], serde_json::json!({ "__key__": "0002", "txt": "text 2", "cls": "2" }));
+    place.put("h.csv", "1,a\n2,b\n");
+    let (_, json) = place.json(&["head", "--no-header", "h.csv"]);
+    assert_eq!(json["rows"][1], serde_json::json!({ "c0": 2, "c1": "b" }));
+    assert_eq!(place.json(&["count", "--no-header", "h.csv"]).1["records"], 2);
+    place.put("raw.tfrecord", framed([b"one".to_vec(), vec![0xff, 0xfe]]));
+    assert_eq!(place.rows("raw.tfrecord"), [serde_json::json!("one"), serde_json::json!({ "base64": "//4=" })]);
+    assert_eq!(place.json(&["inspect", "raw.tfrecord"]).1["files"][0]["holds"], "bytes");
+}
+
+#[test]
+fn empty_files() {
+    let place = Place::new();
+    for name in ["a.tfrecord", "a.jsonl", "a.csv", "a.tar"] {
+        place.put(name, "");
+        for command in ["inspect", "verify", "count", "head"] {
+            let (code, json) = place.json(&[command, name]);
+            assert_eq!(code, 0, "{command} {name}: {json}");
+        }
+        assert_eq!(place.json(&["count", name]).1["records"], 0, "{name}");
+        assert_eq!(place.json(&["verify", name]).1["records"], 0, "{name}");
+    }
+    place.put("blank.jsonl", "\n\n  \n");
+    assert_eq!(place.rows("blank.jsonl").len(), 0);
+    assert_eq!(place.run(&["index", "a.tfrecord"]).code, 0);
+    assert_eq!(place.run(&["convert", "a.tfrecord", "b.tfrecord"]).code, 0);
+    assert_eq!(place.get("b.tfrecord"), b"");
+    // What an empty file says nothing about cannot be written.
+    for (from, to) in [("a.jsonl", "n.tfrecord"), ("a.csv", "n.jsonl"), ("a.tar", "n.csv")] {
+        assert_ne!(place.run(&["convert", from, to]).code, 0, "{from}");
+    }
+    place.put("a", "");
+    assert_eq!(place.run(&["inspect", "a"]).code, 2);
+    assert!(!place.names().iter().any(|name| name.starts_with('n')), "{:?}", place.names());
+}
+
+#[test]
+fn damage_is_listed_with_its_place() {
+    let place = Place::new();
+    let records = framed((0..20).map(|n| format!("record {n:02}").into_bytes()));
+    let whole = records.len() / 20;
+    let mut bad = records.clone();
+    // The data of record 3, and the length of record 11.
+    bad[3 * whole + 14] ^= 1;
+    bad[11 * whole] ^= 1;
+    place.put("a.tfrecord", &bad);
+    let (code, json) = place.json(&["verify", "a.tfrecord"]);
+    let file = &json["files"][0];
+    assert_eq!((code, &file["records"], &file["broken"]), (1, &18.into(), &2.into()), "{json}");
+    let places: Vec<[u64; 3]> = file["damage"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|d| ["record", "byte", "lost_bytes"].map(|key| d[key].as_u64().unwrap()))
+        .collect();
+    let whole = whole as u64;
+    assert_eq!(places, [[3, 3 * whole, whole], [11, 11 * whole, whole]]);
+    let text = place.run(&["verify", "a.tfrecord"]);
+    assert_eq!(text.code, 1);
+    assert!(text.out.contains(&format!("at byte {}: ", 3 * whole)) && text.out.contains("(record 11"), "{}", text.out);
+    // Compressed, the same.
+    place.put("a.tfrecord.gz", packed(Compression::Gzip, &bad));
+    let (code, json) = place.json(&["verify", "a.tfrecord.gz"]);
+    assert_eq!((code, &json["files"][0]["damage"][1]["record"]), (1, &11.into()), "{json}");
+
+    // Commands that need it whole say so; rows before the damage are shown.
+    let head = place.run(&["head", "-n", "9", "a.tfrecord"]);
+    assert_eq!((head.code, head.out.lines().count()), (1, 3), "{}", head.out);
+    assert!(head.err.contains(&format!("byte {}", 3 * whole)), "{}", head.err);
+    assert_eq!(place.run(&["index", "a.tfrecord"]).code, 1);
+    assert_eq!(place.run(&["count", "a.tfrecord"]).code, 1);
+    let inspect = place.run(&["inspect", "a.tfrecord"]);
+    assert!(inspect.code == 1 && inspect.out.contains("feedline verify"), "{}", inspect.out);
+    let convert = place.run(&["convert", "a.tfrecord", "b.jsonl"]);
+    assert!(convert.code == 1 && convert.err.contains("record 3"), "{}", convert.err);
+    assert!(!place.names().iter().any(|name| name.contains('b')), "{:?}", place.names());
+}
+
+#[test]
+fn damage_of_other_formats() {
+    let place = Place::new();
+    for name in files(&place, 50) {
+        let bytes = place.get(name);
+        // Cut in the middle of a row.
+        place.put(name, &bytes[..bytes.len() - if name == "g.tar" { 1600 } else { 4 }]);
+    }
+    for name in ["a.tfrecord", "b.tfrecord.gz", "c.tfrecord", "d.csv", "e.jsonl", "g.tar"] {
+        let (code, json) = place.json(&["verify", name]);
+        assert_eq!((code, &json["broken_files"]), (1, &1.into()), "{name}: {json}");
+        for command in ["inspect", "count", "head"] {
+            let ran = place.run(&[command, name]);
+            assert!(ran.code <= 1, "{command} {name}: {}", ran.err);
+        }
+    }
+    let broken = |name: &str, text: &str, byte: u64, record: u64| {
+        place.put(name, text);
+        let (code, json) = place.json(&["verify", name]);
+        let damage = &json["files"][0]["damage"][0];
+        assert_eq!((code, &damage["byte"], &damage["record"]), (1, &byte.into(), &record.into()), "{json}");
+    };
+    broken("a.jsonl", "{\"a\": 1}\n{\"a\": }\n{}\n", 9, 1);
+    broken("a.jsonl", "{\"a\": 1}\n[1]\n", 9, 1);
+    broken("a.csv", "a,b\n1,2\n3\n", 8, 2);
+    broken("a.csv", "a,b\n1,x\"y\"\n", 4, 1);
+}
+
+#[test]
+fn missing_and_hostile_files() {
+    let place = Place::new();
+    files(&place, 3);
+    for command in ["inspect", "verify", "count", "head", "index"] {
+        for name in ["none.tfrecord", "no/such/file", "none-*.csv"] {
+            let ran = place.run(&[command, name]);
+            assert_eq!(ran.code, 1, "{command} {name}");
+            assert!(ran.err.contains(name) || ran.out.contains(name), "{command}: {} {}", ran.out, ran.err);
+        }
+    }
+    // Others are still checked.
+    let (code, json) = place.json(&["verify", "none.csv", "a.tfrecord"]);
+    assert_eq!((code, &json["records"], &json["broken_files"]), (1, &3.into(), &1.into()));
+
+    let mut hostile = framed([b"ok".to_vec()]);
+    let length = (1u64 << 60).to_le_bytes();
+    hostile.extend(length);
+    hostile.extend(tfrecord::masked_crc(&length).to_le_bytes());
+    place.put("long.tfrecord", hostile);
+    place.put("noise.tfrecord", (0..50_000u32).map(|n| (n * n / 7) as u8).collect::<Vec<_>>());
+    // Expands a thousandfold.
+    place.put("bomb.jsonl.gz", packed(Compression::Gzip, &vec![b' '; 4 << 20]));
+    place.put("deep.jsonl", "[".repeat(100_000));
+    place.put("deeper.jsonl", "{\"a\":".repeat(100_000));
+    let mut climber = tar::Writer::new(Vec::new());
+    climber.append(b"a.txt", b"x", 0).unwrap();
+    let mut climber = climber.finish().unwrap();
+    climber[..8].copy_from_slice(b"../b.txt");
+    let sum: u32 = climber[..148].iter().chain(&climber[156..512]).map(|b| u32::from(*b)).sum::<u32>() + 8 * 32;
+    climber[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+    place.put("climber.tar", climber);
+    std::os::unix::fs::symlink("round.csv", place.path("round.csv")).unwrap();
+    std::fs::create_dir(place.path("folder.csv")).unwrap();
+    let pipe = std::ffi::CString::new(place.path("pipe.jsonl").to_str().unwrap()).unwrap();
+    // SAFETY: a path that ends in a zero byte.
+    assert_eq!(unsafe { libc::mkfifo(pipe.as_ptr(), 0o600) }, 0);
+    let names =
+        ["long.tfrecord", "noise.tfrecord", "deep.jsonl", "deeper.jsonl", "climber.tar", "round.csv", "pipe.jsonl"];
+    for command in ["inspect", "verify", "count", "head"] {
+        for name in names.iter().chain(&["bomb.jsonl.gz", "folder.csv"]) {
+            let ran = place.run(&[command, name]);
+            assert!(ran.code <= 2, "{command} {name}: {} {}", ran.code, ran.err);
+        }
+    }
+    for name in names {
+        assert_eq!(place.run(&["verify", name]).code, 1, "{name}");
+    }
+    assert_eq!(place.run(&["verify", "folder.csv"]).code, 1);
+}
+
+#[test]
+fn wrong_usage() {
+    let place = Place::new();
+    files(&place, 3);
+    place.put("notes.txt", "nothing that anybody knows");
+    let wrong: &[&[&str]] = &[
+        &[],
+        &["conquer"],
+        &["verify"],
+        &["head", "-n", "many", "a.tfrecord"],
+        &["count", "--format", "excel", "a.tfrecord"],
+        &["inspect", "notes.txt"],
+        &["convert", "a.tfrecord"],
+        &["convert", "a.tfrecord", "b.xlsx"],
+        &["convert", "a.tfrecord", "."],
+        &["convert", "a.tfrecord", "e.jsonl"],
+        &["convert", "a.tfrecord", "d.csv", "n.jsonl"],
+        &["convert", "a.tfrecord", "n.csv"],
+        &["convert", "e.jsonl", "n.csv", "--shards", "0"],
+        &["convert", "e.jsonl", "n.tfrecord", "--schema", "n: int64"],
+        &["convert", "a.tfrecord", "n.jsonl", "--schema", "label: int32"],
+        &["convert", "a.tfrecord", "n.jsonl", "--base64", "picture"],
+        &["completions", "tcsh"],
+    ];
+    for words in wrong {
+        let ran = place.run(words);
+        assert_eq!(ran.code, 2, "{words:?}: {} {}", ran.out, ran.err);
+        assert!(!ran.err.is_empty(), "{words:?}");
+    }
+    assert!(!place.names().iter().any(|name| name.starts_with("n.")), "{:?}", place.names());
+    // In JSON, too.
+    let (code, json) = place.json(&["inspect", "notes.txt"]);
+    assert_eq!((code, &json["error"]["kind"]), (2, &"usage".into()));
+    for words in [&["--help"][..], &["--version"], &["convert", "--help"], &["verify", "-h"]] {
+        assert_eq!(place.run(words).code, 0);
+    }
+}
+
+#[test]
+fn indexes_are_made_kept_and_refreshed() {
+    let place = Place::new();
+    files(&place, 30);
+    let state = |words: &[&str]| place.json(&[&["index"], words].concat()).1["files"][0]["state"].clone();
+    assert_eq!(state(&["a.tfrecord"]), "made");
+    assert!(place.names().contains(&"a.tfrecord.flidx".to_owned()));
+    assert_eq!(state(&["a.tfrecord"]), "kept");
+    assert_eq!(state(&["--force", "a.tfrecord"]), "made");
+    let (_, json) = place.json(&["inspect", "a.tfrecord"]);
+    assert!(json["files"][0]["index"].as_str().unwrap().ends_with("a.tfrecord.flidx"), "{json}");
+    assert_eq!(json["files"][0]["record_bytes"]["of"], 30);
+    // A file that changed gets a new one.
+    place.put("a.tfrecord", framed((0..31).map(example)));
+    assert_eq!(place.json(&["count", "a.tfrecord"]).1["records"], 31);
+    assert_eq!(state(&["a.tfrecord"]), "made");
+    // Where nothing can be written beside the file there is the cache folder.
+    std::fs::create_dir(place.path("taken")).unwrap();
+    std::fs::rename(place.path("a.tfrecord"), place.path("taken/b.tfrecord")).unwrap();
+    std::fs::create_dir(place.path("taken/b.tfrecord.flidx")).unwrap();
+    let (code, json) = place.json(&["index", "taken/b.tfrecord"]);
+    assert_eq!(code, 0, "{json}");
+    assert!(json["files"][0]["index"].as_str().unwrap().contains(".cache"), "{json}");
+}
+
+#[test]
+fn rows_come_back_from_every_format() {
+    let place = Place::new();
+    files(&place, 150);
+    let convert = |words: &[&str]| {
+        let ran = place.run(&[&["convert", "--quiet"], words].concat());
+        assert_eq!(ran.code, 0, "{words:?}: {}", ran.err);
+    };
+    let original = place.get("a.tfrecord");
+    convert(&["a.tfrecord", "t.jsonl"]);
+    convert(&["t.jsonl", "from-jsonl.tfrecord"]);
+    assert_eq!(place.get("from-jsonl.tfrecord"), original);
+    convert(&["b.tfrecord.gz", "t.tfrecord.zst"]);
+    convert(&["t.tfrecord.zst", "from-zstd.tfrecord"]);
+    assert_eq!(place.get("from-zstd.tfrecord"), original);
+    // Dealt out to shards and put together again.
+    convert(&["a.tfrecord", "s.tfrecord", "--shards", "4"]);
+    let shards: Vec<Vec<Json>> = (0..4).map(|i| place.rows(&format!("s-{i:05}-of-00004.tfrecord"))).collect();
+    let dealt: Vec<Json> = (0..150).map(|n| shards[n % 4][n / 4].clone()).collect();
+    assert_eq!(dealt, place.rows("a.tfrecord"));
+    convert(&["s-*.tfrecord", "all.jsonl.gz", "--compression", "gzip"]);
+    assert_eq!(place.json(&["count", "all.jsonl.gz"]).1["records"], 150);
+
+    // What CSV can hold.
+    let schema = ["--schema", "label: int64, word: string"];
+    convert(&[&["a.tfrecord", "t.csv"], &schema[..]].concat());
+    convert(&[&["a.tfrecord", "scalars.tfrecord"], &schema[..]].concat());
+    convert(&["t.csv", "from-csv.tfrecord"]);
+    assert_eq!(place.get("from-csv.tfrecord"), place.get("scalars.tfrecord"));
+    assert_eq!(place.rows("from-csv.tfrecord")[9], serde_json::json!({ "label": 9, "word": "w9" }));
+    convert(&["t.csv", "t.tsv"]);
+    assert_eq!(place.rows("t.tsv"), place.rows("t.csv"));
+
+    // Bytes in tar files, where rows get a key.
+    convert(&["a.tfrecord", "t.tar", "--schema", "word: string"]);
+    assert_eq!(place.rows("t.tar")[7], serde_json::json!({ "__key__": "000000007", "word": "w7" }));
+    convert(&["t.tar", "from-tar.tfrecord"]);
+    assert_eq!(place.rows("from-tar.tfrecord"), place.rows("t.tar"));
+    convert(&["g.tar", "g.jsonl"]);
+    convert(&["g.jsonl", "g2.tar"]);
+    assert_eq!(place.rows("g2.tar"), place.rows("g.tar"));
+
+    // Bytes that are no text, through text.
+    let bytes: Vec<Vec<u8>> = (0..20u8).map(|n| vec![0xff, n]).collect();
+    place.put(
+        "raw.tfrecord",
+        framed(bytes.iter().map(|b| {
+            let mut out = Vec::new();
+            put_example(&mut out, Some(&[(b"image", Values::Bytes(&[b]))]));
+            out
+        })),
+    );
+    let refused = place.run(&["convert", "raw.tfrecord", "raw.jsonl"]);
+    assert!(refused.code == 1 && refused.err.contains("--base64"), "{}", refused.err);
+    convert(&["raw.tfrecord", "raw.jsonl", "--base64", "image"]);
+    convert(&["raw.jsonl", "raw2.tfrecord", "--base64", "image"]);
+    assert_eq!(place.get("raw2.tfrecord"), place.get("raw.tfrecord"));
+    // Records that are no Examples are rows of one field.
+    place.put("lines.tfrecord", framed([b"one".to_vec(), b"two".to_vec()]));
+    convert(&["lines.tfrecord", "lines.jsonl"]);
+    assert_eq!(place.rows("lines.jsonl")[1], serde_json::json!({ "record": "two" }));
+}
+
+#[test]
+fn schemas_that_do_not_hold_are_explained() {
+    let place = Place::new();
+    let record = |n: usize| {
+        let mut out = Vec::new();
+        put_example(&mut out, Some(&[(b"x", Values::Ints(&vec![1; if n == 150 { 2 } else { 1 }]))]));
+        out
+    };
+    place.put("a.tfrecord", framed((0..200).map(record)));
+    let ran = place.run(&["convert", "a.tfrecord", "a.jsonl"]);
+    assert!(ran.code == 1 && ran.err.contains("--infer 0"), "{}", ran.err);
+    assert_eq!(place.names(), ["a.tfrecord"]);
+    assert_eq!(place.run(&["convert", "a.tfrecord", "a.jsonl", "--infer", "0"]).code, 0);
+    assert_eq!(place.rows("a.jsonl")[150], serde_json::json!({ "x": [1, 1] }));
+    assert_eq!(place.run(&["convert", "a.tfrecord", "a.jsonl", "--infer", "0"]).code, 2);
+    assert_eq!(place.run(&["convert", "a.tfrecord", "a.jsonl", "--schema", "x: int64[]", "--overwrite"]).code, 0);
+}
+
+/// Something that takes a while to convert.
+fn long(place: &Place) {
+    place.put("long.tfrecord", framed((0..100).map(example)).repeat(10_000));
+}
+
+/// Starts a conversion and waits until it writes.
+fn converting(place: &Place) -> std::process::Child {
+    std::fs::create_dir_all(place.path("out")).unwrap();
+    let mut command = place.command(&["convert", "long.tfrecord", "out/a.jsonl.gz", "--shards", "3"]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    while listed(&place.path("out")).is_empty() {
+        assert!(child.try_wait().unwrap().is_none(), "it ended before it wrote anything");
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    child
+}
+
+fn listed(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+#[test]
+fn an_interrupted_run_leaves_nothing() {
+    let place = Place::new();
+    long(&place);
+    for signal in [libc::SIGINT, libc::SIGTERM] {
+        let child = converting(&place);
+        // SAFETY: a process that we started and have not waited for.
+        assert_eq!(unsafe { libc::kill(child.id() as libc::pid_t, signal) }, 0);
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(listed(&place.path("out")), [] as [&str; 0]);
+    }
+}
+
+#[test]
+fn a_killed_run_leaves_no_file_under_its_name() {
+    let place = Place::new();
+    long(&place);
+    let mut child = converting(&place);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let left = listed(&place.path("out"));
+    assert!(left.iter().all(|name| name.ends_with(".tmp")), "{left:?}");
+    // What is left is not taken for data.
+    let ran = place.run(&["verify", "out/"]);
+    assert!(ran.code == 1 && ran.out.contains("no files"), "{}", ran.out);
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_panic() {
+    let place = Place::new();
+    place.put("a.tfrecord", framed((0..20_000).map(example)));
+    let mut command = place.command(&["head", "-n", "20000", "a.tfrecord"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let ran = Ran::of(child.wait_with_output().unwrap(), &["head"]);
+    assert_eq!((ran.code, ran.err.as_str()), (141, ""));
+}
+
+#[test]
+fn nothing_is_drawn_where_nobody_looks() {
+    let place = Place::new();
+    files(&place, 20);
+    assert_eq!(place.run(&["verify", "a.tfrecord"]).err, "");
+    assert_eq!(place.run(&["convert", "--quiet", "a.tfrecord", "n.jsonl"]).err, "");
+    assert_eq!(place.run(&["verify", "--threads", "1", "."]).code, 0);
+}
+
+#[test]
+fn completions_for_shells() {
+    let place = Place::new();
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let ran = place.run(&["completions", shell]);
+        assert!(ran.code == 0 && ran.out.contains("verify"), "{shell}");
+    }
+    let (code, json) = place.json(&["completions", "bash"]);
+    assert_eq!((code, &json["shell"]), (0, &"bash".into()));
+}
