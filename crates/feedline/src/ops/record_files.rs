@@ -7,7 +7,7 @@ use crate::error::{Error, Kind, Result};
 use crate::runtime::{BuildCx, Cx, Pull, Stage};
 use feedline_formats::compress::{Compression, Inflate, Step};
 use feedline_formats::records::{Cut, Out, Records};
-use feedline_io::{Blocks, Buf, Source, Stat, Task};
+use feedline_io::{Blocks, Buf, Stat, Task};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::sync::Arc;
@@ -98,6 +98,8 @@ pub struct RecordFiles {
     /// The file that is opened next.
     next: usize,
     file: Option<Opened>,
+    /// The one after it, whose first reads are on their way.
+    later: Option<Result<Opened>>,
     /// The place in the stream of the next record.
     pos: u64,
 }
@@ -105,25 +107,44 @@ pub struct RecordFiles {
 /// A file being read.
 struct Opened {
     name: Arc<str>,
-    source: Arc<dyn Source>,
+    /// Its place in the list.
+    number: usize,
     /// The number of the next record in it.
     record: u64,
     state: State,
 }
 
 enum State {
-    Asking(Task<Result<Stat>>),
+    Asking { stat: Task<Result<Stat>>, blocks: Option<Blocks> },
     Reading { blocks: Blocks, inflate: Option<Box<Inflate>>, records: Box<dyn Records> },
 }
 
 impl RecordFiles {
     pub fn new(files: Vec<Arc<str>>, reading: Reading) -> RecordFiles {
-        RecordFiles { files, reading: Arc::new(reading), next: 0, file: None, pos: 0 }
+        RecordFiles { files, reading: Arc::new(reading), next: 0, file: None, later: None, pos: 0 }
     }
-    fn open(&self, name: Arc<str>) -> Result<Opened> {
-        let source = feedline_io::open(&name)?;
-        let state = State::Asking(source.clone().stat());
-        Ok(Opened { name, source, record: 0, state })
+    /// The next file of the list, if there is one.
+    fn open(&mut self) -> Option<Result<Opened>> {
+        let (name, number) = (self.files.get(self.next)?.clone(), self.next);
+        self.next += 1;
+        let opened = feedline_io::open(&name).map(|source| {
+            let blocks = Some(Blocks::new(source.clone(), 0, self.reading.buffer));
+            Opened { name: name.clone(), number, record: 0, state: State::Asking { stat: source.stat(), blocks } }
+        });
+        Some(opened.map_err(|e| e.in_file(&name, None)))
+    }
+    /// Sends off the first reads of the file after this one, once all of this one are on their way.
+    fn look_ahead(&mut self) {
+        let sent = match &self.file {
+            Some(Opened { state: State::Reading { blocks, .. }, .. }) => blocks.is_sent(),
+            _ => false,
+        };
+        if sent && self.later.is_none() {
+            self.later = self.open();
+            if let Some(Ok(Opened { state: State::Asking { blocks: Some(blocks), .. }, .. })) = &mut self.later {
+                blocks.start();
+            }
+        }
     }
     /// Gives up the file that is open.
     fn failed(&mut self, error: Error) -> Pull {
@@ -269,14 +290,14 @@ impl Opened {
     fn feed(&mut self, cx: &Cx<'_>, reading: &Reading) -> Poll<Result<()>> {
         let waker = cx.std_waker();
         match &mut self.state {
-            State::Asking(task) => {
-                let stat = std::task::ready!(task.poll_with(&waker))?;
+            State::Asking { stat, blocks } => {
+                let stat = std::task::ready!(stat.poll_with(&waker))?;
                 let inflate = match reading.compression {
                     Compression::None => None,
                     kind => Some(Box::new(Inflate::new(kind, reading.buffer.unwrap_or(256 << 10))?)),
                 };
                 let len = inflate.is_none().then_some(stat.len);
-                let blocks = Blocks::new(self.source.clone(), 0, reading.buffer);
+                let blocks = blocks.take().ok_or_else(|| Error::internal("a file is opened twice"))?;
                 self.state = State::Reading { blocks, inflate, records: (reading.reader)(len)? };
             }
             State::Reading { blocks, inflate: None, records } => match std::task::ready!(blocks.poll_next(&waker)) {
@@ -304,11 +325,10 @@ impl Stage for RecordFiles {
         loop {
             let reading = self.reading.clone();
             let Some(file) = &mut self.file else {
-                let Some(name) = self.files.get(self.next).cloned() else { return Pull::End };
-                self.next += 1;
-                match self.open(name.clone()) {
-                    Ok(file) => self.file = Some(file),
-                    Err(error) => return Pull::Fail(error.in_file(&name, None)),
+                match self.later.take().or_else(|| self.open()) {
+                    Some(Ok(file)) => self.file = Some(file),
+                    Some(Err(error)) => return Pull::Fail(error),
+                    None => return Pull::End,
                 }
                 continue;
             };
@@ -323,7 +343,7 @@ impl Stage for RecordFiles {
                         let (pos, first) = (Pos::Run(self.pos), file.record);
                         self.pos += rows as u64;
                         file.record += rows as u64;
-                        let columns = out.columns(rows, reading.parts, self.next - 1, first);
+                        let columns = out.columns(rows, reading.parts, file.number, first);
                         return Pull::Rows(Chunk::new(rows, pos, columns));
                     }
                     Cut::Fail(error) => {
@@ -346,7 +366,7 @@ impl Stage for RecordFiles {
                 }
             }
             match file.feed(cx, &reading) {
-                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Ok(())) => self.look_ahead(),
                 Poll::Ready(Err(error)) => return self.failed(error),
                 Poll::Pending => return Pull::Pending,
             }

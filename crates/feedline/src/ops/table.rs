@@ -23,6 +23,7 @@ use std::task::{Poll, Waker};
 /// Bytes of blocks that may be read ahead of their decoding; one block is always read.
 const AHEAD_BYTES: u64 = 32 << 20;
 /// A block of more bytes is not read as a whole: decoding reads what it needs.
+#[cfg(feature = "columnar")]
 pub const BLOCK_BYTES: u64 = 32 << 20;
 /// Decoded pieces that are kept for access by number.
 const KEEP_BYTES: usize = 256 << 20;
@@ -70,9 +71,11 @@ fn piece_rows(table: &dyn Table, block: usize) -> usize {
 }
 
 /// Files are opened by so many threads at once: remote ones take their time.
+#[cfg(feature = "columnar")]
 const OPENERS: usize = 16;
 
 /// Opens all files; the first error in their order is given.
+#[cfg(feature = "columnar")]
 pub fn in_parallel<T: Send + Sync>(names: &[String], open: impl Fn(&String) -> Result<T> + Sync) -> Result<Vec<T>> {
     if names.len() <= 4 {
         return names.iter().map(open).collect();
