@@ -46,12 +46,19 @@ impl ReadFile {
 
 impl Kernel for ReadFile {
     fn row(&self, args: &[Value], _: RowAt) -> Result<Value> {
+        let name = args[0].tensor();
+        if name.rank() != 0 {
+            return Err(Error::data(format!("expects the name of one file, not a tensor of shape {:?}", name.shape())));
+        }
         let mut out = StringsBuilder::with_capacity(1);
-        self.push(args[0].tensor().str_at(0), &mut out)?;
+        self.push(name.str_at(0), &mut out)?;
         Ok(Value::Tensor(out.tensor([])))
     }
     fn rows(&self, args: &mut [Arg], rows: usize, _: RowsAt<'_>) -> Result<Option<Column>> {
         let Arg::Rows(Column::Dense(names)) = &args[0] else { return Ok(None) };
+        if names.rank() != 1 {
+            return Ok(None);
+        }
         let mut out = StringsBuilder::with_capacity(rows);
         names.strs().try_for_each(|name| self.push(name, &mut out))?;
         Ok(Some(Column::Dense(out.tensor([rows]))))
