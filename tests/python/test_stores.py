@@ -1,0 +1,83 @@
+"""Object stores, by a real S3 server on loopback: reading, listing, writing, and what is not there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import feedline as fl
+import pytest
+
+from .stores import S3
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[S3]:
+    with S3() as s3:
+        yield s3
+
+
+@pytest.fixture
+def s3(server: S3, monkeypatch: pytest.MonkeyPatch) -> S3:
+    server.use(monkeypatch)
+    return server
+
+
+def shard(path: Path, words: list[bytes], **options: Any) -> bytes:
+    with fl.io.TFRecordWriter(path, fl.io.TFRecordOptions(**options)) as writer:
+        for word in words:
+            writer.write(word)
+    return path.read_bytes()
+
+
+def words(n: int) -> list[bytes]:
+    return [b"%d " % i * (i % 50) for i in range(n)]
+
+
+def test_records_are_read_over_s3_and_http(s3: S3, tmp_path: Path) -> None:
+    wanted = words(2000)
+    url = s3.put("train/a.tfrecord", shard(tmp_path / "a", wanted))
+    assert list(fl.TFRecordDataset(url).as_numpy_iterator()) == wanted
+    assert list(fl.TFRecordDataset(s3.http("train/a.tfrecord")).as_numpy_iterator()) == wanted
+    packed = s3.put("train/a.tfrecord.gz", shard(tmp_path / "b", wanted, compression_type="GZIP"))
+    assert list(fl.TFRecordDataset(packed, "GZIP").as_numpy_iterator()) == wanted
+
+
+def test_patterns_find_objects(s3: S3, tmp_path: Path) -> None:
+    for k in range(3):
+        s3.put(f"shards/part-{k}.tfrecord", shard(tmp_path / str(k), [b"%d" % k]))
+    s3.put("shards/readme.txt", b"not a record")
+    pattern = s3.put("shards/part-0.tfrecord", shard(tmp_path / "0", [b"0"])).replace("part-0", "part-*")
+    names = [name.decode() for name in fl.Dataset.list_files(pattern, shuffle=False).as_numpy_iterator()]
+    assert [name[-10:] for name in names] == ["0.tfrecord", "1.tfrecord", "2.tfrecord"]
+    read = fl.Dataset.list_files(pattern, shuffle=False).interleave(fl.TFRecordDataset, num_parallel_calls=2)
+    assert sorted(read.as_numpy_iterator()) == [b"0", b"1", b"2"]
+    assert list(fl.TFRecordDataset(pattern).as_numpy_iterator()) == [b"0", b"1", b"2"]
+
+
+def test_records_by_number(s3: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FEEDLINE_INDEX_DIR", str(tmp_path / "indexes"))
+    wanted = words(500)
+    ds = fl.TFRecordDataset(s3.put("indexed.tfrecord", shard(tmp_path / "a", wanted)), index=True)
+    assert len(ds) == 500 and ds[321] == wanted[321]
+    assert sorted(ds.shuffle(seed=1).as_numpy_iterator()) == sorted(wanted)
+    assert list((tmp_path / "indexes").iterdir())
+
+
+def test_files_are_written(s3: S3) -> None:
+    url = s3.put("written/old", b"")
+    target = url.replace("old", "new.tfrecord")
+    saved = fl.Dataset.from_tensor_slices(words(100)).save_tfrecord(target)
+    assert saved.elements == 100
+    assert list(fl.TFRecordDataset(target).as_numpy_iterator()) == words(100)
+    assert len(s3.get("written/new.tfrecord")) == saved.bytes
+
+
+def test_what_is_missing_is_named(s3: S3) -> None:
+    url = s3.put("here", b"x")
+    with pytest.raises(OSError, match="gone"):
+        next(iter(fl.TFRecordDataset(url.replace("here", "gone"))))
+    with pytest.raises(OSError, match="none-"):
+        fl.TFRecordDataset(url.replace("here", "none-*"))
+    assert fl.io.read_file(url) == b"x"
