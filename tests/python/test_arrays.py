@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import json
 import time
 import weakref
 from collections import OrderedDict
@@ -440,6 +441,23 @@ def test_a_consumer_that_keeps_all_batches_gets_different_ones() -> None:
     dataset = D.range(1000).map(lambda x: fl.fill([16], x)).batch(10)
     batches = list(dataset)
     assert [int(batch[0, 0]) for batch in batches] == list(range(0, 1000, 10))
+
+
+def test_large_batches_are_made_in_their_own_memory() -> None:
+    """Of several chunks, by several workers, and copied nowhere."""
+    pictures = np.random.default_rng(1).integers(0, 256, (70, 224, 224, 3), np.uint8)
+    dataset = D.from_tensor_slices((pictures, np.arange(70)))
+    dataset = dataset.map(lambda x, y: (fl.cast(x, fl.float32) / 255, y)).batch(32)
+    kept = list(dataset)
+    ran = json.loads(dataset.explain("json"))["runs"]
+    assert ran["op"] == "batch" and ran["meter"]["copied_bytes"] <= 70 * 8, "labels at most"
+    assert [len(x) for x, _ in kept] == [32, 32, 6]
+    for x, _ in kept:
+        assert x.flags.writeable and x.flags.c_contiguous and x.ctypes.data % 64 == 0
+    np.testing.assert_array_equal(np.concatenate([x for x, _ in kept]), pictures.astype(np.float32) / 255)
+    np.testing.assert_array_equal(np.concatenate([y for _, y in kept]), np.arange(70))
+    kept[0][0][:] = 0
+    assert kept[1][0].max() > 0.9 and kept[2][0].max() > 0.9
 
 
 def test_the_cache_is_let_go_with_the_dataset() -> None:

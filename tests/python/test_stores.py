@@ -9,7 +9,7 @@ from typing import Any
 import feedline as fl
 import pytest
 
-from .stores import S3
+from stores import S3
 
 
 @pytest.fixture(scope="module")

@@ -55,7 +55,9 @@ impl Slot {
 
 /// The memory on offer on this thread, if it is meant for such a tensor.
 pub(super) fn take_offer(dtype: DType, bytes: usize) -> Option<Buf> {
-    OFFER.with_borrow_mut(|offer| offer.take_if(|(d, buf)| *d == dtype && buf.len() == bytes).map(|(_, buf)| buf))
+    let fits = |(d, buf): &mut (DType, Buf)| *d == dtype && buf.len() == bytes;
+    // A thread that is ending offers nothing.
+    OFFER.try_with(|offer| offer.borrow_mut().take_if(fits)).ok().flatten().map(|(_, buf)| buf)
 }
 
 #[cfg(test)]

@@ -262,10 +262,7 @@ impl Stage for Metered {
         if cx.is_cancelled() {
             return Pull::End;
         }
-        if start > cx.deadline {
-            if let Some(waker) = cx.waker.upgrade() {
-                waker.wake();
-            }
+        if cx.is_late(start) {
             return Pull::Pending;
         }
         let outer = std::mem::replace(&mut cx.inner_ns, 0);

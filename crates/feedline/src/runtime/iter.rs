@@ -302,3 +302,30 @@ pub fn streams(plan: &Plan) -> Option<&'static str> {
 fn unbound(plan: &Plan) -> Bound {
     Bound { plan: plan.clone(), env: Arc::new([]) }
 }
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use super::*;
+    use crate::Dataset;
+
+    #[test]
+    fn a_pull_that_goes_on_for_long_gives_up_also_where_there_are_rows() {
+        let ds = Dataset::range(1000).unwrap().map(|b, x| b.call("add", &[x[0], x[0]], Default::default())).unwrap();
+        let pool = Pool::new(1);
+        let run = new_run(ds.plan(), pool.clone());
+        let mut segment = build_cx(&run, &unbound(ds.plan()), 0).stage(ds.plan()).unwrap();
+        let waiter = Arc::new(Waiter { ready: Mutex::new(false), wake: Condvar::new() });
+        let waker: Arc<dyn Wake> = waiter.clone();
+        let waker = Arc::downgrade(&waker);
+        let rows = |pull: &Pull| matches!(pull, Pull::Rows(_));
+        while !rows(&segment.next(&mut Cx::new(&waker, &run.cancelled), 1)) {
+            pool.help();
+        }
+        *lock(&waiter.ready) = false;
+        let mut late = Cx { deadline: Instant::now() - Duration::from_millis(1), ..Cx::new(&waker, &run.cancelled) };
+        assert!(matches!(segment.next(&mut late, 1), Pull::Pending));
+        assert!(*lock(&waiter.ready), "whoever gives up is called again");
+        drop(segment);
+        pool.stop();
+    }
+}

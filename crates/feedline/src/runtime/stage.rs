@@ -81,6 +81,15 @@ impl<'a> Cx<'a> {
         Arc::new(Woken(self.waker.clone())).into()
     }
 
+    /// Whether the pull has gone on for long enough. Then `Pending` is to be given: the waker has been called already.
+    pub fn is_late(&self, now: Instant) -> bool {
+        let late = now > self.deadline;
+        if late && let Some(waker) = self.waker.upgrade() {
+            waker.wake();
+        }
+        late
+    }
+
     pub fn is_cancelled(&self) -> bool {
         self.cancelled.load(super::sync::atomic::Ordering::Relaxed)
     }
