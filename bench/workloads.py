@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import data
-from digest import Columns, Digest, Epoch, Ordered
+from digest import Columns, Digest, Epoch, Ordered, Table
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,11 @@ WORKLOADS = {
         what="range(2M) -> map(x*2+1) -> batch 128", unit="elements", items=2_000_000,
         batch="int64[128]",
         inputs=lambda: (2_000_000, 128), digest=lambda: Ordered(rows=100 * 128), truth=data.odd_numbers),
+    "W6": Workload(
+        what="Parquet, 2M rows x 40 columns -> shuffle 100k -> batch 4096 -> dict of NumPy", unit="rows",
+        items=2_000_000, batch=", ".join(["int64[4096]"] + ["float32[4096]"] * 13 + ["int64[4096]"] * 26),
+        inputs=lambda: (data.criteo_like(), 100_000, 4096), digest=lambda: Table(rows=2_000_000),
+        truth=data.shuffled_table),
     "W8": Workload(
         what="60k x 28 x 28 uint8 in memory -> full shuffle -> batch 128 -> float32/255", unit="samples",
         items=60_000, batch="float32[128, 28, 28], int64[128]",

@@ -17,6 +17,16 @@ def w1_batched(n: int, batch: int) -> Batches:
     return fl.Dataset.range(n).batch(batch).map(lambda x: x * 2 + 1)
 
 
+@cell("W6", "feedline", "pool")
+def w6(files: list[str], window: int, batch: int) -> Batches:
+    return fl.ParquetDataset(files).shuffle(window).batch(batch)
+
+
+@cell("W6", "feedline, no shuffle", "pool")
+def w6_plain(files: list[str], window: int, batch: int) -> Batches:
+    return fl.ParquetDataset(files).batch(batch)
+
+
 def scale(image, label):
     return fl.cast(image, fl.float32) / 255.0, label
 

@@ -10,3 +10,14 @@ pub mod npz;
 #[cfg(feature = "columnar")]
 pub mod parquet;
 pub mod records;
+
+/// Entries for fuzzers: any bytes, no panic.
+#[doc(hidden)]
+pub mod fuzzing {
+    pub fn npy(bytes: &[u8]) {
+        if let Ok(header) = crate::npy::parse(bytes) {
+            assert!(header.start <= bytes.len());
+            let _ = header.bytes();
+        }
+    }
+}
