@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,16 @@ class Cell:
 
     make: Callable[..., Batches]
     threads: str
+
+
+class Passes:
+    """Batches that a function makes anew for each pass."""
+
+    def __init__(self, make: Callable[[], Batches]) -> None:
+        self.make = make
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.make())
 
 
 CELLS: dict[tuple[str, str], Cell] = {}

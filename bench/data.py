@@ -104,3 +104,41 @@ def scaled_digits(images: np.ndarray, labels: np.ndarray, batch: int) -> Iterato
     for start in range(0, len(order), batch):
         rows = order[start:start + batch]
         yield [images[rows].astype(np.float32) / 255, labels[rows]]
+
+
+TABLES = Path(__file__).parent / "tables"
+TABLE_ROWS, TABLE_FILES = 2_000_000, 8
+
+
+def criteo_like() -> list[str]:
+    """Eight Parquet files of 250,000 rows: a label, 13 float32 and 26 int64 columns of 4 to a million values.
+    Made once, by whoever comes first, with pyarrow's own defaults but row groups of 25,000."""
+    files = [TABLES / f"part-{k:05d}.parquet" for k in range(TABLE_FILES)]
+    if not all(file.exists() for file in files):
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        TABLES.mkdir(exist_ok=True)
+        rng = np.random.default_rng(4)
+        values = np.geomspace(4, 1_000_000, 26).astype(np.int64)
+        rows = TABLE_ROWS // TABLE_FILES
+        for file in files:
+            columns = {"label": rng.integers(0, 2, rows)}
+            columns |= {f"I{j}": rng.lognormal(1, 1.5, rows).astype(np.float32) for j in range(13)}
+            columns |= {f"C{j}": (values[j] * rng.random(rows) ** 3).astype(np.int64) for j in range(26)}
+            half = file.with_suffix(".half")
+            pq.write_table(pa.table(columns), half, row_group_size=25_000)
+            half.rename(file)
+    return [str(file) for file in files]
+
+
+def shuffled_table(files: list[str], window: int, batch: int) -> Iterator[Columns]:
+    """The same rows, shuffled within windows."""
+    import pyarrow.dataset as pads
+
+    rng = np.random.default_rng(0)
+    for part in pads.dataset(files).to_batches(batch_size=window):
+        columns = [column.to_numpy(zero_copy_only=False) for column in part.columns]
+        order = rng.permutation(len(part))
+        for start in range(0, len(order), batch):
+            yield [column[order[start:start + batch]] for column in columns]

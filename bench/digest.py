@@ -64,7 +64,7 @@ class Epoch:
                 "full_shuffle": .25 < middle < .75}
 
 
-class Table:
+class Rows:
     """For rows of numbers in any order: the bits of every column added up, and of every column times the
     last, which two rows that swapped a value change."""
 
@@ -84,6 +84,34 @@ class Table:
 
     def value(self) -> dict[str, Any]:
         return {"rows": self.seen, "sums": self.totals, "pairs": self.pairs}
+
+
+class Table:
+    """For shuffled tables: every row once and whole, in another order than in the files.
+
+    Bits of floats are summed as integers, so that the sums are exact and do not depend on the order. A row that
+    got a value of another row changes the sum of products of neighbouring columns.
+    """
+
+    def __init__(self, rows: int) -> None:
+        self.rows, self.seen, self.sums, self.pairs = rows, 0, 0, 0
+
+    def add(self, columns: Columns) -> None:
+        bits = [x.view(np.uint32).astype(np.uint64) if x.dtype == np.float32 else x.astype(np.uint64) for x in columns]
+        self.sums += sum(int(x.sum()) for x in bits)
+        self.pairs += sum(int((a * b).sum()) for a, b in zip(bits, bits[1:], strict=False)) % (1 << 64)
+        if not self.seen:
+            self.first = [x[:64].tolist() for x in columns]
+        self.seen += len(columns[0])
+
+    def value(self) -> dict[str, Any]:
+        from data import criteo_like
+
+        import pyarrow.parquet as pq
+
+        head = pq.ParquetFile(criteo_like()[0]).read_row_group(0).slice(0, 64)
+        return {"rows": self.seen, "sums": self.sums, "pairs": self.pairs % (1 << 64),
+                "shuffled": self.first != [column.to_pylist() for column in head.columns]}
 
 
 def columns(batch: Any) -> Columns:

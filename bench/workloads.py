@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import data
-from digest import Columns, Digest, Epoch, Ordered, Table
+from digest import Columns, Digest, Epoch, Ordered, Rows, Table
 
 
 @dataclass(frozen=True)
@@ -33,13 +33,18 @@ WORKLOADS = {
     "W2": Workload(
         what="500k small Examples in 8 TFRecord files -> interleave -> parse -> batch 256", unit="examples",
         items=500_000, batch=", ".join(["float32[256]"] * 10 + ["int64[256]"]),
-        inputs=lambda: (data.examples(False), 256), digest=lambda: Table(rows=500_000),
+        inputs=lambda: (data.examples(False), 256), digest=lambda: Rows(rows=500_000),
         truth=data.parsed_examples),
     "W2gz": Workload(
         what="W2 from files in GZIP", unit="examples",
         items=500_000, batch=", ".join(["float32[256]"] * 10 + ["int64[256]"]),
-        inputs=lambda: (data.examples(True), 256), digest=lambda: Table(rows=500_000),
+        inputs=lambda: (data.examples(True), 256), digest=lambda: Rows(rows=500_000),
         truth=data.parsed_examples),
+    "W6": Workload(
+        what="Parquet, 2M rows x 40 columns -> shuffle 100k -> batch 4096 -> dict of NumPy", unit="rows",
+        items=2_000_000, batch=", ".join(["int64[4096]"] + ["float32[4096]"] * 13 + ["int64[4096]"] * 26),
+        inputs=lambda: (data.criteo_like(), 100_000, 4096), digest=lambda: Table(rows=2_000_000),
+        truth=data.shuffled_table),
     "W8": Workload(
         what="60k x 28 x 28 uint8 in memory -> full shuffle -> batch 128 -> float32/255", unit="samples",
         items=60_000, batch="float32[128, 28, 28], int64[128]",

@@ -45,6 +45,16 @@ def w2_gz(files: list[str], batch: int) -> Batches:
     return records(files, "GZIP").map(parse).batch(batch)
 
 
+@cell("W6", "feedline", "pool")
+def w6(files: list[str], window: int, batch: int) -> Batches:
+    return fl.ParquetDataset(files).shuffle(window).batch(batch)
+
+
+@cell("W6", "feedline, no shuffle", "pool")
+def w6_plain(files: list[str], window: int, batch: int) -> Batches:
+    return fl.ParquetDataset(files).batch(batch)
+
+
 def scale(image, label):
     return fl.cast(image, fl.float32) / 255.0, label
 

@@ -1,6 +1,7 @@
 //! Arrow's own files: the IPC file format, the stream format (what Hugging Face `datasets` saves), Feather 2.
 //!
-//! 1. `ArrowFile::open` walks from message to message, reading their descriptions but not their bodies.
+//! 1. `ArrowFile::open` finds the messages (by the footer of a file, one behind the other in a stream) and reads their
+//!    descriptions, but not their bodies.
 //! 2. Rows of a record batch that is not compressed are cut out of its body: of each column only the bytes of these rows
 //!    are touched, so that a batch of any size can be read in pieces.
 //! 3. Compressed batches, dictionaries and rare types are decoded as whole batches by the Arrow crate, then cut.
@@ -10,7 +11,7 @@ use arrow_array::{ArrayRef, RecordBatch, make_array};
 use arrow_buffer::{Buffer, MutableBuffer};
 use arrow_data::ArrayData;
 use arrow_ipc::reader::{RecordBatchDecoder, read_dictionary};
-use arrow_ipc::{MessageHeader, MetadataVersion, root_as_message};
+use arrow_ipc::{MessageHeader, MetadataVersion, root_as_footer, root_as_message};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use feedline_io::{Buf, Error, Kind, Result, Source, Stat};
 use std::collections::HashMap;
@@ -65,56 +66,32 @@ impl ArrowFile {
     fn open_named(source: Arc<dyn Source>) -> Result<ArrowFile> {
         let stat = source.clone().stat().wait()?;
         let head = source.clone().read(0, 8).wait()?;
-        let mut at = if head.as_slice() == MAGIC { 8 } else { 0 };
-        let (mut schema, mut batches) = (None, Vec::new());
-        let mut dictionaries: Arc<HashMap<i64, ArrayRef>> = Arc::default();
-        while let Some(Message { meta, body }) = message(&source, at, stat.len)? {
-            at = body.end;
-            let here = |e: Error| e.in_file(source.name(), Some(body.start));
-            let parsed = root_as_message(meta.as_slice())
-                .map_err(|_| here(Error::data("the description of a message is damaged")))?;
-            let version = parsed.version();
-            match (parsed.header_type(), &schema) {
-                (MessageHeader::Schema, None) => {
-                    let read = guarded("the schema cannot be read", || {
-                        let fb = parsed.header_as_schema().ok_or("it is not there")?;
-                        arrow_ipc::convert::try_fb_to_schema(fb).map_err(|e| words(&e))
-                    });
-                    schema = Some(Arc::new(read.map_err(here)?));
-                }
-                (MessageHeader::DictionaryBatch, Some(schema)) => {
-                    let bytes = to_buffer(exact(&source, &body)?);
-                    let mut known = (*dictionaries).clone();
-                    let read = guarded("a dictionary cannot be read", || {
-                        let batch = parsed.header_as_dictionary_batch().ok_or("it is not there")?;
-                        read_dictionary(&bytes, batch, schema, &mut known, &version).map_err(|e| words(&e))
-                    });
-                    read.map_err(here)?;
-                    dictionaries = Arc::new(known);
-                }
-                (MessageHeader::RecordBatch, Some(schema)) => {
-                    let batch = parsed.header_as_record_batch();
-                    let batch = batch.ok_or_else(|| here(Error::data("a record batch has no description")))?;
-                    let rows = usize::try_from(batch.length()).ok().filter(|n| *n < u32::MAX as usize);
-                    let rows = rows
-                        .ok_or_else(|| here(Error::data(format!("a batch claims to have {} rows", batch.length()))))?;
-                    let sliced =
-                        batch.compression().is_none() && schema.fields().iter().all(|f| counted(f.data_type()));
-                    let dictionaries = dictionaries.clone();
-                    batches.push(Batch { meta, rows, body, version, dictionaries, sliced });
-                }
-                (MessageHeader::RecordBatch | MessageHeader::DictionaryBatch, None) => {
-                    return Err(here(Error::data("has data before its schema")));
-                }
-                // Tensors and what may come later.
-                _ => {}
+        let mut found = Found { source: source.clone(), schema: None, batches: vec![], dictionaries: Arc::default() };
+        if head.as_slice() == MAGIC {
+            // A file: its footer knows the places. (Not all writers put the messages one behind the other.)
+            let footer = footer(&source, stat.len)?;
+            let footer = root_as_footer(footer.as_slice()).map_err(|_| Error::data("the footer is damaged"))?;
+            found.schema = Some(schema_of(footer.schema())?);
+            let places =
+                footer.dictionaries().into_iter().flatten().chain(footer.recordBatches().into_iter().flatten());
+            for place in places {
+                let at = u64::try_from(place.offset()).map_err(|_| Error::data("a batch has a negative place"))?;
+                let Some(message) = message(&source, at, stat.len)? else {
+                    return Err(Error::data("there is no batch where the footer says").in_file(source.name(), Some(at)));
+                };
+                found.add(message)?;
+            }
+        } else {
+            let mut at = 0;
+            while let Some(message) = message(&source, at, stat.len)? {
+                at = message.body.end;
+                found.add(message)?;
             }
         }
-        let schema = schema.ok_or_else(|| {
-            let begins = head.as_slice().escape_ascii().to_string();
-            Error::data(format!("is not an Arrow file: it begins with {begins}"))
+        let schema = found.schema.ok_or_else(|| {
+            Error::data(format!("is not an Arrow file: it begins with {}", head.as_slice().escape_ascii()))
         })?;
-        Ok(ArrowFile { source, stat, schema, batches })
+        Ok(ArrowFile { source, stat, schema, batches: found.batches })
     }
 
     pub fn source(&self) -> &Arc<dyn Source> {
@@ -174,6 +151,7 @@ impl ArrowFile {
         let read: RecordBatch = guarded(what, || {
             let message = root_as_message(b.meta.as_slice()).map_err(|e| e.to_string())?;
             let fb = message.header_as_record_batch().ok_or("it is not there")?;
+            check_compressed(&fb, &bytes)?;
             RecordBatchDecoder::try_new(&bytes, fb, self.schema.clone(), &b.dictionaries, &b.version)
                 .and_then(|d| d.with_projection(Some(&rising)).read_record_batch())
                 .map_err(|e| words(&e))
@@ -238,6 +216,103 @@ fn exact(source: &Arc<dyn Source>, range: &Range<u64>) -> Result<Buf> {
     Ok(buf)
 }
 
+/// The footer of a file.
+fn footer(source: &Arc<dyn Source>, len: u64) -> Result<Buf> {
+    let cut = || Error::loss("begins as an Arrow file does but has no footer: it is cut off");
+    let at = len.checked_sub(10).filter(|at| *at >= 8).ok_or_else(cut)?;
+    let end = exact(source, &(at..len))?;
+    let end = end.as_slice();
+    if &end[4..] != b"ARROW1" {
+        return Err(cut());
+    }
+    let size = u64::from(u32::from_le_bytes([end[0], end[1], end[2], end[3]]));
+    match at.checked_sub(size).filter(|start| *start >= 8 && size <= MAX_META) {
+        Some(start) => Ok(aligned(exact(source, &(start..at))?.as_slice())),
+        None => Err(Error::data(format!("the footer claims to have {size} bytes; the file has {len}"))),
+    }
+}
+
+/// A copy whose numbers can be read in place.
+fn aligned(bytes: &[u8]) -> Buf {
+    let mut out = Buf::new(bytes.len());
+    out.get_mut().expect("a new block has one holder").copy_from_slice(bytes);
+    out
+}
+
+fn schema_of(schema: Option<arrow_ipc::Schema>) -> Result<SchemaRef> {
+    guarded("the schema cannot be read", || {
+        let schema = schema.ok_or("it is not there")?;
+        arrow_ipc::convert::try_fb_to_schema(schema).map(Arc::new).map_err(|e| words(&e))
+    })
+}
+
+/// What was met so far.
+struct Found {
+    source: Arc<dyn Source>,
+    schema: Option<SchemaRef>,
+    batches: Vec<Batch>,
+    dictionaries: Arc<HashMap<i64, ArrayRef>>,
+}
+
+impl Found {
+    fn add(&mut self, Message { meta, body }: Message) -> Result<()> {
+        let name = self.source.name().to_string();
+        let here = |e: Error| e.in_file(&name, Some(body.start));
+        let parsed = root_as_message(meta.as_slice());
+        let parsed = parsed.map_err(|_| here(Error::data("the description of a message is damaged")))?;
+        let version = parsed.version();
+        match (parsed.header_type(), &self.schema) {
+            (MessageHeader::Schema, None) => self.schema = Some(schema_of(parsed.header_as_schema()).map_err(here)?),
+            (MessageHeader::DictionaryBatch, Some(schema)) => {
+                let bytes = to_buffer(exact(&self.source, &body)?);
+                let mut known = (*self.dictionaries).clone();
+                let read = guarded("a dictionary cannot be read", || {
+                    let batch = parsed.header_as_dictionary_batch().ok_or("it is not there")?;
+                    batch.data().map_or(Ok(()), |data| check_compressed(&data, &bytes))?;
+                    read_dictionary(&bytes, batch, schema, &mut known, &version).map_err(|e| words(&e))
+                });
+                read.map_err(here)?;
+                self.dictionaries = Arc::new(known);
+            }
+            (MessageHeader::RecordBatch, Some(schema)) => {
+                let batch = parsed.header_as_record_batch();
+                let batch = batch.ok_or_else(|| here(Error::data("a record batch has no description")))?;
+                let rows = usize::try_from(batch.length()).ok().filter(|n| *n < u32::MAX as usize);
+                let rows =
+                    rows.ok_or_else(|| here(Error::data(format!("a batch claims to have {} rows", batch.length()))))?;
+                let sliced = batch.compression().is_none() && schema.fields().iter().all(|f| counted(f.data_type()));
+                let dictionaries = self.dictionaries.clone();
+                self.batches.push(Batch { meta, rows, body, version, dictionaries, sliced });
+            }
+            (MessageHeader::RecordBatch | MessageHeader::DictionaryBatch, None) => {
+                return Err(here(Error::data("has data before its schema")));
+            }
+            // Tensors and what may come later.
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// Refuses compressed buffers that claim to become larger than they can, before memory is taken for them.
+fn check_compressed(batch: &arrow_ipc::RecordBatch, body: &[u8]) -> std::result::Result<(), String> {
+    let Some(kind) = batch.compression().map(|c| c.codec()) else { return Ok(()) };
+    for buffer in batch.buffers().into_iter().flatten() {
+        let (at, len) = (usize::try_from(buffer.offset()), usize::try_from(buffer.length()));
+        let (Ok(at), Ok(len)) = (at, len) else { return Err("a buffer has a negative place".into()) };
+        let stored =
+            at.checked_add(len).and_then(|end| body.get(at..end)).ok_or("a buffer lies outside of the body")?;
+        let Some(claim) = stored.first_chunk::<8>() else { continue };
+        let claim = i64::from_le_bytes(*claim);
+        // LZ4 makes at most 255 bytes of one; for zstd there is no such bound, but one buffer of a batch has its limits.
+        let most = if kind == arrow_ipc::CompressionType::LZ4_FRAME { 255 * len as i64 + 64 } else { 1 << 32 };
+        if claim > most {
+            return Err(format!("a buffer of {len} bytes claims to become {claim}"));
+        }
+    }
+    Ok(())
+}
+
 /// The message at a place in the file; `None` at the end of messages.
 fn message(source: &Arc<dyn Source>, at: u64, len: u64) -> Result<Option<Message>> {
     if at >= len {
@@ -256,16 +331,13 @@ fn message(source: &Arc<dyn Source>, at: u64, len: u64) -> Result<Option<Message
     }
     let (size, start) = (u64::from(size), at + skip as u64);
     if size > MAX_META || start + size > len {
-        return Err(Error::data(format!("a message claims a description of {size} bytes; the file has {len}"))
-            .in_file(source.name(), Some(at)));
+        let text = format!("is not an Arrow file, or damaged: a message claims a description of {size} bytes");
+        return Err(Error::data(text).in_file(source.name(), Some(at)));
     }
-    // Aligned memory for the description: its numbers are read in place.
-    let mut meta = Buf::new(size as usize);
-    let out = meta.get_mut().expect("a new block has one holder");
-    match head.as_slice().get(skip..skip + size as usize) {
-        Some(bytes) => out.copy_from_slice(bytes),
-        None => out.copy_from_slice(exact(source, &(start..start + size))?.as_slice()),
-    }
+    let meta = match head.as_slice().get(skip..skip + size as usize) {
+        Some(bytes) => aligned(bytes),
+        None => aligned(exact(source, &(start..start + size))?.as_slice()),
+    };
     let body = root_as_message(meta.as_slice()).map(|m| m.bodyLength());
     let body = body.map_err(|_| {
         Error::data("is not an Arrow file, or a message in it is damaged").in_file(source.name(), Some(at))

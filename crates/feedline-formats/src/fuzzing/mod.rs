@@ -1,6 +1,7 @@
 //! What fuzzing runs: for each parser a function of any bytes, which must neither panic nor take memory that the bytes do
 //! not account for. `fuzz/` feeds them new bytes, and a test the ones that were kept.
 
+mod arrays;
 mod protobuf;
 mod records;
 mod text;
@@ -17,6 +18,7 @@ pub static TARGETS: &[(&str, Target)] = &[
     ("json_example", protobuf::json_example),
     ("json_lines", text::json_lines),
     ("lines", text::lines),
+    ("npy", arrays::npy),
     ("sequence_example", protobuf::sequence_example),
     ("tar", text::tar),
     ("tensor_proto", protobuf::tensor_proto),

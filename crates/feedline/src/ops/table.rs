@@ -123,7 +123,7 @@ pub fn read_columns<'a>(columns: impl Iterator<Item = &'a Spec>, reads: &[bool])
 pub fn build(table: Arc<dyn Table>, cx: &BuildCx, node: &Plan) -> Built {
     let loaded = Arc::new(Mutex::new(HashMap::new()));
     let head = Head { table: table.clone(), loaded: loaded.clone(), fetch: 0, reads: VecDeque::new(), block: None };
-    cx.open(node, Box::new(head), Arc::new(Decode { table, loaded }))
+    cx.open(node, Box::new(head), Arc::new(Decode { table, loaded, name: node.name() }))
 }
 
 /// The bytes of a block, and how many pieces still need them.
@@ -281,6 +281,8 @@ impl Stage for Head {
 struct Decode {
     table: Arc<dyn Table>,
     loaded: Blocks,
+    /// The operator, for messages.
+    name: &'static str,
 }
 
 impl ChunkFn for Decode {
@@ -301,23 +303,24 @@ impl ChunkFn for Decode {
             }
         }
         drop(loaded);
+        let file = self.table.source(block).name();
+        let named = |error: Error| error.in_file(file, None).in_op(self.name);
         match decoded {
-            Ok(decoded) => split(decoded, chunk, out),
+            Ok(decoded) => split(decoded, chunk, out, named),
             Err(error) => {
                 let text = format!("{}; {} rows from row {first} on are lost", error.message(), chunk.rows());
-                let at = error.at().clone();
-                let error = Error::new(error.kind(), text).at_element(first);
-                out.push(Item::Fail(match &at.file {
-                    Some(file) => error.in_file(file, at.byte),
-                    None => error.in_file(self.table.source(block).name(), None),
-                }));
+                let lost = Error::new(error.kind(), text).at_element(first);
+                out.push(Item::Fail(named(match &error.at().file {
+                    Some(file) => lost.in_file(file, error.at().byte),
+                    None => lost,
+                })));
             }
         }
     }
 }
 
 /// The good rows in their order, with an error in the place of each bad one.
-fn split(decoded: Decoded, chunk: Chunk, out: &mut Vec<Item>) {
+fn split(decoded: Decoded, chunk: Chunk, out: &mut Vec<Item>, named: impl Fn(Error) -> Error) {
     let (rows, pos) = (chunk.rows(), chunk.pos.clone());
     let chunk = Chunk::new(rows, pos.clone(), decoded.columns);
     if decoded.bad.is_empty() {
@@ -328,7 +331,7 @@ fn split(decoded: Decoded, chunk: Chunk, out: &mut Vec<Item>) {
         if row > from {
             out.push(Item::Rows(chunk.slice(from..row)));
         }
-        out.push(Item::Fail(error.at_element(pos.at(row))));
+        out.push(Item::Fail(named(error.at_element(pos.at(row)))));
         from = row + 1;
     }
     if from < rows {

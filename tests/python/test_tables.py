@@ -1,0 +1,527 @@
+"""Parquet, Arrow and NumPy files: read what others wrote, write what others read, refuse what is broken."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import feedline as fl
+import numpy as np
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet as pq
+import pytest
+
+ROWS = 1000
+
+
+def table(rows: int = ROWS, dictionary: bool = True) -> pa.Table:
+    """A column of each kind that can be read."""
+    rng = np.random.default_rng(0)
+    words = pa.array([f"c{i % 5}" for i in range(rows)])
+    return pa.table({
+        "i": pa.array(np.arange(rows)),
+        "f": pa.array(rng.random(rows, np.float32)),
+        "b": pa.array(rng.random(rows) < 0.5),
+        "s": pa.array([f"row {i}" for i in range(rows)]),
+        "large": pa.array([f"{i}" * (i % 3) for i in range(rows)], pa.large_string()),
+        "bytes": pa.array([bytes([i % 256, 255]) for i in range(rows)], pa.binary(2)),
+        "l": pa.array([list(range(i % 4)) for i in range(rows)]),
+        "ll": pa.array([[[j] * j for j in range(i % 3)] for i in range(rows)], pa.list_(pa.list_(pa.int32()))),
+        "ls": pa.array([[str(j) for j in range(i % 3)] for i in range(rows)]),
+        "fixed": pa.FixedSizeListArray.from_arrays(pa.array(np.arange(rows * 3, dtype=np.float32)), 3),
+        "d": words.dictionary_encode() if dictionary else words,
+        "ts": pa.array(np.arange(rows).astype("M8[us]")),
+        "day": pa.array(np.arange(rows).astype("M8[D]")),
+        "dec": pa.array([i / 4 for i in range(rows)]).cast(pa.decimal128(10, 2)),
+        "st": pa.array([{"a": i, "b": str(i)} for i in range(rows)]),
+        "u8": pa.array(np.arange(rows).astype(np.uint8)),
+        "h": pa.array(np.arange(rows).astype(np.float16)),
+    })
+
+
+def plain(value: Any) -> Any:
+    """A value of an element as pyarrow's `as_py` has it."""
+    if isinstance(value, dict):
+        return {key: plain(part) for key, part in value.items()}
+    if isinstance(value, fl.RaggedTensor):
+        return value.to_list()
+    if isinstance(value, bytes):
+        return value.decode("latin1")
+    if isinstance(value, np.ndarray):
+        return [plain(part) for part in value.tolist()]
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def expected(source: pa.Table) -> list[dict[str, Any]]:
+    def one(name: str, value: Any) -> Any:
+        match name:
+            case "ts":
+                return int(np.datetime64(value, "us").astype(np.int64))
+            case "day":
+                return int(np.datetime64(value, "D").astype(np.int64))
+            case "dec":
+                return float(value)
+            case "bytes":
+                return value.decode("latin1")
+        return value
+
+    return [{name: one(name, value) for name, value in row.items()} for row in source.to_pylist()]
+
+
+def write(path: Path, source: pa.Table, kind: str) -> str:
+    match kind:
+        case "parquet":
+            pq.write_table(source, path, row_group_size=300)
+        case "parquet v2 zstd":
+            pq.write_table(source, path, row_group_size=300, compression="zstd", data_page_version="2.0",
+                           write_page_index=True)
+        case "feather":
+            pyarrow.feather.write_feather(source, str(path), compression="uncompressed", chunksize=300)
+        case "feather lz4":
+            pyarrow.feather.write_feather(source, str(path), compression="lz4", chunksize=300)
+        case "stream":
+            with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, source.schema) as stream:
+                stream.write_table(source, max_chunksize=170)
+    return str(path)
+
+
+def read(path: str, kind: str, **options: Any) -> fl.Dataset:
+    return fl.ParquetDataset(path, **options) if kind.startswith("parquet") else fl.ArrowDataset(path, **options)
+
+
+KINDS = ["parquet", "parquet v2 zstd", "feather", "feather lz4", "stream"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dictionary", [True, False])
+def test_what_pyarrow_wrote(tmp_path: Path, kind: str, dictionary: bool) -> None:
+    source = table(dictionary=dictionary)
+    ds = read(write(tmp_path / "a", source, kind), kind)
+    rows = expected(source)
+    assert len(ds) == ROWS
+    assert [plain(row) for row in ds] == rows
+    for i in (0, 1, 299, 300, ROWS - 1):
+        assert plain(ds[i]) == rows[i]
+    assert plain(next(iter(ds.skip(777)))) == rows[777]
+    assert sorted(int(row["i"]) for row in ds.shuffle(seed=1)) == list(range(ROWS))
+    small = ds.with_options(chunk_rows=7)
+    assert [plain(row) for row in small] == rows
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_saved_and_read_back(tmp_path: Path, kind: str) -> None:
+    source = table(50)
+    ds = read(write(tmp_path / "a", source, kind), kind)
+    rows = [plain(row) for row in ds]
+    assert ds.save_parquet(tmp_path / "out.parquet", compression="zstd", row_group_rows=20, binary=["bytes"]) == 50
+    assert ds.save_arrow(tmp_path / "out.arrow", batch_rows=16, binary=["bytes"]) == 50
+    assert [plain(row) for row in fl.ParquetDataset(tmp_path / "out.parquet")] == rows
+    assert [plain(row) for row in fl.ArrowDataset(tmp_path / "out.arrow")] == rows
+    for back in (pq.read_table(tmp_path / "out.parquet"), pyarrow.feather.read_table(tmp_path / "out.arrow")):
+        for name in ("i", "f", "b", "s", "l", "ll", "ls", "fixed", "st", "h", "bytes"):
+            assert back[name].to_pylist() == source[name].to_pylist(), name
+    assert pq.ParquetFile(tmp_path / "out.parquet").num_row_groups == 3
+
+
+def test_batches_of_lists_are_ragged(tmp_path: Path) -> None:
+    ds = fl.ParquetDataset(write(tmp_path / "a", table(10), "parquet"))
+    batch = next(iter(ds.batch(5)))
+    assert batch["l"].to_list() == [[], [0], [0, 1], [0, 1, 2], []]
+    assert batch["st"]["a"].tolist() == [0, 1, 2, 3, 4]
+    assert batch["fixed"].shape == (5, 3)
+
+
+def test_arrays_are_the_readers_own(tmp_path: Path) -> None:
+    """What is handed out can be written to, and nobody else sees it."""
+    ds = fl.ParquetDataset(write(tmp_path / "a", table(100).select(["i", "f"]), "parquet"))
+    for batch in ds.batch(10):
+        batch["i"][:] = -1
+    assert [int(row["i"]) for row in ds] == list(range(100))
+    ds[3]["i"].flags.writeable
+    first = ds.batch(10)[0]
+    first["i"][:] = -1
+    assert ds.batch(10)[0]["i"].tolist() == list(range(10))
+
+
+def columns_read(ds: fl.Dataset) -> str:
+    """The parameters of the source as it runs."""
+    node = json.loads(ds.explain("json"))["runs"]
+    while node["inputs"]:
+        node = node["inputs"][0]
+    return node["params"]
+
+
+def test_only_what_a_map_reads_is_decoded(tmp_path: Path) -> None:
+    path = write(tmp_path / "a", table(100), "parquet")
+    shuffled = fl.ParquetDataset(path).shuffle(10, seed=1, reshuffle_each_iteration=False)
+    narrow = shuffled.take(50).batch(4).map(lambda row: (row["i"], row["st"]["b"]))
+    assert "narrow_columns" in narrow.explain()
+    assert columns_read(narrow).endswith('columns=["i", "st"]')
+    wide = narrow.with_options(rewrite=False)
+    for (a, b), (c, d) in zip(narrow, wide, strict=True):
+        assert a.tolist() == c.tolist()
+        assert b.tolist() == d.tolist()
+    everything = fl.ParquetDataset(path).map(lambda row: row)
+    assert "narrow_columns" not in everything.explain()
+    constant = fl.ParquetDataset(path).map(lambda row: fl.constant(1))
+    assert len(list(constant)) == 100
+
+
+def test_several_files_and_columns(tmp_path: Path) -> None:
+    for k in range(12):
+        part = pa.table({"x": np.arange(5) + 5 * k, "y": np.zeros(5)})
+        pq.write_table(part.select(["y", "x"] if k % 2 else ["x", "y"]), tmp_path / f"part-{k:02}.parquet")
+    pq.write_table(pa.table({"x": np.arange(0), "y": np.zeros(0)}), tmp_path / "part-05b.parquet")
+    for files in (tmp_path, str(tmp_path / "*.parquet"), sorted(tmp_path.iterdir())):
+        ds = fl.ParquetDataset(files, columns=["y", "x"])
+        assert list(ds.element_spec) == ["y", "x"]
+        assert [int(row["x"]) for row in ds] == list(range(60))
+    with pytest.raises(FileNotFoundError, match="no file matches"):
+        fl.ParquetDataset(str(tmp_path / "*.nothing"))
+    with pytest.raises(ValueError, match="there is no column \"z\"; the columns are x, y"):
+        fl.ParquetDataset(tmp_path, columns=["z"])
+    pq.write_table(pa.table({"x": np.arange(5, dtype=np.int32), "y": np.zeros(5)}), tmp_path / "part-99.parquet")
+    with pytest.raises(fl.errors.DataError, match=r"column \"x\" is int32.*but int64 in the first file.*part-99"):
+        fl.ParquetDataset(tmp_path)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nulls_fail_or_are_filled(tmp_path: Path, kind: str) -> None:
+    source = pa.table({
+        "x": pa.array([1.0, None, 3.0, 4.0]),
+        "y": pa.array([1, 2, None, 4]),
+        "s": pa.array(["a", "b", "c", None]),
+        "l": pa.array([[1], [2, 3], [], [None, 4]]),
+    })
+    path = write(tmp_path / "a", source, kind)
+    ds = read(path, kind)
+    events = []
+    iterator = iter(ds)
+    for _ in range(4):
+        try:
+            events.append(int(next(iterator)["y"]))
+        except fl.errors.DataError as error:
+            events.append(str(error))
+    assert events[0] == 1
+    assert 'column "x" is null here' in events[1]
+    assert "element 1" in events[1] and path in events[1]
+    assert 'column "y"' in events[2] and 'column "l"' in events[3]
+    assert len(list(ds.ignore_errors())) == 1
+    with pytest.raises(fl.errors.DataError, match="is null"):
+        ds[2]
+    filled = read(path, kind, fill={"x": float("nan"), "y": -1, "s": "none", "l": 0})
+    assert [plain(row) for row in filled][1:] == [
+        {"x": pytest.approx(float("nan"), nan_ok=True), "y": 2, "s": "b", "l": [2, 3]},
+        {"x": 3.0, "y": -1, "s": "c", "l": []},
+        {"x": 4.0, "y": 4, "s": "none", "l": [0, 4]},
+    ]
+    floats = read(path, kind, columns=["x"], fill=float("nan"))
+    assert np.isnan([row["x"] for row in floats][1])
+    with pytest.raises(ValueError, match="is no int64"):
+        read(path, kind, fill={"y": "text"})
+    with pytest.raises(ValueError, match="which is no column"):
+        read(path, kind, fill={"q": 1})
+
+
+def test_types_without_a_place(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    maps = pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int64()))
+    pq.write_table(pa.table({"ok": [1], "m": maps, "ls": pa.array([[{"a": 1}]])}), path)
+    with pytest.raises(ValueError, match="column \"m\" has the type .*leave it out with columns"):
+        fl.ParquetDataset(path)
+    with pytest.raises(ValueError, match="a list of structs"):
+        fl.ParquetDataset(path, columns=["ls"])
+    assert [int(row["ok"]) for row in fl.ParquetDataset(path, columns=["ok"])] == [1]
+
+
+def test_pandas_and_polars(tmp_path: Path) -> None:
+    pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    frame = {"x": [1, 2, 3], "name": ["a", "b", "c"], "when": [10, 20, 30]}
+    pd.DataFrame(frame).to_parquet(tmp_path / "pandas.parquet")
+    pl.DataFrame(frame).write_parquet(tmp_path / "polars.parquet")
+    pl.DataFrame(frame).write_ipc(tmp_path / "polars.arrow", compression="uncompressed", compat_level=pl.CompatLevel.oldest())
+    rows = [{"x": x, "name": name, "when": when} for x, name, when in zip(*frame.values(), strict=True)]
+    for name in ("pandas.parquet", "polars.parquet"):
+        assert [plain(row) for row in fl.ParquetDataset(tmp_path / name)] == rows
+    ds = fl.ArrowDataset(tmp_path / "polars.arrow")
+    assert [plain(row) for row in ds] == rows
+    ds.save_parquet(tmp_path / "out.parquet")
+    assert pd.read_parquet(tmp_path / "out.parquet").to_dict("list") == frame
+    assert pl.read_parquet(tmp_path / "out.parquet").to_dict(as_series=False) == frame
+
+
+def test_a_folder_of_hugging_face_datasets(tmp_path: Path) -> None:
+    """The layout that `Dataset.save_to_disk` writes: streams, and a list of them in state.json."""
+    folder = tmp_path / "saved"
+    folder.mkdir()
+    names = []
+    for k in (1, 0):
+        name = f"data-0000{k}-of-00002.arrow"
+        part = pa.table({"text": [f"{k}.{i}" for i in range(3)], "label": np.arange(3)})
+        write(folder / name, part, "stream")
+        names.append({"filename": name})
+    state = {"_data_files": names, "_fingerprint": "f", "_format_type": None, "_split": "train"}
+    (folder / "state.json").write_text(json.dumps(state))
+    (folder / "dataset_info.json").write_text("{}")
+    ds = fl.ArrowDataset(folder)
+    assert [row["text"] for row in ds] == [b"1.0", b"1.1", b"1.2", b"0.0", b"0.1", b"0.2"]
+    (tmp_path / "dataset_dict.json").write_text(json.dumps({"splits": ["saved"]}))
+    with pytest.raises(ValueError, match=r"several splits; name one of them: .*saved"):
+        fl.ArrowDataset(tmp_path)
+    (folder / "state.json").write_text(json.dumps(state | {"_indices_files": [{"filename": "indices.arrow"}]}))
+    with pytest.raises(ValueError, match="flatten_indices"):
+        fl.ArrowDataset(folder)
+    (folder / "state.json").write_text(json.dumps(state | {"_data_files": [{"filename": "../x.arrow"}]}))
+    with pytest.raises(ValueError, match="outside"):
+        fl.ArrowDataset(folder)
+
+
+# ---- Shards and broken runs ----
+
+
+def test_shards_keep_the_order(tmp_path: Path) -> None:
+    ds = fl.Dataset.range(10).map(lambda x: {"x": x, "y": (x, x * 2)})
+    assert ds.save_parquet(tmp_path / "out", shards=4) == 10
+    names = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert names == [f"part-0000{k}-of-00004.parquet" for k in range(4)]
+    back = fl.ParquetDataset(tmp_path / "out")
+    assert [int(row["x"]) for row in back] == list(range(10))
+    assert back[3]["y"]["1"] == 6
+    unknown = ds.filter(lambda row: row["x"] >= 0)
+    assert unknown.save_arrow(tmp_path / "arrow", shards=2) == 10
+    assert sorted(int(row["x"]) for row in fl.ArrowDataset(tmp_path / "arrow")) == list(range(10))
+
+
+def test_a_broken_run_leaves_nothing(tmp_path: Path) -> None:
+    def fails(x: Any) -> Any:
+        if int(x) == 700:
+            raise RuntimeError("on purpose")
+        return np.int64(x)
+
+    ds = fl.Dataset.range(1000).map(lambda x: fl.py_function(fails, [x], fl.int64)).map(lambda x: fl.ensure_shape(x, ()))
+    for save in (
+        lambda: ds.save_parquet(tmp_path / "a.parquet"),
+        lambda: ds.save_arrow(tmp_path / "a.arrow"),
+        lambda: ds.save_npy(tmp_path / "a.npy"),
+    ):
+        with pytest.raises(RuntimeError, match="on purpose"):
+            save()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_cannot_be_saved(tmp_path: Path) -> None:
+    numbers = fl.Dataset.range(3)
+    with pytest.raises(ValueError, match="endless"):
+        numbers.repeat().save_parquet(tmp_path / "a")
+    with pytest.raises(ValueError, match="bfloat16"):
+        numbers.map(lambda x: fl.cast(x, fl.bfloat16)).save_parquet(tmp_path / "a")
+    with pytest.raises(ValueError, match="no compression"):
+        numbers.save_parquet(tmp_path / "a", compression="best")
+    with pytest.raises(ValueError, match="at least 1"):
+        numbers.save_parquet(tmp_path / "a", shards=0)
+    with pytest.raises(fl.errors.DataError, match=r"no text.*binary="):
+        fl.Dataset.from_tensor_slices([b"\xff"]).save_parquet(tmp_path / "a")
+    with pytest.raises(ValueError, match="should end with .npy"):
+        numbers.save_npy(tmp_path / "a.npz")
+    with pytest.raises(ValueError, match="should end with .npz"):
+        numbers.map(lambda x: (x, x)).save_npy(tmp_path / "a.npy")
+    with pytest.raises(ValueError, match="ensure_shape"):
+        fl.Dataset.from_tensor_slices(fl.ragged.constant([[1], [2, 3]])).map(lambda x: x + 1).save_npy(tmp_path / "a.npy")
+    assert list(tmp_path.iterdir()) == []
+
+
+# ---- NumPy ----
+
+
+@pytest.fixture
+def cube() -> np.ndarray:
+    return np.random.default_rng(1).random((100, 3, 4)).astype(np.float32)
+
+
+@pytest.mark.parametrize("change", [
+    lambda x: x, np.asfortranarray, lambda x: x.astype(">f4"), lambda x: x.astype("<f8"), lambda x: x[:, 0, 0],
+    lambda x: x > 0.5, lambda x: (x * 100).astype(np.int8), lambda x: (x * 100).astype(">u2"), lambda x: x[:0],
+    lambda x: x[:, :0], lambda x: np.asfortranarray(x[:, :, 0]), lambda x: (x * 1e6).astype("M8[s]"),
+    lambda x: np.repeat(x, 200, axis=2),
+])
+def test_npy(tmp_path: Path, cube: np.ndarray, change: Callable[[np.ndarray], np.ndarray]) -> None:
+    array = change(cube)
+    np.save(tmp_path / "a.npy", array)
+    array = array.astype(np.int64) if array.dtype.kind == "M" else array
+    ds = fl.NumpyDataset(tmp_path / "a.npy")
+    assert len(ds) == len(array)
+    got = list(ds)
+    for row, wanted in zip(got, array, strict=True):
+        assert np.array_equal(row, wanted)
+        assert np.asarray(row).dtype == array.dtype.newbyteorder("=")
+    if len(array):
+        assert np.array_equal(ds[len(array) // 2], array[len(array) // 2])
+        assert np.array_equal(np.sort([np.sum(row) for row in ds.shuffle(seed=1)]), np.sort([np.sum(row) for row in got]))
+    if array.dtype.kind != "M" and array.size:
+        ds.save_npy(tmp_path / "out.npy")
+        assert np.array_equal(np.load(tmp_path / "out.npy"), array)
+
+
+def test_structured_npy(tmp_path: Path) -> None:
+    fields = [("a", "<i4"), ("b", ">f8", (2,)), ("c", [("d", "S3"), ("e", "U4")])]
+    array = np.zeros(100, dtype=np.dtype(fields, align=False))
+    array["a"], array["b"] = np.arange(100), np.random.default_rng(0).random((100, 2))
+    array["c"]["d"], array["c"]["e"] = b"ab", "\u00e9x"
+    for align in (False, True):
+        np.save(tmp_path / "a.npy", array.astype(np.dtype(fields, align=align)))
+        ds = fl.NumpyDataset(tmp_path / "a.npy")
+        row = ds[41]
+        assert (int(row["a"]), row["c"]["d"], row["c"]["e"].decode()) == (41, b"ab", "\u00e9x")
+        assert np.array_equal(np.stack([row["b"] for row in ds]), array["b"])
+        assert list(fl.NumpyDataset(tmp_path / "a.npy", columns=["b"]).element_spec) == ["b"]
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_npz(tmp_path: Path, cube: np.ndarray, save: Callable[..., None]) -> None:
+    save(tmp_path / "a.npz", x=cube, y=np.arange(100))
+    ds = fl.NumpyDataset(tmp_path / "a.npz")
+    assert np.array_equal(np.stack([row["x"] for row in ds]), cube)
+    assert (int(ds[57]["y"]), len(ds)) == (57, 100)
+    assert list(fl.NumpyDataset(tmp_path / "a.npz", columns=["y"]).element_spec) == ["y"]
+    assert columns_read(ds.map(lambda row: row["y"])).endswith('columns=["y"]')
+    ds.save_npy(tmp_path / "out.npz")
+    with np.load(tmp_path / "out.npz") as back:
+        assert np.array_equal(back["x"], cube) and np.array_equal(back["y"], np.arange(100))
+    assert np.array_equal(np.stack([row["x"] for row in fl.NumpyDataset(tmp_path / "out.npz")]), cube)
+    save(tmp_path / "uneven.npz", x=cube, y=np.arange(99))
+    with pytest.raises(fl.errors.DataError, match="99 rows and \"x\" has 100"):
+        fl.NumpyDataset(tmp_path / "uneven.npz")
+
+
+def test_arrays_side_by_side_and_one_after_the_other(tmp_path: Path) -> None:
+    for k in range(3):
+        np.save(tmp_path / f"x{k}.npy", np.arange(4) + 4 * k)
+    assert [int(x) for x in fl.NumpyDataset(tmp_path)] == list(range(12))
+    both = fl.NumpyDataset({"a": tmp_path / "x0.npy", "b": tmp_path / "x1.npy"})
+    assert plain(both[1]) == {"a": 1, "b": 5}
+    np.save(tmp_path / "x9.npy", np.arange(4.0))
+    with pytest.raises(fl.errors.DataError, match=r"float64.*int64.*x9"):
+        fl.NumpyDataset(tmp_path)
+
+
+def test_objects_are_never_unpickled(tmp_path: Path) -> None:
+    np.save(tmp_path / "o.npy", np.array([{}, 1], dtype=object), allow_pickle=True)
+    with pytest.raises(fl.errors.DataError, match="pickle"):
+        fl.NumpyDataset(tmp_path / "o.npy")
+    np.savez(tmp_path / "o.npz", a=np.array([[], 1], dtype=object))
+    with pytest.raises(fl.errors.DataError, match="pickle"):
+        fl.NumpyDataset(tmp_path / "o.npz")
+
+
+# ---- Damage ----
+
+
+def damaged(tmp_path: Path) -> dict[str, tuple[bytes, Callable[[Path], fl.Dataset]]]:
+    """Small files of each kind, and how they are read."""
+    small = table(40)
+    nested = small.select(["i", "s", "l", "ll", "fixed", "st", "b"])
+    out = {}
+    for kind in KINDS:
+        reader = fl.ParquetDataset if kind.startswith("parquet") else fl.ArrowDataset
+        out[kind] = Path(write(tmp_path / "x", small if "lz4" in kind else nested, kind)).read_bytes(), reader
+    array = np.arange(60.0).reshape(20, 3)
+    for name, save in (("x.npy", np.save), ("x.npz", np.savez), ("y.npz", np.savez_compressed)):
+        save(tmp_path / name, array)
+        out[name] = (tmp_path / name).read_bytes(), fl.NumpyDataset
+    return out
+
+
+ERRORS = (fl.errors.DataError, ValueError, OSError, fl.errors.FailedPreconditionError)
+
+
+def drain(reader: Callable[[Path], fl.Dataset], path: Path) -> None:
+    """Reads all that can be read; errors of ours are fine, anything else is not."""
+    try:
+        ds = reader(path)
+    except ERRORS:
+        return
+    if len(ds) > 10_000:
+        return
+    for _ in ds.ignore_errors():
+        pass
+    for i in (0, len(ds) - 1):
+        try:
+            if 0 <= i < len(ds):
+                ds[i]
+        except ERRORS:
+            pass
+
+
+def test_files_that_are_cut_off(tmp_path: Path) -> None:
+    for kind, (whole, reader) in damaged(tmp_path).items():
+        path = tmp_path / "cut"
+        for size in [*range(0, min(64, len(whole))), *range(64, len(whole) - 1, max(1, len(whole) // 40))]:
+            path.write_bytes(whole[:size])
+            if kind == "stream":
+                # Nothing at the end of it must be there: what is whole is read.
+                drain(reader, path)
+                continue
+            with pytest.raises(ERRORS):
+                list(reader(path))
+
+
+def test_files_with_wrong_bytes(tmp_path: Path) -> None:
+    rng = random.Random(5)
+    for whole, reader in damaged(tmp_path).values():
+        path = tmp_path / "wrong"
+        for _ in range(150):
+            bad = bytearray(whole)
+            for _ in range(rng.choice([1, 1, 2, 8])):
+                at = rng.randrange(len(bad))
+                bad[at] = rng.choice([0, 255, 127, 128, bad[at] ^ (1 << rng.randrange(8))])
+            path.write_bytes(bad)
+            drain(reader, path)
+
+
+def test_a_file_that_changes_under_the_reader(tmp_path: Path) -> None:
+    for kind, (whole, reader) in damaged(tmp_path).items():
+        path = tmp_path / "changing"
+        path.write_bytes(whole)
+        ds = reader(path)
+        path.write_bytes(whole[: len(whole) // 2])
+        if kind == "y.npz":
+            continue  # Decompressed when it was opened.
+        with pytest.raises(ERRORS):
+            list(ds)
+
+
+def test_what_is_wrong_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    path.write_bytes(b"this is not a table")
+    with pytest.raises(fl.errors.DataError, match=r"is not a Parquet file: it ends with able.*a\.parquet"):
+        fl.ParquetDataset(path)
+    with pytest.raises(fl.errors.DataError, match="Arrow file"):
+        fl.ArrowDataset(path)
+    with pytest.raises(fl.errors.DataError, match="is not an .npy file"):
+        fl.NumpyDataset(path)
+    write(path, table(10), "parquet")
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-9])
+    with pytest.raises(fl.errors.DataError, match="no footer: it is cut off"):
+        fl.ParquetDataset(path)
+    path.write_bytes(whole[:-8] + b"\xff\xff\xff\x7fPAR1")
+    with pytest.raises(fl.errors.DataError, match="the footer claims to have 2147483647 bytes"):
+        fl.ParquetDataset(path)
+    with pytest.raises(OSError, match="nothing"):
+        fl.ParquetDataset(tmp_path / "nothing.parquet")
+    with pytest.raises(TypeError, match="is no path"):
+        fl.ParquetDataset([1])
+
+
+def test_a_plan_can_be_stored(tmp_path: Path) -> None:
+    import pickle
+
+    path = write(tmp_path / "a", table(20), "parquet")
+    ds = fl.ParquetDataset(path, columns=["x", "i"][1:], fill=float("nan")).batch(3)
+    again = pickle.loads(pickle.dumps(ds))
+    assert [batch["i"].tolist() for batch in again] == [batch["i"].tolist() for batch in ds]
+    assert again.fingerprint() == ds.fingerprint() if hasattr(ds, "fingerprint") else True
