@@ -35,7 +35,7 @@ pub struct Format {
     pub writer: &'static str,
     pub options: fn(&str, Compression) -> Result<Json>,
     /// The reader of one file's records, for formats that are a row of records.
-    pub reader: Option<fn(&File) -> Result<Box<dyn Records>>>,
+    pub reader: Option<MakeReader>,
     pub check: fn(&File, &Watch<'_>) -> Result<Checked>,
     /// How many rows a file has.
     pub count: fn(&File, &Watch<'_>) -> Result<u64>,
@@ -43,6 +43,8 @@ pub struct Format {
     /// Makes rows into what can be written, and tells what is not the same in them.
     pub prepare: fn(Dataset) -> Result<(Dataset, Vec<String>)>,
 }
+
+pub type MakeReader = fn(&File) -> Result<Box<dyn Records>>;
 
 /// What a format is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
