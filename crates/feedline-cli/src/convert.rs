@@ -2,11 +2,10 @@
 
 use crate::examples::{self, Schema};
 use crate::file::{File, Inputs, Reading, open_all};
-use crate::formats::{self, Format, tar, tf_record};
+use crate::formats::{self, Format, Kind};
 use crate::rows::{self, Base64, Records, SEEN_RECORDS};
 use crate::session::{Session, Unit, bytes, plural, rate};
 use clap::{Args, ValueEnum};
-use feedline::element::Leaf;
 use feedline::plan::Bound;
 use feedline::save::{self, Target};
 use feedline::{Dataset, Error, Result};
@@ -80,10 +79,6 @@ impl Packing {
     }
 }
 
-fn is_text(format: &Format) -> bool {
-    ["csv", "jsonl"].contains(&format.name)
-}
-
 impl Convert {
     pub fn run(mut self, session: &Session<'_>) -> Result<bool> {
         let out = self.files.pop().ok_or_else(|| Error::usage("there is no file to write"))?;
@@ -98,9 +93,13 @@ impl Convert {
         let inputs = Inputs { files: std::mem::take(&mut self.files), reading: self.reading.clone() };
         let files = open_all(session, &inputs)?;
         let watch = session.watch("looking", 0, Unit::Bytes);
-        let (rows, remarks) = self.rows(&files, to, schema, &watch)?;
-        let about = rows::estimate(&files, &rows, &watch)?;
+        let looked: Result<(Dataset, Vec<String>, u64)> = session.aside(|| {
+            let (rows, remarks) = self.rows(&files, to, schema.as_ref(), &watch)?;
+            let about = rows::estimate(&files, &rows, &watch)?;
+            Ok((rows, remarks, about))
+        });
         watch.finish();
+        let (rows, remarks, about) = looked?;
         remarks.iter().for_each(|remark| session.remark(remark));
 
         let watch = session.watch("converting", about, Unit::Rows);
@@ -164,36 +163,32 @@ impl Convert {
         &self,
         files: &[File],
         to: &Format,
-        schema: Option<Schema>,
+        schema: Option<&Schema>,
         watch: &crate::session::Watch<'_>,
     ) -> Result<(Dataset, Vec<String>)> {
         let from = files[0].format;
-        let mut rows = rows::dataset(files).map_err(|e| self.explained(e))?;
-        if from.holds_records && to.holds_records && schema.is_none() {
+        let mut rows = rows::dataset(files)?;
+        if from.kind == Kind::Records && to.kind == Kind::Records && schema.is_none() {
             return Ok((rows, vec![]));
         }
-        if from.holds_records {
-            rows = match schema.map_or_else(|| rows::look(files, self.infer, watch), |s| Ok(Records::Examples(s)))? {
+        if from.kind == Kind::Records {
+            let learned = match schema {
+                Some(schema) => Records::Examples(schema.clone()),
+                None => rows::look(files, self.infer, watch)?,
+            };
+            rows = match learned {
                 Records::Examples(schema) => examples::parse(&rows, &schema)?,
                 Records::Bytes => rows::as_rows(&rows)?,
             };
         } else if schema.is_some() {
             feedline::bail!(Usage, "--schema is for Examples, and {} is {}", files[0].name, from.name);
         }
+        let is_text = |format: &Format| format.kind == Kind::Text;
         if !self.base64.is_empty() && is_text(from) != is_text(to) {
             let way = if is_text(to) { Base64::Encode } else { Base64::Decode };
             rows = rows::with_base64(&rows, &self.base64, way)?;
         }
-        if to.holds_records {
-            return examples::make(&rows);
-        }
-        if std::ptr::eq(to, &tar::FORMAT) {
-            rows = rows::with_keys(&rows)?;
-        }
-        if to.name == "csv" {
-            only_scalars(&rows, std::ptr::eq(from, &tf_record::FORMAT))?;
-        }
-        Ok((rows, vec![]))
+        (to.prepare)(rows)
     }
 
     /// An error in words of the command line.
@@ -212,14 +207,4 @@ impl Convert {
         }
         said
     }
-}
-
-/// CSV has no lists.
-fn only_scalars(rows: &Dataset, are_examples: bool) -> Result<()> {
-    let is_list = |leaf: &Leaf| leaf.shape().is_none_or(|shape| shape.rank().is_some_and(|rank| rank > 0));
-    let names = rows::names(rows.spec());
-    let found = names.iter().zip(rows.spec().leaves()).find(|(_, leaf)| is_list(leaf));
-    let Some((name, leaf)) = found else { return Ok(()) };
-    let help = if are_examples { "leave it out with --schema, or write JSON lines" } else { "write JSON lines" };
-    Err(Error::usage(format!("{name:?} is {leaf}, and a field of a CSV file is one value; {help}")))
 }

@@ -1,8 +1,9 @@
 //! tf.train.Examples and rows: which features records have, rows out of Examples, Examples out of rows.
 
-use crate::rows::{self, Records};
+use crate::rows::Records;
 use feedline::element::{B8, DType, Element, Leaf, Spec, Tensor, Tree};
 use feedline::expr::{Attrs, Builder};
+use feedline::save::column_names;
 use feedline::{Dataset, Error, Result};
 use feedline_formats::example::{Entries, Stored};
 use feedline_formats::example_writer::{Values, put_example};
@@ -192,7 +193,7 @@ pub fn parse(records: &Dataset, schema: &Schema) -> Result<Dataset> {
 
 /// Examples out of rows, and what is not the same in them.
 pub fn make(rows: &Dataset) -> Result<(Dataset, Vec<String>)> {
-    let names = rows::names(rows.spec());
+    let names = column_names(rows.spec());
     let mut remarks = Vec::new();
     for (name, leaf) in names.iter().zip(rows.spec().leaves()) {
         match leaf {

@@ -175,7 +175,7 @@ pub fn open_each(session: &Session<'_>, inputs: &Inputs) -> Result<Vec<(String, 
         }
     }
     let watch = session.watch("looking", 0, Unit::Bytes);
-    let opened = session.each(&jobs, |job| {
+    let opened = session.each_waiting(&jobs, |job| {
         watch.done(0)?;
         match &job.missing {
             Some(error) => Err(error.clone()),

@@ -1,7 +1,7 @@
 //! `feedline head FILE…`: the first rows.
 
 use crate::file::{File, Inputs, open_all};
-use crate::formats::sample;
+use crate::formats::{Kind, sample};
 use crate::rows;
 use crate::session::{Session, Unit, Watch, error_json};
 use crate::show::{self, Limit};
@@ -37,11 +37,10 @@ impl Head {
         let watch = session.watch("reading", 0, Unit::Bytes);
         let (mut rows, mut damage) = (Vec::new(), None);
         for file in files {
-            session.go_on()?;
             if rows.len() >= self.rows || damage.is_some() {
                 break;
             }
-            let (more, broken) = first(&file, self.rows - rows.len(), limit, &watch)?;
+            let (more, broken) = session.aside(|| first(&file, self.rows - rows.len(), limit, &watch))?;
             rows.extend(more);
             damage = broken.map(|e| e.in_file(&file.name, None));
         }
@@ -62,7 +61,7 @@ impl Head {
 
 /// The first rows of a file as JSON, and what is broken before there were enough.
 pub fn first(file: &File, count: usize, limit: Limit, watch: &Watch<'_>) -> Result<(Vec<Json>, Option<Error>)> {
-    if file.format.holds_records {
+    if file.format.kind == Kind::Records {
         let found = sample(file, count, watch)?;
         let row = |record: &Vec<u8>| show::example(record, limit).unwrap_or_else(|| show::text(record, limit));
         return Ok((found.records.iter().map(row).collect(), found.damage));

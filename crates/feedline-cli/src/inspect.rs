@@ -2,12 +2,13 @@
 
 use crate::examples::Inference;
 use crate::file::{File, Inputs, compression_name, open_all};
-use crate::formats::{sample, tf_record};
+use crate::formats::{Kind, is_damage, sample, tf_record};
 use crate::head;
 use crate::rows::{self, Records, SEEN_RECORDS};
 use crate::session::{Session, Unit, Watch, bytes, count, error_json};
 use crate::show::Limit;
 use clap::Args;
+use feedline::save::column_names;
 use feedline::{Error, Result};
 use feedline_formats::tfrecord_index::Index;
 use serde_json::{Value as Json, json};
@@ -88,11 +89,11 @@ impl Inspect {
         } else {
             (found.records, found.is_exact) = (Some((file.format.count)(file, watch)?), true);
         }
-        if !file.format.holds_records
+        if file.format.kind != Kind::Records
             && let Some(ds) = rows::of_file(file, watch)?
         {
             let types = ds.spec().leaves().into_iter().map(|leaf| leaf.to_string());
-            found.schema = rows::names(ds.spec()).into_iter().zip(types).collect();
+            found.schema = column_names(ds.spec()).into_iter().zip(types).collect();
         }
         if self.rows > 0 {
             let (rows, damage) = head::first(file, self.rows, Limit::SHORT, watch)?;
@@ -107,7 +108,7 @@ impl Inspect {
         let seen = sample(file, SEEN_RECORDS, watch)?;
         let mut sizes: Vec<u64> = seen.records.iter().map(|r| r.len() as u64).collect();
         let is_whole = seen.damage.is_none() && seen.records.len() < SEEN_RECORDS;
-        if file.format.holds_records {
+        if file.format.kind == Kind::Records {
             let mut inference = Inference::default();
             seen.records.iter().for_each(|record| inference.record(record));
             found.holds = Some(if inference.has_sequences() { "tf.train.SequenceExample" } else { "bytes" });
@@ -116,15 +117,16 @@ impl Inspect {
                 found.schema = schema.0.iter().map(|f| (f.name.clone(), f.to_string())).collect();
             }
         }
-        let kept =
-            (file.format.holds_records && file.is_plain()).then(|| Index::kept(&file.source, &file.stat)).flatten();
+        let kept = (file.format.kind == Kind::Records && file.is_plain())
+            .then(|| Index::kept(&file.source, &file.stat))
+            .flatten();
         found.index = kept.as_ref().map(|(_, place)| place.display().to_string());
         let may_count = self.full || file.stat.len <= COUNTED_BYTES;
         if seen.damage.is_some() {
             found.damage = seen.damage;
         } else if is_whole {
             (found.records, found.is_exact) = (Some(seen.records.len() as u64), true);
-        } else if file.format.holds_records && file.is_plain() && (kept.is_some() || may_count) {
+        } else if file.format.kind == Kind::Records && file.is_plain() && (kept.is_some() || may_count) {
             let index = kept.map_or_else(|| tf_record::scan(file, watch), |(index, _)| Ok(index));
             match index {
                 Ok(index) => {
@@ -194,8 +196,12 @@ impl Found {
         for (i, row) in self.rows.iter().enumerate() {
             line(if i == 0 { "rows" } else { "" }, row.to_string())?;
         }
-        if let Some(damage) = &self.damage {
-            line("broken", format!("{damage}; `feedline verify` lists all damage"))?;
+        match &self.damage {
+            Some(damage) if is_damage(damage) => {
+                line("broken", format!("{damage}; `feedline verify` lists all damage"))?;
+            }
+            Some(error) => line("error", error.to_string())?,
+            None => {}
         }
         Ok(())
     }

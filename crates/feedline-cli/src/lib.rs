@@ -1,7 +1,7 @@
 //! The command `feedline`: look at files of training data, check them, index them, convert them.
 //!
 //! 1. One file a command; `run` reads the command line and calls it. Python installs the same through `run`.
-//! 2. `formats/` has a table of formats: how a file is recognised, read, checked and counted. Commands know none by name.
+//! 2. `formats/` has a table of formats: how a file is recognised, read, checked, counted and written.
 //! 3. `session.rs` is what commands share with the outside: output, progress, threads, and being stopped.
 //!
 //! A command gives `Ok(true)` (exit code 0), `Ok(false)` where it found data broken (1), or an error (1; 2 for wrong

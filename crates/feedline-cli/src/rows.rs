@@ -2,12 +2,13 @@
 
 use crate::examples::{self, Schema};
 use crate::file::File;
-use crate::formats::{each_record, sample};
+use crate::formats::{Kind, each_record, sample};
 use crate::session::Watch;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use feedline::element::{DType, Element, Leaf, Spec, StringsBuilder, Tensor, Tree, Value};
+use feedline::element::{DType, Element, Leaf, StringsBuilder, Tree, Value};
 use feedline::plan::{Card, Plan};
+use feedline::save::column_names;
 use feedline::{Dataset, Error, Result};
 
 /// So many records tell what is in a file, unless the command line says otherwise.
@@ -42,7 +43,7 @@ pub fn of_file(file: &File, watch: &Watch<'_>) -> Result<Option<Dataset>> {
 
 /// Whether there are no rows in a file that may have none.
 fn is_empty(file: &File, watch: &Watch<'_>) -> Result<bool> {
-    Ok(!file.format.is_table && (file.format.count)(file, watch).is_ok_and(|n| n == 0))
+    Ok(file.format.kind != Kind::Table && (file.format.count)(file, watch).is_ok_and(|n| n == 0))
 }
 
 /// What the records of files are.
@@ -87,40 +88,6 @@ pub fn as_rows(records: &Dataset) -> Result<Dataset> {
     records.map_fn(spec, Ok)
 }
 
-/// The names of all leaves: keys, numbers in tuples, joined by dots.
-pub fn names(spec: &Spec) -> Vec<String> {
-    fn walk(spec: &Spec, above: &str, out: &mut Vec<String>) {
-        let below = |name: &str| if above.is_empty() { name.to_owned() } else { format!("{above}.{name}") };
-        match spec {
-            Tree::Leaf(_) => out.push(if above.is_empty() { "value".into() } else { above.into() }),
-            Tree::Map { items, .. } => items.iter().for_each(|(name, item)| walk(item, &below(name), out)),
-            Tree::Tuple { items, .. } => {
-                items.iter().enumerate().for_each(|(i, item)| walk(item, &below(&i.to_string()), out));
-            }
-        }
-    }
-    let mut out = Vec::new();
-    walk(spec, "", &mut out);
-    out
-}
-
-/// With a `__key__`, which names a sample in a tar file: the number of the row, unless rows have one.
-pub fn with_keys(rows: &Dataset) -> Result<Dataset> {
-    let Tree::Map { tag: None, items } = rows.spec() else {
-        feedline::bail!(Usage, "a sample in a tar file has named fields, but the rows are {}", rows.spec());
-    };
-    if items.iter().any(|(name, _)| &**name == "__key__") {
-        return Ok(rows.clone());
-    }
-    let key = ("__key__".into(), Spec::scalar(DType::String));
-    let spec = Tree::Map { tag: None, items: std::iter::once(key).chain(items.iter().cloned()).collect() };
-    rows.enumerate(0)?.map_fn(spec, |mut row| {
-        let number = row[0].tensor().item::<i64>();
-        row[0] = Tensor::string(format!("{number:09}").as_bytes()).into();
-        Ok(row)
-    })
-}
-
 /// Which way base64 goes.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Base64 {
@@ -131,7 +98,7 @@ pub enum Base64 {
 /// The fields of these names in base64, or out of it.
 pub fn with_base64(rows: &Dataset, wanted: &[String], way: Base64) -> Result<Dataset> {
     let spec = rows.spec().clone();
-    let names = names(&spec);
+    let names = column_names(&spec);
     let leaves = spec.leaves();
     let mut places = Vec::new();
     for name in wanted {

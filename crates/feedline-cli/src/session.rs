@@ -98,11 +98,22 @@ impl<'a> Session<'a> {
 
     /// Does all jobs, some side by side. Results are in the order of the jobs.
     pub fn each<J: Sync, R: Send>(&self, jobs: &[J], work: impl Fn(&J) -> R + Sync) -> Vec<R> {
+        self.each_on(self.threads, jobs, work)
+    }
+    /// The same for jobs that wait more than they work.
+    pub fn each_waiting<J: Sync, R: Send>(&self, jobs: &[J], work: impl Fn(&J) -> R + Sync) -> Vec<R> {
+        self.each_on(self.threads.max(16), jobs, work)
+    }
+    /// Something long on a thread of its own, so that this one hears when to stop.
+    pub fn aside<R: Send>(&self, work: impl Fn() -> R + Sync) -> R {
+        self.each_on(1, &[()], |()| work()).pop().expect("one job has one result")
+    }
+    fn each_on<J: Sync, R: Send>(&self, threads: usize, jobs: &[J], work: impl Fn(&J) -> R + Sync) -> Vec<R> {
         let next = AtomicUsize::new(0);
         let (send, receive) = mpsc::channel();
         let mut results: Vec<Option<R>> = jobs.iter().map(|_| None).collect();
         std::thread::scope(|scope| {
-            for _ in 0..self.threads.min(jobs.len()) {
+            for _ in 0..threads.min(jobs.len()) {
                 let (next, work, send) = (&next, &work, send.clone());
                 scope.spawn(move || {
                     while let Some((at, job)) = Some(next.fetch_add(1, Relaxed)).and_then(|i| Some((i, jobs.get(i)?))) {

@@ -336,6 +336,11 @@ impl Extension {
     }
 }
 
+/// Whether bytes begin with a header whose checksum is right.
+pub fn is_header(bytes: &[u8]) -> bool {
+    bytes.first_chunk::<BLOCK>().is_some_and(|block| block.iter().any(|b| *b != 0) && Header(*block).is_whole())
+}
+
 struct Header([u8; BLOCK]);
 
 impl Header {

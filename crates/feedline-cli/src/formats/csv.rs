@@ -1,9 +1,11 @@
 //! CSV: the first line has the names, unless the command line says otherwise.
 
-use super::{Checked, Format, Likely, count_records, each_record, files_param};
+use super::{Checked, Format, Kind, Likely, count_records, each_record, files_param};
 use crate::file::File;
 use crate::session::Watch;
-use feedline::{Error, Result};
+use feedline::element::Leaf;
+use feedline::save::column_names;
+use feedline::{Dataset, Error, Result};
 use feedline_formats::compress::Compression;
 use feedline_formats::csv::{Dialect, Rows, fields, texts};
 use feedline_formats::records::Records;
@@ -21,8 +23,8 @@ pub static FORMAT: Format = Format {
     reader: Some(reader),
     check,
     count: count_records,
-    holds_records: false,
-    is_table: false,
+    kind: Kind::Text,
+    prepare: only_scalars,
 };
 
 /// Text whose first lines have equally many fields, more than one.
@@ -76,6 +78,19 @@ fn params(files: &[File]) -> Result<Json> {
 fn options(name: &str, compression: Compression) -> Result<Json> {
     let delim = char::from(dialect_of(name, b"").delim).to_string();
     Ok(json!({ "compression_type": compression.name(), "field_delim": delim }))
+}
+
+/// There are no lists.
+fn only_scalars(rows: Dataset) -> Result<(Dataset, Vec<String>)> {
+    let is_list = |leaf: &Leaf| leaf.shape().is_none_or(|shape| shape.rank().is_some_and(|rank| rank > 0));
+    let names = column_names(rows.spec());
+    match names.iter().zip(rows.spec().leaves()).find(|(_, leaf)| is_list(leaf)) {
+        None => Ok((rows, vec![])),
+        Some((name, leaf)) => Err(Error::usage(format!(
+            "{name:?} is {leaf}, and a field of a CSV file is one value; write JSON lines, or leave it out (of Examples \
+             with --schema)"
+        ))),
+    }
 }
 
 fn reader(file: &File) -> Result<Box<dyn Records>> {

@@ -1,6 +1,6 @@
 //! JSON lines: an object a line.
 
-use super::{Checked, Format, Likely, compressed, count_records, each_record, files_param};
+use super::{Checked, Format, Kind, Likely, as_they_are, compressed, count_records, each_record, files_param};
 use crate::file::File;
 use crate::session::Watch;
 use feedline::{Error, Result};
@@ -12,7 +12,7 @@ use serde_json::{Value as Json, json};
 pub static FORMAT: Format = Format {
     name: "jsonl",
     about: "JSON objects, one a line",
-    endings: &["jsonl", "ndjson", "json"],
+    endings: &["jsonl", "ndjson"],
     likely,
     op: "json_lines",
     params,
@@ -21,8 +21,8 @@ pub static FORMAT: Format = Format {
     reader: Some(reader),
     check,
     count: count_records,
-    holds_records: false,
-    is_table: false,
+    kind: Kind::Text,
+    prepare: as_they_are,
 };
 
 /// The first line is an object, or the beginning of one that is longer than what was looked at.

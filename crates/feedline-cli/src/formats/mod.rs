@@ -10,13 +10,13 @@ pub mod tar;
 pub mod tf_record;
 
 pub use checked::Checked;
-pub use records::{count_records, each_record, sample};
+pub use records::{count_records, each_record, is_damage, sample};
 
 use crate::file::File;
 use crate::session::Watch;
 use clap::builder::PossibleValuesParser;
 use feedline::element::{Packed, Tensor};
-use feedline::{Error, Result, ops, save};
+use feedline::{Dataset, Error, Result, ops, save};
 use feedline_formats::compress::Compression;
 use feedline_formats::records::Records;
 use serde_json::{Value as Json, json};
@@ -35,14 +35,28 @@ pub struct Format {
     pub writer: &'static str,
     pub options: fn(&str, Compression) -> Result<Json>,
     /// The reader of one file's records, for formats that are a row of records.
-    pub reader: Option<fn(&File) -> Result<Box<dyn Records>>>,
+    pub reader: Option<MakeReader>,
     pub check: fn(&File, &Watch<'_>) -> Result<Checked>,
     /// How many rows a file has.
     pub count: fn(&File, &Watch<'_>) -> Result<u64>,
-    /// Elements are byte strings, not rows of fields.
-    pub holds_records: bool,
-    /// There is a schema and a number of rows in the file, so that none is empty.
-    pub is_table: bool,
+    pub kind: Kind,
+    /// Makes rows into what can be written, and tells what is not the same in them.
+    pub prepare: fn(Dataset) -> Result<(Dataset, Vec<String>)>,
+}
+
+pub type MakeReader = fn(&File) -> Result<Box<dyn Records>>;
+
+/// What a format is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Byte strings, which are anything.
+    Records,
+    /// Rows as text.
+    Text,
+    /// Rows as files in an archive.
+    Members,
+    /// Columns, with a schema and the number of rows in the file: none is empty.
+    Table,
 }
 
 /// Whether a file is of a format.
@@ -117,6 +131,11 @@ impl Format {
             false => Err(Error::usage(format!("this build of feedline does not write {}", self.name))),
         }
     }
+}
+
+/// Rows that can be written as they are.
+fn as_they_are(rows: Dataset) -> Result<(Dataset, Vec<String>)> {
+    Ok((rows, vec![]))
 }
 
 /// The parameter `files` of the operators that read records.

@@ -41,7 +41,7 @@ pub fn each_record(
 
 /// Whether the data is broken, rather than the way to it.
 pub fn is_damage(error: &Error) -> bool {
-    !matches!(error.kind(), Kind::Cancelled | Kind::Io | Kind::Internal)
+    matches!(error.kind(), Kind::Data | Kind::Loss)
 }
 
 struct Each<'a> {

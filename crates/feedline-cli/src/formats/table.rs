@@ -2,7 +2,7 @@
 //! how many rows there are is known at once.
 
 use super::records::is_damage;
-use super::{Checked, Format, Likely};
+use super::{Checked, Format, Kind, Likely, as_they_are};
 use crate::file::File;
 use crate::rows;
 use crate::session::Watch;
@@ -23,8 +23,8 @@ pub static PARQUET: Format = Format {
     reader: None,
     check,
     count,
-    holds_records: false,
-    is_table: true,
+    kind: Kind::Table,
+    prepare: as_they_are,
 };
 
 pub static ARROW: Format = Format {
@@ -44,8 +44,8 @@ pub static ARROW: Format = Format {
     reader: None,
     check,
     count,
-    holds_records: false,
-    is_table: true,
+    kind: Kind::Table,
+    prepare: as_they_are,
 };
 
 pub static NUMPY: Format = Format {
@@ -64,8 +64,8 @@ pub static NUMPY: Format = Format {
     reader: None,
     check,
     count,
-    holds_records: false,
-    is_table: true,
+    kind: Kind::Table,
+    prepare: as_they_are,
 };
 
 fn params(files: &[File]) -> Result<Json> {

@@ -1,11 +1,12 @@
 //! Tar files of samples, as `webdataset` lays them out.
 
 use super::records::is_damage;
-use super::{Checked, Format, compressed, files_param};
+use super::{Checked, Format, Kind, compressed, files_param};
 use crate::file::File;
 use crate::session::Watch;
-use feedline::{Error, Result};
-use feedline_formats::tar::{Member, Step, Tar};
+use feedline::element::{DType, Spec, Tensor, Tree};
+use feedline::{Dataset, Error, Result};
+use feedline_formats::tar::{Member, Step, Tar, is_header};
 use feedline_formats::webdataset::Samples;
 use serde_json::{Value as Json, json};
 
@@ -13,7 +14,7 @@ pub static FORMAT: Format = Format {
     name: "tar",
     about: "samples in tar files (WebDataset): files of one name and several endings are a row",
     endings: &["tar"],
-    likely: |head| is_tar(head).into(),
+    likely: |head| is_header(head).into(),
     op: "web_dataset",
     params,
     writer: "tar",
@@ -21,25 +22,34 @@ pub static FORMAT: Format = Format {
     reader: None,
     check,
     count,
-    holds_records: false,
-    is_table: false,
+    kind: Kind::Members,
+    prepare: with_keys,
 };
-
-/// A first header of a right checksum.
-fn is_tar(head: &[u8]) -> bool {
-    let Some(header) = head.get(..512).filter(|h| h.iter().any(|b| *b != 0)) else { return false };
-    let digits = header[148..156].split(|b| *b == 0).next().unwrap_or_default().trim_ascii();
-    let sum = std::str::from_utf8(digits).ok().and_then(|d| u64::from_str_radix(d, 8).ok());
-    let bytes = header[..148].iter().chain(&header[156..]).map(|b| u64::from(*b)).sum::<u64>();
-    sum == Some(bytes + 8 * u64::from(b' '))
-}
 
 fn params(files: &[File]) -> Result<Json> {
     Ok(json!({ "files": files_param(files)?, "compression_type": files[0].compression.name() }))
 }
 
+/// With a `__key__`, which names a sample in a tar file: the number of the row, unless rows have one.
+fn with_keys(rows: Dataset) -> Result<(Dataset, Vec<String>)> {
+    let Tree::Map { tag: None, items } = rows.spec() else {
+        feedline::bail!(Usage, "a sample in a tar file has named fields, but the rows are {}", rows.spec());
+    };
+    if items.iter().any(|(name, _)| &**name == "__key__") {
+        return Ok((rows, vec![]));
+    }
+    let key = ("__key__".into(), Spec::scalar(DType::String));
+    let spec = Tree::Map { tag: None, items: std::iter::once(key).chain(items.iter().cloned()).collect() };
+    let keyed = rows.enumerate(0)?.map_fn(spec, |mut row| {
+        let number = row[0].tensor().item::<i64>();
+        row[0] = Tensor::string(format!("{number:09}").as_bytes()).into();
+        Ok(row)
+    })?;
+    Ok((keyed, vec![]))
+}
+
 /// Calls `each` with every member, or with what stands in the place of one.
-pub fn each_member(file: &File, watch: &Watch<'_>, each: &mut dyn FnMut(Result<Member>)) -> Result<()> {
+fn each_member(file: &File, watch: &Watch<'_>, each: &mut dyn FnMut(Result<Member>)) -> Result<()> {
     let (mut tar, mut contents) = (Tar::default(), file.contents(watch)?);
     loop {
         match tar.next(&mut |_| false) {

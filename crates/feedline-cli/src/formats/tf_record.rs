@@ -8,7 +8,8 @@
 //! 3. So is a part with damage, now that the number of its first record is known.
 
 use super::records::is_damage;
-use super::{Checked, Format, compressed, count_records, each_record, files_param};
+use super::{Checked, Format, Kind, compressed, count_records, each_record, files_param};
+use crate::examples;
 use crate::file::File;
 use crate::session::Watch;
 use feedline::Result;
@@ -31,8 +32,8 @@ pub static FORMAT: Format = Format {
     reader: Some(reader),
     check,
     count,
-    holds_records: true,
-    is_table: false,
+    kind: Kind::Records,
+    prepare: |rows| examples::make(&rows),
 };
 
 const RESYNC: Options = Options { check: true, after_bad: AfterBad::Resync };

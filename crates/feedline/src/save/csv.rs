@@ -54,8 +54,8 @@ fn check(spec: &Spec) -> Result<()> {
     Ok(())
 }
 
-/// The columns as the header calls them: keys, or numbers in tuples, joined by dots.
-fn names(spec: &Spec) -> Vec<String> {
+/// The columns as a header calls them: keys, or numbers in tuples, joined by dots.
+pub fn names(spec: &Spec) -> Vec<String> {
     fn walk(spec: &Spec, above: &str, out: &mut Vec<String>) {
         let below = |name: &str| if above.is_empty() { name.to_owned() } else { format!("{above}.{name}") };
         match spec {

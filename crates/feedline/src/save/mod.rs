@@ -15,6 +15,7 @@ mod output;
 mod tar;
 mod tf_record;
 
+pub use csv::names as column_names;
 pub use output::{Output, Staged};
 pub use tf_record::TfRecordWriter;
 
