@@ -2,7 +2,7 @@
 
 use crate::examples::{self, Schema};
 use crate::file::{File, Inputs, Reading, open_all};
-use crate::formats::{self, Format, Kind};
+use crate::formats::{self, Format, Kind, Writing};
 use crate::rows::{self, Base64, Records, SEEN_RECORDS};
 use crate::session::{Session, Unit, bytes, plural, rate};
 use clap::{Args, ValueEnum};
@@ -42,7 +42,8 @@ pub struct Convert {
     /// Deal rows out to so many files, NAME-00000-of-0000N.ENDING
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=99_999))]
     shards: Option<u32>,
-    /// How the files are compressed; default: as the ending of OUT says (.gz, .zz, .zst)
+    /// How the files are compressed, or the pages in them (Parquet, Arrow); default: as the ending of OUT says (.gz,
+    /// .zz, .zst), for Parquet snappy
     #[arg(long, value_name = "KIND")]
     compression: Option<Packing>,
     /// Replace files that exist already
@@ -55,6 +56,9 @@ pub struct Convert {
     /// Learn the schema of Examples from so many records; 0: from all, which reads the files twice
     #[arg(long, value_name = "N", default_value_t = SEEN_RECORDS)]
     infer: usize,
+    /// Fields of bytes that are no text, in Parquet and Arrow files; default: those that the first rows show to be so
+    #[arg(long, value_name = "FIELD", value_delimiter = ',')]
+    binary: Vec<String>,
     /// Fields of bytes that are base64 in text (CSV, JSON lines): encoded on the way there, decoded on the way back
     #[arg(long, value_name = "FIELD", value_delimiter = ',')]
     base64: Vec<String>,
@@ -79,13 +83,20 @@ impl Packing {
     }
 }
 
+/// What is known before anything is written.
+struct Looked {
+    rows: Dataset,
+    remarks: Vec<String>,
+    /// About how many rows there are.
+    about: u64,
+    binary: Vec<String>,
+}
+
 impl Convert {
     pub fn run(mut self, session: &Session<'_>) -> Result<bool> {
         let out = self.files.pop().ok_or_else(|| Error::usage("there is no file to write"))?;
         let to = self.format_of(&out)?;
         to.writes()?;
-        let compression = self.compression.map_or_else(|| Compression::of_name(&out), Packing::compression);
-        let open = save::format(to.writer, &(to.options)(&out, compression)?)?;
         let schema = self.schema.as_deref().map(Schema::parse).transpose()?;
         let target = Target { path: out.clone(), shards: self.shards.map(|n| n as usize), overwrite: self.overwrite };
         self.check_names(&target)?;
@@ -93,13 +104,20 @@ impl Convert {
         let inputs = Inputs { files: std::mem::take(&mut self.files), reading: self.reading.clone() };
         let files = open_all(session, &inputs)?;
         let watch = session.watch("looking", 0, Unit::Bytes);
-        let looked: Result<(Dataset, Vec<String>, u64)> = session.aside(|| {
+        let looked: Result<Looked> = session.aside(|| {
             let (rows, remarks) = self.rows(&files, to, schema.as_ref(), &watch)?;
             let about = rows::estimate(&files, &rows, &watch)?;
-            Ok((rows, remarks, about))
+            let binary = match (to.kind, self.binary.is_empty()) {
+                (Kind::Table, true) => rows::binary(&rows, &watch)?,
+                _ => self.binary.clone(),
+            };
+            Ok(Looked { rows, remarks, about, binary })
         });
         watch.finish();
-        let (rows, remarks, about) = looked?;
+        let Looked { rows, remarks, about, binary } = looked?;
+        let compression = self.compression.map(Packing::compression);
+        let writing = Writing { name: &out, compression, binary: &binary };
+        let open = save::format(to.writer, &(to.options)(&writing)?)?;
         remarks.iter().for_each(|remark| session.remark(remark));
 
         let watch = session.watch("converting", about, Unit::Rows);
@@ -194,7 +212,9 @@ impl Convert {
     /// An error in words of the command line.
     fn explained(&self, error: Error) -> Error {
         let hint = match error.message() {
-            text if text.contains("not UTF-8") => "--base64 FIELD encodes a field of bytes",
+            text if text.contains("UTF-8") => {
+                "--base64 FIELD encodes a field of bytes in text, --binary FIELD keeps them in Parquet and Arrow"
+            }
             text if self.schema.is_none() && text.contains("feature") => {
                 "if the first records are not like the others: --infer 0 learns from all, --schema says what to read"
             }

@@ -1,7 +1,7 @@
 //! tf.train.Examples and rows: which features records have, rows out of Examples, Examples out of rows.
 
 use crate::rows::Records;
-use feedline::element::{B8, DType, Element, Leaf, Spec, Tensor, Tree};
+use feedline::element::{B8, DType, Element, Leaf, Ragged, Spec, Tensor, Tree, Value};
 use feedline::expr::{Attrs, Builder};
 use feedline::save::column_names;
 use feedline::{Dataset, Error, Result};
@@ -11,6 +11,8 @@ use feedline_formats::sequence_example::Lists;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
 
 /// How many values a feature has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -200,10 +202,10 @@ pub fn make(rows: &Dataset) -> Result<(Dataset, Vec<String>)> {
             Leaf::Tensor { dtype: DType::Float64, .. } => {
                 remarks.push(format!("{name} is float64; an Example stores float32"));
             }
-            Leaf::Tensor { shape, .. } if shape.rank().is_some_and(|rank| rank > 1) => {
+            Leaf::Tensor { shape, .. } | Leaf::Ragged { shape, .. } if shape.rank().is_some_and(|rank| rank > 1) => {
                 remarks.push(format!("{name} has the shape {shape}; an Example stores its values one after the other"));
             }
-            Leaf::Tensor { .. } => {}
+            Leaf::Tensor { .. } | Leaf::Ragged { .. } => {}
             other => feedline::bail!(Usage, "{name} is {other}, which an Example cannot store"),
         }
     }
@@ -251,12 +253,23 @@ fn list<'a>(name: &str, tensor: &'a Tensor) -> Result<List<'a>> {
     })
 }
 
+/// All values of a ragged row, one after the other.
+fn flat(ragged: &Ragged) -> Tensor {
+    let cut = |range: Range<usize>, splits: &Arc<[i64]>| splits[range.start] as usize..splits[range.end] as usize;
+    match ragged.splits.is_empty() {
+        true => ragged.values.clone(),
+        false => ragged.values.slice(ragged.splits.iter().fold(0..ragged.rows(), cut)),
+    }
+}
+
 fn example(names: &[String], row: &Element) -> Result<Vec<u8>> {
-    let lists = names.iter().zip(row).map(|(name, value)| {
-        let tensor = value.as_tensor().ok_or_else(|| Error::data(format!("{name} is no dense tensor")))?;
-        list(name, tensor)
+    let tensors = names.iter().zip(row).map(|(name, value)| match value {
+        Value::Tensor(tensor) => Ok(tensor.clone()),
+        Value::Ragged(ragged) => Ok(flat(ragged)),
+        _ => Err(Error::data(format!("{name} is neither dense nor ragged, and an Example stores nothing else"))),
     });
-    let lists = lists.collect::<Result<Vec<_>>>()?;
+    let tensors = tensors.collect::<Result<Vec<_>>>()?;
+    let lists = names.iter().zip(&tensors).map(|(name, tensor)| list(name, tensor)).collect::<Result<Vec<_>>>()?;
     let features: Vec<(&[u8], Values<'_>)> = names
         .iter()
         .zip(&lists)
@@ -310,6 +323,19 @@ mod tests {
         {
             assert_eq!(Schema::parse(bad).unwrap_err().kind(), feedline::Kind::Usage, "{bad}");
         }
+    }
+
+    #[test]
+    fn ragged_rows_are_stored_flat() {
+        let ragged = |splits: &[&[i64]]| Ragged {
+            values: Tensor::from_items([6], &[0i64, 1, 2, 3, 4, 5]),
+            splits: splits.iter().map(|s| (*s).into()).collect(),
+            splits_dtype: DType::Int64,
+        };
+        let items = |splits: &[&[i64]]| flat(&ragged(splits)).items::<i64>().to_vec();
+        assert_eq!(items(&[]), [0, 1, 2, 3, 4, 5]);
+        assert_eq!(items(&[&[1, 1, 4]]), [1, 2, 3]);
+        assert_eq!(items(&[&[1, 2], &[0, 2, 5, 6]]), [2, 3, 4]);
     }
 
     #[test]

@@ -160,3 +160,19 @@ pub fn first(rows: &Dataset, count: usize, watch: &Watch<'_>) -> Result<(Vec<Ele
         }
     }
 }
+
+/// Fields whose first strings are no text.
+pub fn binary(rows: &Dataset, watch: &Watch<'_>) -> Result<Vec<String>> {
+    let is_text = |value: &Value| {
+        let strings = match value {
+            Value::Tensor(tensor) => tensor,
+            Value::Ragged(ragged) => &ragged.values,
+            _ => return true,
+        };
+        strings.dtype() != DType::String || strings.strs().all(|s| std::str::from_utf8(s).is_ok())
+    };
+    // What is broken is said by whoever reads all of it.
+    let (seen, _) = first(rows, SEEN_RECORDS, watch)?;
+    let names = column_names(rows.spec()).into_iter().enumerate();
+    Ok(names.filter(|(i, _)| !seen.iter().all(|row| is_text(&row[*i]))).map(|(_, name)| name).collect())
+}

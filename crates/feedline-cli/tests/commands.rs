@@ -265,6 +265,22 @@ fn damage_of_other_formats() {
     broken("a.jsonl", "{\"a\": 1}\n[1]\n", 9, 1);
     broken("a.csv", "a,b\n1,2\n3\n", 8, 2);
     broken("a.csv", "a,b\n1,x\"y\"\n", 4, 1);
+
+    // Tables: damaged, cut, of no bytes.
+    assert_eq!(place.run(&["convert", "f.tsv", "whole.parquet"]).code, 0);
+    assert_eq!(place.run(&["convert", "f.tsv", "whole.arrow"]).code, 0);
+    assert_eq!(place.run(&["convert", "f.tsv", "n.npy", "--to", "npy"]).code, 2, "no strings in NumPy files");
+    for name in ["whole.parquet", "whole.arrow"] {
+        let bytes = place.get(name);
+        for (cut, to) in [("cut", bytes.len() / 2), ("empty", 0), ("short", bytes.len() - 1)] {
+            let broken = format!("{cut}-{name}");
+            place.put(&broken, &bytes[..to]);
+            for command in ["verify", "inspect", "count", "head"] {
+                let ran = place.run(&[command, &broken]);
+                assert!((1..=2).contains(&ran.code), "{command} {broken}: {} {}", ran.code, ran.out);
+            }
+        }
+    }
 }
 
 #[test]
@@ -423,6 +439,23 @@ fn rows_come_back_from_every_format() {
     convert(&["g.jsonl", "g2.tar"]);
     assert_eq!(place.rows("g2.tar"), place.rows("g.tar"));
 
+    // Tables, which have types of their own.
+    for name in ["t.parquet", "t.arrow"] {
+        convert(&["a.tfrecord", name]);
+        let (code, json) = place.json(&["inspect", name]);
+        assert_eq!((code, &json["files"][0]["records"]), (0, &150.into()), "{json}");
+        assert_eq!(place.json(&["verify", name]).1["records"], 150);
+        assert_eq!(place.json(&["count", name]).1["records"], 150);
+        convert(&[name, "from-table.tfrecord", "--overwrite"]);
+        assert_eq!(place.get("from-table.tfrecord"), original, "{name}");
+    }
+    convert(&["t.parquet", "small.parquet", "--compression", "zstd"]);
+    assert_eq!(place.rows("small.parquet"), place.rows("t.parquet"));
+    convert(&["a.tfrecord", "t.npz", "--schema", "label: int64, x: float32[2]"]);
+    assert_eq!(place.rows("t.npz")[4], serde_json::json!({ "label": 4, "x": [1.0, 0.1] }));
+    convert(&["t.npz", "from-npz.tfrecord"]);
+    assert_eq!(place.rows("from-npz.tfrecord"), place.rows("t.npz"));
+
     // Bytes that are no text, through text.
     let bytes: Vec<Vec<u8>> = (0..20u8).map(|n| vec![0xff, n]).collect();
     place.put(
@@ -438,6 +471,10 @@ fn rows_come_back_from_every_format() {
     convert(&["raw.tfrecord", "raw.jsonl", "--base64", "image"]);
     convert(&["raw.jsonl", "raw2.tfrecord", "--base64", "image"]);
     assert_eq!(place.get("raw2.tfrecord"), place.get("raw.tfrecord"));
+    // Tables know bytes.
+    convert(&["raw.tfrecord", "raw.parquet"]);
+    convert(&["raw.parquet", "raw3.tfrecord"]);
+    assert_eq!(place.get("raw3.tfrecord"), place.get("raw.tfrecord"));
     // Records that are no Examples are rows of one field.
     place.put("lines.tfrecord", framed([b"one".to_vec(), b"two".to_vec()]));
     convert(&["lines.tfrecord", "lines.jsonl"]);

@@ -1,12 +1,11 @@
 //! CSV: the first line has the names, unless the command line says otherwise.
 
-use super::{Checked, Format, Kind, Likely, count_records, each_record, files_param};
+use super::{Checked, Format, Kind, Likely, Writing, count_records, each_record, files_param};
 use crate::file::File;
 use crate::session::Watch;
 use feedline::element::Leaf;
 use feedline::save::column_names;
 use feedline::{Dataset, Error, Result};
-use feedline_formats::compress::Compression;
 use feedline_formats::csv::{Dialect, Rows, fields, texts};
 use feedline_formats::records::Records;
 use serde_json::{Value as Json, json};
@@ -75,9 +74,9 @@ fn params(files: &[File]) -> Result<Json> {
     Ok(params)
 }
 
-fn options(name: &str, compression: Compression) -> Result<Json> {
-    let delim = char::from(dialect_of(name, b"").delim).to_string();
-    Ok(json!({ "compression_type": compression.name(), "field_delim": delim }))
+fn options(writing: &Writing<'_>) -> Result<Json> {
+    let delim = char::from(dialect_of(writing.name, b"").delim).to_string();
+    Ok(json!({ "compression_type": writing.whole().name(), "field_delim": delim }))
 }
 
 /// There are no lists.

@@ -31,9 +31,9 @@ pub struct Format {
     /// The operator that reads it, and its parameters for some files.
     pub op: &'static str,
     pub params: fn(&[File]) -> Result<Json>,
-    /// What `feedline::save` calls it, and the options for a compression; the name of the file may say more.
+    /// What `feedline::save` calls it, and its options.
     pub writer: &'static str,
-    pub options: fn(&str, Compression) -> Result<Json>,
+    pub options: fn(&Writing<'_>) -> Result<Json>,
     /// The reader of one file's records, for formats that are a row of records.
     pub reader: Option<MakeReader>,
     pub check: fn(&File, &Watch<'_>) -> Result<Checked>,
@@ -45,6 +45,22 @@ pub struct Format {
 }
 
 pub type MakeReader = fn(&File) -> Result<Box<dyn Records>>;
+
+/// What is asked of files that are written.
+pub struct Writing<'a> {
+    pub name: &'a str,
+    /// As the command line says; `None`: by the name, or what the format likes.
+    pub compression: Option<Compression>,
+    /// Fields of strings that are no text.
+    pub binary: &'a [String],
+}
+
+impl Writing<'_> {
+    /// How the file as a whole is compressed.
+    fn whole(&self) -> Compression {
+        self.compression.unwrap_or_else(|| Compression::of_name(self.name))
+    }
+}
 
 /// What a format is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,8 +161,8 @@ fn files_param(files: &[File]) -> Result<Json> {
 }
 
 /// The options of writers that compress whole files.
-fn compressed(_: &str, compression: Compression) -> Result<Json> {
-    Ok(json!({ "compression_type": compression.name() }))
+fn compressed(writing: &Writing<'_>) -> Result<Json> {
+    Ok(json!({ "compression_type": writing.whole().name() }))
 }
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 //! how many rows there are is known at once.
 
 use super::records::is_damage;
-use super::{Checked, Format, Kind, Likely, as_they_are};
-use crate::file::File;
+use super::{Checked, Format, Kind, Likely, Writing, as_they_are};
+use crate::file::{File, compression_name};
 use crate::rows;
 use crate::session::Watch;
 use feedline::plan::Card;
@@ -19,7 +19,7 @@ pub static PARQUET: Format = Format {
     op: "parquet",
     params,
     writer: "parquet",
-    options,
+    options: in_pages,
     reader: None,
     check,
     count,
@@ -40,7 +40,7 @@ pub static ARROW: Format = Format {
     op: "arrow",
     params,
     writer: "arrow",
-    options,
+    options: in_pages,
     reader: None,
     check,
     count,
@@ -60,7 +60,7 @@ pub static NUMPY: Format = Format {
     op: "numpy",
     params,
     writer: "npy",
-    options,
+    options: not_compressed,
     reader: None,
     check,
     count,
@@ -76,13 +76,30 @@ fn params(files: &[File]) -> Result<Json> {
     Ok(json!({ "files": files.iter().map(|f| f.name.as_str()).collect::<Vec<_>>() }))
 }
 
-fn options(_: &str, compression: Compression) -> Result<Json> {
-    match compression {
-        Compression::None => Ok(json!({})),
-        kind => Err(Error::usage(format!(
-            "a file of this format is not compressed as a whole, so --compression {} cannot be",
-            crate::file::compression_name(kind)
-        ))),
+/// Pages are compressed, not the file.
+fn in_pages(writing: &Writing<'_>) -> Result<Json> {
+    not_whole(writing)?;
+    let mut options = json!({ "binary": writing.binary });
+    if let Some(kind) = writing.compression {
+        options["compression"] = compression_name(kind).into();
+    }
+    Ok(options)
+}
+
+fn not_compressed(writing: &Writing<'_>) -> Result<Json> {
+    not_whole(writing)?;
+    match writing.compression {
+        None | Some(Compression::None) => Ok(json!({})),
+        Some(kind) => Err(Error::usage(format!("NumPy files are not compressed with {}", compression_name(kind)))),
+    }
+}
+
+fn not_whole(writing: &Writing<'_>) -> Result<()> {
+    match Compression::of_name(writing.name) {
+        Compression::None => Ok(()),
+        _ => {
+            Err(Error::usage(format!("{} cannot be: a file of this format is not compressed as a whole", writing.name)))
+        }
     }
 }
 
