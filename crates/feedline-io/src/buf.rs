@@ -84,8 +84,8 @@ impl Buf {
     pub fn get_mut(&mut self) -> Option<&mut [u8]> {
         let block = Arc::get_mut(&mut self.0)?;
         match block.owner {
-            // SAFETY: the only handle, of memory that is ours alone.
             Owner::Pool(_) | Owner::Adopted { .. } => {
+                // SAFETY: the only handle, of memory that is ours alone.
                 Some(unsafe { std::slice::from_raw_parts_mut(block.ptr.as_ptr(), block.len) })
             }
             Owner::Foreign { .. } => None,
