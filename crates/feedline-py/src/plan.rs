@@ -238,6 +238,14 @@ fn json_to_py<'py>(py: Python<'py>, json: &Json) -> PyResult<Bound<'py, PyAny>> 
     })
 }
 
+/// Whether this is values, or the numbers of symbolic ones.
+fn is_given(value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    match value.cast::<PyDict>() {
+        Ok(dict) => Ok(dict.contains("values")? || dict.contains("symbols")?),
+        Err(_) => Ok(false),
+    }
+}
+
 /// A parameter as JSON: by its name, for those that are structures of something.
 fn param_json(name: &str, value: &Bound<'_, PyAny>, attachments: &mut Attachments) -> PyResult<Json> {
     let written = |e: serde_json::Error| value_error(e.to_string());
@@ -247,7 +255,7 @@ fn param_json(name: &str, value: &Bound<'_, PyAny>, attachments: &mut Attachment
         "structure" => serde_json::to_value(numbers(value)?).map_err(written)?,
         "symbols" => json!(numbers(value)?.leaves()),
         // Values that may be symbolic, as a parameter beside others.
-        "files" => {
+        "files" if is_given(value)? => {
             let parts = value.cast::<PyDict>()?.iter().map(|(k, v)| {
                 let k: String = k.extract()?;
                 let json = param_json(&k, &v, attachments)?;

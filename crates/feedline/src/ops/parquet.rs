@@ -74,8 +74,8 @@ struct ParquetTable {
     /// File and row group of each block.
     blocks: Vec<(usize, usize)>,
     starts: Vec<u64>,
-    /// Bytes of a row's items of known size.
-    fixed_bytes: u64,
+    /// Bytes of a row's items, if the size of all is known.
+    fixed_bytes: Option<u64>,
 }
 
 impl Opened {
@@ -124,10 +124,11 @@ fn no_column(name: &str, all: &[String], file: &ParquetFile) -> Error {
         .in_file(file.source().name(), None)
 }
 
-/// Bytes of a leaf whose shape is known.
-fn fixed_bytes(leaf: &Leaf) -> u64 {
-    let items = leaf.shape().and_then(Dims::full).map_or(1, |shape| shape.iter().product::<usize>());
-    leaf.dtype().map_or(0, |d| d.size().max(1) as u64).saturating_mul(items as u64)
+/// Bytes of a leaf whose size is the same in all rows.
+fn fixed_bytes(leaf: &Leaf) -> Option<u64> {
+    let shape = leaf.shape().and_then(Dims::full)?;
+    let size = leaf.dtype().map(|d| d.size()).filter(|size| *size > 0)?;
+    shape.iter().try_fold(size, |n, &d| n.checked_mul(d)).map(|n| n as u64)
 }
 
 impl ParquetTable {
@@ -155,9 +156,13 @@ impl Table for ParquetTable {
         &self.starts
     }
     fn row_bytes(&self, block: usize) -> u64 {
+        if let Some(bytes) = self.fixed_bytes {
+            return bytes;
+        }
+        // What is stored, which dictionaries make smaller than it will be.
         let (file, group) = self.blocks[block];
         let (file, projection) = &self.files[file];
-        self.fixed_bytes + file.group_bytes(group, projection) / file.group_rows(group).max(1)
+        2 * file.group_bytes(group, projection) / file.group_rows(group).max(1)
     }
     fn source(&self, block: usize) -> &Arc<dyn Source> {
         self.files[self.blocks[block].0].0.source()

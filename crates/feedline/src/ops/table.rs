@@ -27,7 +27,7 @@ const AHEAD_BYTES: u64 = 32 << 20;
 pub const BLOCK_BYTES: u64 = 32 << 20;
 /// Decoded pieces that are kept for access by number.
 const KEEP_BYTES: usize = 256 << 20;
-/// Pieces are of about this size, and of at most so many rows.
+/// Pieces have about this size, and about so many rows at most; less than twice that in any case.
 const PIECE_BYTES: u64 = 8 << 20;
 const PIECE_ROWS: u64 = 64 << 10;
 
@@ -63,11 +63,12 @@ fn place(table: &dyn Table, row: u64) -> (usize, usize) {
     (block, (row - table.starts()[block]) as usize)
 }
 
-/// How many rows of a block are decoded at once: equal pieces, so that none is a small rest.
+/// How many rows of a block are decoded at once: equal pieces, so that none is a small rest. A block is cut only if it is
+/// twice as large as a piece should be, because a page that is cut is decompressed for both pieces.
 fn piece_rows(table: &dyn Table, block: usize) -> usize {
     let rows = rows_in(table, block).max(1);
     let most = (PIECE_BYTES / table.row_bytes(block).max(1)).clamp(1, PIECE_ROWS);
-    rows.div_ceil(rows.div_ceil(most)) as usize
+    rows.div_ceil((rows / most).max(1)) as usize
 }
 
 /// Files are opened by so many threads at once: remote ones take their time.

@@ -6,10 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from ..calls import call_parts, constant, dtype_of
 from ..dtypes import DType, as_dtype
+from ..lazy_numpy import np
 
 __all__ = ["decode_csv"]
 
