@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -99,7 +100,7 @@ class Table:
     def add(self, columns: Columns) -> None:
         bits = [x.view(np.uint32).astype(np.uint64) if x.dtype == np.float32 else x.astype(np.uint64) for x in columns]
         self.sums += sum(int(x.sum()) for x in bits)
-        self.pairs += sum(int((a * b).sum()) for a, b in zip(bits, bits[1:], strict=False)) % (1 << 64)
+        self.pairs += sum(int((a * b).sum()) for a, b in pairwise(bits)) % (1 << 64)
         if not self.seen:
             self.first = [x[:64].tolist() for x in columns]
         self.seen += len(columns[0])

@@ -8,7 +8,6 @@ from typing import Any
 
 import feedline as fl
 import pytest
-
 from stores import S3
 
 

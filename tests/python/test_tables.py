@@ -22,25 +22,29 @@ def table(rows: int = ROWS, dictionary: bool = True) -> pa.Table:
     """A column of each kind that can be read."""
     rng = np.random.default_rng(0)
     words = pa.array([f"c{i % 5}" for i in range(rows)])
-    return pa.table({
-        "i": pa.array(np.arange(rows)),
-        "f": pa.array(rng.random(rows, np.float32)),
-        "b": pa.array(rng.random(rows) < 0.5),
-        "s": pa.array([f"row {i}" for i in range(rows)]),
-        "large": pa.array([f"{i}" * (i % 3) for i in range(rows)], pa.large_string()),
-        "bytes": pa.array([bytes([i % 256, 255]) for i in range(rows)], pa.binary(2)),
-        "l": pa.array([list(range(i % 4)) for i in range(rows)]),
-        "ll": pa.array([[[j] * j for j in range(i % 3)] for i in range(rows)], pa.list_(pa.list_(pa.int32()))),
-        "ls": pa.array([[str(j) for j in range(i % 3)] for i in range(rows)]),
-        "fixed": pa.FixedSizeListArray.from_arrays(pa.array(np.arange(rows * 3, dtype=np.float32)), 3),
-        "d": words.dictionary_encode() if dictionary else words,
-        "ts": pa.array(np.arange(rows).astype("M8[us]")),
-        "day": pa.array(np.arange(rows).astype("M8[D]")),
-        "dec": pa.array([i / 4 for i in range(rows)]).cast(pa.decimal128(10, 2)),
-        "st": pa.array([{"a": i, "b": str(i)} for i in range(rows)]),
-        "u8": pa.array(np.arange(rows).astype(np.uint8)),
-        "h": pa.array(np.arange(rows).astype(np.float16)),
-    })
+    return pa.table(
+        {
+            "i": pa.array(np.arange(rows)),
+            "f": pa.array(rng.random(rows, np.float32)),
+            "b": pa.array(rng.random(rows) < 0.5),
+            "s": pa.array([f"row {i}" for i in range(rows)]),
+            "large": pa.array([f"{i}" * (i % 3) for i in range(rows)], pa.large_string()),
+            "bytes": pa.array([bytes([i % 256, 255]) for i in range(rows)], pa.binary(2)),
+            "l": pa.array([list(range(i % 4)) for i in range(rows)]),
+            "ll": pa.array(
+                [[[j] * j for j in range(i % 3)] for i in range(rows)], pa.list_(pa.list_(pa.int32()))
+            ),
+            "ls": pa.array([[str(j) for j in range(i % 3)] for i in range(rows)]),
+            "fixed": pa.FixedSizeListArray.from_arrays(pa.array(np.arange(rows * 3, dtype=np.float32)), 3),
+            "d": words.dictionary_encode() if dictionary else words,
+            "ts": pa.array(np.arange(rows).astype("M8[us]")),
+            "day": pa.array(np.arange(rows).astype("M8[D]")),
+            "dec": pa.array([i / 4 for i in range(rows)]).cast(pa.decimal128(10, 2)),
+            "st": pa.array([{"a": i, "b": str(i)} for i in range(rows)]),
+            "u8": pa.array(np.arange(rows).astype(np.uint8)),
+            "h": pa.array(np.arange(rows).astype(np.float16)),
+        }
+    )
 
 
 def plain(value: Any) -> Any:
@@ -77,8 +81,14 @@ def write(path: Path, source: pa.Table, kind: str) -> str:
         case "parquet":
             pq.write_table(source, path, row_group_size=300)
         case "parquet v2 zstd":
-            pq.write_table(source, path, row_group_size=300, compression="zstd", data_page_version="2.0",
-                           write_page_index=True)
+            pq.write_table(
+                source,
+                path,
+                row_group_size=300,
+                compression="zstd",
+                data_page_version="2.0",
+                write_page_index=True,
+            )
         case "feather":
             pyarrow.feather.write_feather(source, str(path), compression="uncompressed", chunksize=300)
         case "feather lz4":
@@ -90,7 +100,9 @@ def write(path: Path, source: pa.Table, kind: str) -> str:
 
 
 def read(path: str, kind: str, **options: Any) -> fl.Dataset:
-    return fl.ParquetDataset(path, **options) if kind.startswith("parquet") else fl.ArrowDataset(path, **options)
+    return (
+        fl.ParquetDataset(path, **options) if kind.startswith("parquet") else fl.ArrowDataset(path, **options)
+    )
 
 
 KINDS = ["parquet", "parquet v2 zstd", "feather", "feather lz4", "stream"]
@@ -117,8 +129,9 @@ def test_saved_and_read_back(tmp_path: Path, kind: str) -> None:
     source = table(50)
     ds = read(write(tmp_path / "a", source, kind), kind)
     rows = [plain(row) for row in ds]
-    assert ds.save_parquet(tmp_path / "out.parquet", compression="zstd", row_group_rows=20, binary=["bytes"]) == 50
-    assert ds.save_arrow(tmp_path / "out.arrow", batch_rows=16, binary=["bytes"]) == 50
+    saved = ds.save_parquet(tmp_path / "out.parquet", compression="zstd", row_group_rows=20, binary=["bytes"])
+    assert saved.elements == 50
+    assert ds.save_arrow(tmp_path / "out.arrow", batch_rows=16, binary=["bytes"]).elements == 50
     assert [plain(row) for row in fl.ParquetDataset(tmp_path / "out.parquet")] == rows
     assert [plain(row) for row in fl.ArrowDataset(tmp_path / "out.arrow")] == rows
     for back in (pq.read_table(tmp_path / "out.parquet"), pyarrow.feather.read_table(tmp_path / "out.arrow")):
@@ -182,21 +195,27 @@ def test_several_files_and_columns(tmp_path: Path) -> None:
         assert [int(row["x"]) for row in ds] == list(range(60))
     with pytest.raises(FileNotFoundError, match="no file matches"):
         fl.ParquetDataset(str(tmp_path / "*.nothing"))
-    with pytest.raises(ValueError, match="there is no column \"z\"; the columns are x, y"):
+    with pytest.raises(ValueError, match='there is no column "z"; the columns are x, y'):
         fl.ParquetDataset(tmp_path, columns=["z"])
-    pq.write_table(pa.table({"x": np.arange(5, dtype=np.int32), "y": np.zeros(5)}), tmp_path / "part-99.parquet")
-    with pytest.raises(fl.errors.DataError, match=r"column \"x\" is int32.*but int64 in the first file.*part-99"):
+    pq.write_table(
+        pa.table({"x": np.arange(5, dtype=np.int32), "y": np.zeros(5)}), tmp_path / "part-99.parquet"
+    )
+    with pytest.raises(
+        fl.errors.DataError, match=r"column \"x\" is int32.*but int64 in the first file.*part-99"
+    ):
         fl.ParquetDataset(tmp_path)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_nulls_fail_or_are_filled(tmp_path: Path, kind: str) -> None:
-    source = pa.table({
-        "x": pa.array([1.0, None, 3.0, 4.0]),
-        "y": pa.array([1, 2, None, 4]),
-        "s": pa.array(["a", "b", "c", None]),
-        "l": pa.array([[1], [2, 3], [], [None, 4]]),
-    })
+    source = pa.table(
+        {
+            "x": pa.array([1.0, None, 3.0, 4.0]),
+            "y": pa.array([1, 2, None, 4]),
+            "s": pa.array(["a", "b", "c", None]),
+            "l": pa.array([[1], [2, 3], [], [None, 4]]),
+        }
+    )
     path = write(tmp_path / "a", source, kind)
     ds = read(path, kind)
     events = []
@@ -231,7 +250,7 @@ def test_types_without_a_place(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     maps = pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int64()))
     pq.write_table(pa.table({"ok": [1], "m": maps, "ls": pa.array([[{"a": 1}]])}), path)
-    with pytest.raises(ValueError, match="column \"m\" has the type .*leave it out with columns"):
+    with pytest.raises(ValueError, match='column "m" has the type .*leave it out with columns'):
         fl.ParquetDataset(path)
     with pytest.raises(ValueError, match="a list of structs"):
         fl.ParquetDataset(path, columns=["ls"])
@@ -243,7 +262,9 @@ def test_pandas_and_polars(tmp_path: Path) -> None:
     frame = {"x": [1, 2, 3], "name": ["a", "b", "c"], "when": [10, 20, 30]}
     pd.DataFrame(frame).to_parquet(tmp_path / "pandas.parquet")
     pl.DataFrame(frame).write_parquet(tmp_path / "polars.parquet")
-    pl.DataFrame(frame).write_ipc(tmp_path / "polars.arrow", compression="uncompressed", compat_level=pl.CompatLevel.oldest())
+    pl.DataFrame(frame).write_ipc(
+        tmp_path / "polars.arrow", compression="uncompressed", compat_level=pl.CompatLevel.oldest()
+    )
     rows = [{"x": x, "name": name, "when": when} for x, name, when in zip(*frame.values(), strict=True)]
     for name in ("pandas.parquet", "polars.parquet"):
         assert [plain(row) for row in fl.ParquetDataset(tmp_path / name)] == rows
@@ -272,7 +293,9 @@ def test_a_folder_of_hugging_face_datasets(tmp_path: Path) -> None:
     (tmp_path / "dataset_dict.json").write_text(json.dumps({"splits": ["saved"]}))
     with pytest.raises(ValueError, match=r"several splits; name one of them: .*saved"):
         fl.ArrowDataset(tmp_path)
-    (folder / "state.json").write_text(json.dumps(state | {"_indices_files": [{"filename": "indices.arrow"}]}))
+    (folder / "state.json").write_text(
+        json.dumps(state | {"_indices_files": [{"filename": "indices.arrow"}]})
+    )
     with pytest.raises(ValueError, match="flatten_indices"):
         fl.ArrowDataset(folder)
     (folder / "state.json").write_text(json.dumps(state | {"_data_files": [{"filename": "../x.arrow"}]}))
@@ -283,16 +306,17 @@ def test_a_folder_of_hugging_face_datasets(tmp_path: Path) -> None:
 # ---- Shards and broken runs ----
 
 
-def test_shards_keep_the_order(tmp_path: Path) -> None:
+def test_shards_take_turns(tmp_path: Path) -> None:
     ds = fl.Dataset.range(10).map(lambda x: {"x": x, "y": (x, x * 2)})
-    assert ds.save_parquet(tmp_path / "out", shards=4) == 10
-    names = sorted(path.name for path in (tmp_path / "out").iterdir())
-    assert names == [f"part-0000{k}-of-00004.parquet" for k in range(4)]
-    back = fl.ParquetDataset(tmp_path / "out")
-    assert [int(row["x"]) for row in back] == list(range(10))
-    assert back[3]["y"]["1"] == 6
+    saved = ds.save_parquet(tmp_path / "out.parquet", shards=4)
+    assert saved.elements == 10
+    assert [Path(name).name for name in saved.files] == [f"out-0000{k}-of-00004.parquet" for k in range(4)]
+    back = fl.ParquetDataset(tmp_path)
+    assert [int(row["x"]) for row in back] == [0, 4, 8, 1, 5, 9, 2, 6, 3, 7]
+    assert back[1]["y"]["1"] == 8
+    (tmp_path / "arrow").mkdir()
     unknown = ds.filter(lambda row: row["x"] >= 0)
-    assert unknown.save_arrow(tmp_path / "arrow", shards=2) == 10
+    assert unknown.save_arrow(tmp_path / "arrow" / "a.arrow", shards=2).elements == 10
     assert sorted(int(row["x"]) for row in fl.ArrowDataset(tmp_path / "arrow")) == list(range(10))
 
 
@@ -302,7 +326,11 @@ def test_a_broken_run_leaves_nothing(tmp_path: Path) -> None:
             raise RuntimeError("on purpose")
         return np.int64(x)
 
-    ds = fl.Dataset.range(1000).map(lambda x: fl.py_function(fails, [x], fl.int64)).map(lambda x: fl.ensure_shape(x, ()))
+    ds = (
+        fl.Dataset.range(1000)
+        .map(lambda x: fl.py_function(fails, [x], fl.int64))
+        .map(lambda x: fl.ensure_shape(x, ()))
+    )
     for save in (
         lambda: ds.save_parquet(tmp_path / "a.parquet"),
         lambda: ds.save_arrow(tmp_path / "a.arrow"),
@@ -321,16 +349,18 @@ def test_what_cannot_be_saved(tmp_path: Path) -> None:
         numbers.map(lambda x: fl.cast(x, fl.bfloat16)).save_parquet(tmp_path / "a")
     with pytest.raises(ValueError, match="no compression"):
         numbers.save_parquet(tmp_path / "a", compression="best")
-    with pytest.raises(ValueError, match="at least 1"):
+    with pytest.raises(ValueError, match="between 1 and"):
         numbers.save_parquet(tmp_path / "a", shards=0)
     with pytest.raises(fl.errors.DataError, match=r"no text.*binary="):
         fl.Dataset.from_tensor_slices([b"\xff"]).save_parquet(tmp_path / "a")
-    with pytest.raises(ValueError, match="should end with .npy"):
+    with pytest.raises(ValueError, match="ends with .npy"):
         numbers.save_npy(tmp_path / "a.npz")
-    with pytest.raises(ValueError, match="should end with .npz"):
+    with pytest.raises(ValueError, match="ends with .npz"):
         numbers.map(lambda x: (x, x)).save_npy(tmp_path / "a.npy")
     with pytest.raises(ValueError, match="ensure_shape"):
-        fl.Dataset.from_tensor_slices(fl.ragged.constant([[1], [2, 3]])).map(lambda x: x + 1).save_npy(tmp_path / "a.npy")
+        fl.Dataset.from_tensor_slices(fl.ragged.constant([[1], [2, 3]])).map(lambda x: x + 1).save_npy(
+            tmp_path / "a.npy"
+        )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -342,12 +372,24 @@ def cube() -> np.ndarray:
     return np.random.default_rng(1).random((100, 3, 4)).astype(np.float32)
 
 
-@pytest.mark.parametrize("change", [
-    lambda x: x, np.asfortranarray, lambda x: x.astype(">f4"), lambda x: x.astype("<f8"), lambda x: x[:, 0, 0],
-    lambda x: x > 0.5, lambda x: (x * 100).astype(np.int8), lambda x: (x * 100).astype(">u2"), lambda x: x[:0],
-    lambda x: x[:, :0], lambda x: np.asfortranarray(x[:, :, 0]), lambda x: (x * 1e6).astype("M8[s]"),
-    lambda x: np.repeat(x, 200, axis=2),
-])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda x: x,
+        np.asfortranarray,
+        lambda x: x.astype(">f4"),
+        lambda x: x.astype("<f8"),
+        lambda x: x[:, 0, 0],
+        lambda x: x > 0.5,
+        lambda x: (x * 100).astype(np.int8),
+        lambda x: (x * 100).astype(">u2"),
+        lambda x: x[:0],
+        lambda x: x[:, :0],
+        lambda x: np.asfortranarray(x[:, :, 0]),
+        lambda x: (x * 1e6).astype("M8[s]"),
+        lambda x: np.repeat(x, 200, axis=2),
+    ],
+)
 def test_npy(tmp_path: Path, cube: np.ndarray, change: Callable[[np.ndarray], np.ndarray]) -> None:
     array = change(cube)
     np.save(tmp_path / "a.npy", array)
@@ -360,7 +402,9 @@ def test_npy(tmp_path: Path, cube: np.ndarray, change: Callable[[np.ndarray], np
         assert np.asarray(row).dtype == array.dtype.newbyteorder("=")
     if len(array):
         assert np.array_equal(ds[len(array) // 2], array[len(array) // 2])
-        assert np.array_equal(np.sort([np.sum(row) for row in ds.shuffle(seed=1)]), np.sort([np.sum(row) for row in got]))
+        assert np.array_equal(
+            np.sort([np.sum(row) for row in ds.shuffle(seed=1)]), np.sort([np.sum(row) for row in got])
+        )
     if array.dtype.kind != "M" and array.size:
         ds.save_npy(tmp_path / "out.npy")
         assert np.array_equal(np.load(tmp_path / "out.npy"), array)
@@ -393,7 +437,7 @@ def test_npz(tmp_path: Path, cube: np.ndarray, save: Callable[..., None]) -> Non
         assert np.array_equal(back["x"], cube) and np.array_equal(back["y"], np.arange(100))
     assert np.array_equal(np.stack([row["x"] for row in fl.NumpyDataset(tmp_path / "out.npz")]), cube)
     save(tmp_path / "uneven.npz", x=cube, y=np.arange(99))
-    with pytest.raises(fl.errors.DataError, match="99 rows and \"x\" has 100"):
+    with pytest.raises(fl.errors.DataError, match='99 rows and "x" has 100'):
         fl.NumpyDataset(tmp_path / "uneven.npz")
 
 
@@ -459,7 +503,7 @@ def drain(reader: Callable[[Path], fl.Dataset], path: Path) -> None:
 def test_files_that_are_cut_off(tmp_path: Path) -> None:
     for kind, (whole, reader) in damaged(tmp_path).items():
         path = tmp_path / "cut"
-        for size in [*range(0, min(64, len(whole))), *range(64, len(whole) - 1, max(1, len(whole) // 40))]:
+        for size in [*range(min(64, len(whole))), *range(64, len(whole) - 1, max(1, len(whole) // 40))]:
             path.write_bytes(whole[:size])
             if kind == "stream":
                 # Nothing at the end of it must be there: what is whole is read.

@@ -174,6 +174,7 @@ def reduce(
 ) -> Any: ...
 def shutdown() -> None:
     """Stops the pool's work in Python functions; called at interpreter exit."""
+
 def register_class(tag: str, cls: type) -> None:
     """A NamedTuple or dataclass to give back for structures with that tag (`module:qualname`)."""
 

@@ -32,9 +32,4 @@ __all__ = [
     "ThreadingOptions",
     "WebDataset",
     "experimental",
-    "CsvDataset",
-    "FixedLengthRecordDataset",
-    "JsonLinesDataset",
-    "TextLineDataset",
-    "WebDataset",
 ]

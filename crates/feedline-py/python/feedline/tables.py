@@ -123,14 +123,15 @@ def NumpyDataset(files: Any, columns: Sequence[str] | None = None, name: str | N
     """The rows of arrays in .npy and .npz files, along the first axis.
 
     Arrays are not loaded: rows are read where they lie, some megabytes at a time, and each can be had by its
-    number. Compressed members of an .npz are the exception; they are decompressed as a whole. An .npy file gives
-    arrays (a structured dtype dicts of its fields), an .npz file dicts of its arrays. Arrays of Python objects
-    are refused: reading them means running code out of the file.
+    number. Compressed members of an .npz are the exception; they are decompressed as a whole. An .npy file
+    gives arrays (a structured dtype dicts of its fields), an .npz file dicts of its arrays. Arrays of Python
+    objects are refused: reading them means running code out of the file.
 
     Args:
-        files: A path, a pattern, a folder (all its .npy and .npz files, sorted), or a list of them, whose rows
-            follow each other; or a dict or tuple of these, whose rows go side by side.
-        columns: The arrays of an .npz, or the fields of a structured array, to read, in this order. None: all.
+        files: A path, a pattern, a folder (all its .npy and .npz files, sorted), or a list of them, whose
+            rows follow each other; or a dict or tuple of these, whose rows go side by side.
+        columns: The arrays of an .npz, or the fields of a structured array, to read, in this order.
+            None: all.
         name: A name for the operator, an identifier.
 
     Raises:

@@ -199,8 +199,8 @@ class Saving(Core):
     ) -> Saved:
         """Writes all elements as Parquet files.
 
-        A component is a column: of a dict by its key, of a tuple by its number, a single one is `value`. Axes of
-        known size become fixed-size lists, others lists.
+        A component is a column: of a dict by its key, of a tuple by its number, a single one is `value`.
+        Axes of known size become fixed-size lists, others lists.
 
         >>> import feedline as fl
         >>> saved = fl.Dataset.from_tensor_slices({"x": [1, 2, 3]}).save_parquet("x.parquet")
@@ -270,7 +270,9 @@ class Saving(Core):
         """
         ending = ".npz" if nest.is_nested(self.element_spec) else ".npy"
         if not os.fsdecode(path).endswith(ending):
-            raise ValueError(f"save_npy: elements of {self.element_spec} go into a file that ends with {ending}")
+            raise ValueError(
+                f"save_npy: elements of {self.element_spec} go into a file that ends with {ending}"
+            )
         return self._save("npy", path, None, overwrite)
 
 
