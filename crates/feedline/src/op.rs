@@ -29,7 +29,7 @@ pub trait Op: fmt::Debug + Send + Sync + Any {
     }
     /// The same source with only some leaves, among them all that `reads` names, and the places that they had; `None` if
     /// it has none to leave out.
-    fn narrowed(&self, _reads: &[bool]) -> Result<Option<(Arc<dyn Op>, Vec<usize>)>> {
+    fn narrowed(&self, _reads: &[bool]) -> Result<Option<Narrowed>> {
         Ok(None)
     }
     /// Bytes of data that the operator itself carries, as a window out of a stream does.
@@ -47,6 +47,9 @@ pub trait Op: fmt::Debug + Send + Sync + Any {
         show_params(self.write().ok())
     }
 }
+
+/// A source and, for each of its leaves, the place that it had before some were left out.
+pub type Narrowed = (Arc<dyn Op>, Vec<usize>);
 
 /// Facts that rewrites and the tuner ask for.
 #[derive(Clone, Debug, PartialEq)]
