@@ -24,9 +24,9 @@ def ParquetDataset(
     """The rows of Parquet files: dicts of the columns, row after row.
 
     Rows are decoded by all workers, some thousand at a time and in order. Their number is known, and each can
-    be had by its number: `ds[i]`, and `shuffle()` without a buffer (which decodes what it meets, and keeps up to
-    256 MB of it: for more data than that, `shuffle(buffer_size)` is faster). A `map` behind it that reads only
-    some columns has the others left out: `explain()` shows it.
+    be had by its number: `ds[i]`, and `shuffle()` without a buffer (which decodes what it meets, and keeps up
+    to 256 MB of it: for more data than that, `shuffle(buffer_size)` is faster). A `map` behind it that reads
+    only some columns has the others left out: `explain()` shows it.
 
     Types: numbers and bool stay what they are, text and binary are strings (bytes), lists are ragged, lists of
     fixed size an axis, structs dicts. Dates and times become integers in their own unit (timestamps since 1970,

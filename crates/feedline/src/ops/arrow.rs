@@ -5,7 +5,7 @@ use super::table::{self, BLOCK_BYTES, Decoded, Pieces, Table, TableIndex};
 use crate::dataset::Dataset;
 use crate::element::{Spec, Tree};
 use crate::error::{Error, Result};
-use crate::op::{Op, OpInfo, Param};
+use crate::op::{Narrowed, Op, OpInfo, Param};
 use crate::plan::{Card, Plan};
 use crate::runtime::{BuildCx, Built, Index};
 use feedline_formats::arrow_ipc::ArrowFile;
@@ -185,7 +185,7 @@ impl Op for Arrow {
     fn index(&self, cx: &BuildCx, _: &Plan) -> Result<Option<Arc<dyn Index>>> {
         Ok(Some(Arc::new(TableIndex::new(self.table()?.0.clone(), self.pieces.clone(), cx))))
     }
-    fn narrowed(&self, reads: &[bool]) -> Result<Option<(Arc<dyn Op>, Vec<usize>)>> {
+    fn narrowed(&self, reads: &[bool]) -> Result<Option<Narrowed>> {
         let table = &self.table()?.0;
         let specs = table.columns.iter().map(|(_, spec)| spec);
         let Some((columns, leaves)) = table::read_columns(specs, reads) else { return Ok(None) };

@@ -7,7 +7,7 @@ use crate::element::{
     Chunk, Column, DType, Dims, Element, Leaf, Pos, Spec, StringsBuilder, Tensor, Tree, Value, check_room,
 };
 use crate::error::{Error, Kind, Result};
-use crate::op::{Op, OpInfo, Param};
+use crate::op::{Narrowed, Op, OpInfo, Param};
 use crate::plan::{Card, Plan};
 use crate::runtime::{BuildCx, Built, Index};
 use feedline_formats::npy::{self, Field, Npy};
@@ -307,7 +307,12 @@ fn ranges(npy: &Npy, rows: Range<usize>) -> Vec<Range<u64>> {
     let (item, total) = (npy.item as u64, npy.shape[0] as u64);
     if !npy.fortran || columns <= 1 || rows.len() == npy.shape[0] {
         let row = if npy.fortran && rows.len() != npy.shape[0] { item } else { item * columns as u64 };
+<<<<<<< HEAD
         return std::iter::once(rows.start as u64 * row..rows.end as u64 * row).collect();
+=======
+        let one = rows.start as u64 * row..rows.end as u64 * row;
+        return [one].to_vec();
+>>>>>>> h/columnar
     }
     let run = |c: u64| (c * total + rows.start as u64) * item..(c * total + rows.end as u64) * item;
     (0..columns as u64).map(run).collect()
@@ -571,7 +576,7 @@ impl Op for Numpy {
         let blocks = TableIndex::new(files.clone(), self.pieces.clone(), cx);
         Ok(Some(if files.has_large_rows() { Arc::new(RowReads { files, blocks }) } else { Arc::new(blocks) }))
     }
-    fn narrowed(&self, reads: &[bool]) -> Result<Option<(Arc<dyn Op>, Vec<usize>)>> {
+    fn narrowed(&self, reads: &[bool]) -> Result<Option<Narrowed>> {
         let table = &self.table()?.0;
         let specs = table.columns.iter().map(|(_, spec)| spec);
         let Some((columns, leaves)) = table::read_columns(specs, reads) else { return Ok(None) };

@@ -5,7 +5,7 @@ use super::table::{self, BLOCK_BYTES, Decoded, Pieces, Table, TableIndex};
 use crate::dataset::Dataset;
 use crate::element::{Dims, Leaf, Spec, Tree};
 use crate::error::{Error, Result};
-use crate::op::{Op, OpInfo, Param};
+use crate::op::{Narrowed, Op, OpInfo, Param};
 use crate::plan::{Card, Plan};
 use crate::runtime::{BuildCx, Built, Index};
 use feedline_formats::parquet::{ParquetFile, Projection};
@@ -223,7 +223,7 @@ impl Op for Parquet {
     fn index(&self, cx: &BuildCx, _: &Plan) -> Result<Option<Arc<dyn Index>>> {
         Ok(Some(Arc::new(TableIndex::new(self.opened()?.table.clone(), self.pieces.clone(), cx))))
     }
-    fn narrowed(&self, reads: &[bool]) -> Result<Option<(Arc<dyn Op>, Vec<usize>)>> {
+    fn narrowed(&self, reads: &[bool]) -> Result<Option<Narrowed>> {
         let opened = self.opened()?;
         let specs = opened.table.columns.iter().map(|(_, spec)| spec);
         let Some((columns, leaves)) = table::read_columns(specs, reads) else { return Ok(None) };

@@ -213,8 +213,8 @@ class Sources(Core):
         Args:
             file_pattern: A pattern or a list of patterns; `*`, `?` and `[a-z]` stand for parts of a name and
                 do not go across `/`. Paths, `s3://bucket/…` and the like.
-            shuffle: False keeps the names sorted. By default they are shuffled: zip features and labels first,
-                or list both with False.
+            shuffle: False keeps the names sorted. By default they are shuffled: zip features and labels
+                first, or list both with False.
             seed: Makes the order reproducible.
             name: A name for the operator, an identifier.
 

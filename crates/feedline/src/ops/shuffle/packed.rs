@@ -4,6 +4,8 @@
 //! a value, nearly all of it waiting. In one place a row is a few lines in a row. Rows are put together when they come in
 //! and taken apart when they go out, some at a time, in memory that stays in the first-level cache.
 //!
+//! The places of the next rows are asked for from memory while these are taken apart, which hides most of the waiting.
+//!
 //! Places of rows that are gone are used again, so the memory is that of the rows that are there.
 
 use crate::element::{Buf, Chunk, Column, DType, Pos, Shape, Tensor};
@@ -84,6 +86,7 @@ impl Packed {
         let row = self.row_bytes;
         for start in (0..chunk.rows()).step_by(GROUP) {
             let group = start..(start + GROUP).min(chunk.rows());
+            self.expect(&places[group.clone()]);
             let scratch = &mut self.scratch[..group.len() * row];
             for (i, to) in scratch.chunks_exact_mut(row).enumerate() {
                 to[..POS_BYTES].copy_from_slice(&chunk.pos.at(start + i).to_ne_bytes());
@@ -110,6 +113,13 @@ impl Packed {
             }
         }
     }
+    /// Asks for rows from memory, without waiting for them.
+    fn expect(&self, places: &[u32]) {
+        for &place in places {
+            let (block, at) = (place as usize / self.block_rows, place as usize % self.block_rows * self.row_bytes);
+            prefetch(&self.blocks[block].as_slice()[at..at + self.row_bytes]);
+        }
+    }
     /// Takes rows out, in this order.
     pub fn take(&mut self, places: &[u32]) -> Chunk {
         let row = self.row_bytes;
@@ -117,11 +127,14 @@ impl Packed {
         let shape = |l: &Layout| std::iter::once(places.len()).chain(l.inner.iter().copied()).collect::<Shape>();
         let mut tensors: Vec<Tensor> = self.columns.iter().map(|l| Tensor::new(l.dtype, shape(l))).collect();
         let mut outs: Vec<&mut [u8]> = tensors.iter_mut().map(|t| t.bytes_mut()).collect();
-        for group in places.chunks(GROUP) {
+        self.expect(&places[..places.len().min(GROUP)]);
+        for (i, group) in places.chunks(GROUP).enumerate() {
             for (&place, to) in group.iter().zip(self.scratch.chunks_exact_mut(row)) {
                 let (block, at) = (place as usize / self.block_rows, place as usize % self.block_rows * row);
                 to.copy_from_slice(&self.blocks[block].as_slice()[at..at + row]);
             }
+            let next = (i + 1) * GROUP;
+            self.expect(&places[next.min(places.len())..(next + GROUP).min(places.len())]);
             let scratch = &self.scratch[..group.len() * row];
             let position = |r: &[u8]| u64::from_ne_bytes(r[..POS_BYTES].try_into().expect("eight bytes"));
             pos.extend(scratch.chunks_exact(row).map(position));
@@ -144,6 +157,18 @@ impl Packed {
         self.free.extend_from_slice(places);
         Chunk::new(places.len(), Pos::List(pos.into()), tensors.into_iter().map(Column::Dense))
     }
+}
+
+/// A hint that these bytes will be used soon.
+fn prefetch(bytes: &[u8]) {
+    #[cfg(target_arch = "x86_64")]
+    for line in bytes.chunks(64) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a hint; nothing is read or written, whatever the address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = bytes;
 }
 
 // Fixed sizes become register moves.
