@@ -48,11 +48,7 @@ pub trait Op: fmt::Debug + Send + Sync + Any {
     }
 }
 
-<<<<<<< HEAD
-/// A source with fewer leaves, and the places that they had.
-=======
 /// A source and, for each of its leaves, the place that it had before some were left out.
->>>>>>> h/columnar
 pub type Narrowed = (Arc<dyn Op>, Vec<usize>);
 
 /// Facts that rewrites and the tuner ask for.

@@ -28,17 +28,17 @@ def ParquetDataset(
     to 256 MB of it: for more data than that, `shuffle(buffer_size)` is faster). A `map` behind it that reads
     only some columns has the others left out: `explain()` shows it.
 
-    Types: numbers and bool stay what they are, text and binary are strings (bytes), lists are ragged, lists of
-    fixed size an axis, structs dicts. Dates and times become integers in their own unit (timestamps since 1970,
-    in UTC), decimals float64. A row with a null raises an error in its place, unless `fill` says what stands
+    Types: numbers and bool stay what they are, text and binary are strings (bytes), lists are ragged, lists
+    of fixed size an axis, structs dicts. Dates and times become integers in their own unit (timestamps since
+    1970, in UTC), decimals float64. A row with a null raises an error in its place, unless `fill` says what stands
     for it; `ignore_errors()` drops such rows.
 
     Args:
         files: A path, a pattern, a folder (all its .parquet files, sorted), or a list of them. The columns
             must have the same types in all of them.
         columns: The columns to read, in this order. None: all.
-        fill: What stands in the place of nulls, by column (`{"age": -1}`, `{"struct.field": 0}`); a number alone,
-            such as `float("nan")`, is for all columns of floats. A null list becomes an empty one.
+        fill: What stands in the place of nulls, by column (`{"age": -1}`, `{"struct.field": 0}`); a number
+            alone, such as `float("nan")`, is for all columns of floats. A null list becomes an empty one.
         name: A name for the operator, an identifier.
 
     Raises:

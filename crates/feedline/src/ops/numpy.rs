@@ -307,12 +307,8 @@ fn ranges(npy: &Npy, rows: Range<usize>) -> Vec<Range<u64>> {
     let (item, total) = (npy.item as u64, npy.shape[0] as u64);
     if !npy.fortran || columns <= 1 || rows.len() == npy.shape[0] {
         let row = if npy.fortran && rows.len() != npy.shape[0] { item } else { item * columns as u64 };
-<<<<<<< HEAD
-        return std::iter::once(rows.start as u64 * row..rows.end as u64 * row).collect();
-=======
         let one = rows.start as u64 * row..rows.end as u64 * row;
         return [one].to_vec();
->>>>>>> h/columnar
     }
     let run = |c: u64| (c * total + rows.start as u64) * item..(c * total + rows.end as u64) * item;
     (0..columns as u64).map(run).collect()
