@@ -154,7 +154,6 @@ def test_arrays_are_the_readers_own(tmp_path: Path) -> None:
     for batch in ds.batch(10):
         batch["i"][:] = -1
     assert [int(row["i"]) for row in ds] == list(range(100))
-    ds[3]["i"].flags.writeable
     first = ds.batch(10)[0]
     first["i"][:] = -1
     assert ds.batch(10)[0]["i"].tolist() == list(range(10))
@@ -250,7 +249,7 @@ def test_types_without_a_place(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     maps = pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int64()))
     pq.write_table(pa.table({"ok": [1], "m": maps, "ls": pa.array([[{"a": 1}]])}), path)
-    with pytest.raises(ValueError, match='column "m" has the type .*leave it out with columns'):
+    with pytest.raises(ValueError, match=r'column "m" has the type .*leave it out with columns'):
         fl.ParquetDataset(path)
     with pytest.raises(ValueError, match="a list of structs"):
         fl.ParquetDataset(path, columns=["ls"])
@@ -353,9 +352,9 @@ def test_what_cannot_be_saved(tmp_path: Path) -> None:
         numbers.save_parquet(tmp_path / "a", shards=0)
     with pytest.raises(fl.errors.DataError, match=r"no text.*binary="):
         fl.Dataset.from_tensor_slices([b"\xff"]).save_parquet(tmp_path / "a")
-    with pytest.raises(ValueError, match="ends with .npy"):
+    with pytest.raises(ValueError, match=r"ends with \.npy"):
         numbers.save_npy(tmp_path / "a.npz")
-    with pytest.raises(ValueError, match="ends with .npz"):
+    with pytest.raises(ValueError, match=r"ends with \.npz"):
         numbers.map(lambda x: (x, x)).save_npy(tmp_path / "a.npy")
     with pytest.raises(ValueError, match="ensure_shape"):
         fl.Dataset.from_tensor_slices(fl.ragged.constant([[1], [2, 3]])).map(lambda x: x + 1).save_npy(
@@ -545,7 +544,7 @@ def test_what_is_wrong_is_said(tmp_path: Path) -> None:
         fl.ParquetDataset(path)
     with pytest.raises(fl.errors.DataError, match="Arrow file"):
         fl.ArrowDataset(path)
-    with pytest.raises(fl.errors.DataError, match="is not an .npy file"):
+    with pytest.raises(fl.errors.DataError, match=r"is not an \.npy file"):
         fl.NumpyDataset(path)
     write(path, table(10), "parquet")
     whole = path.read_bytes()

@@ -30,8 +30,8 @@ def ParquetDataset(
 
     Types: numbers and bool stay what they are, text and binary are strings (bytes), lists are ragged, lists
     of fixed size an axis, structs dicts. Dates and times become integers in their own unit (timestamps since
-    1970, in UTC), decimals float64. A row with a null raises an error in its place, unless `fill` says what stands
-    for it; `ignore_errors()` drops such rows.
+    1970, in UTC), decimals float64. A row with a null raises an error in its place, unless `fill` says what
+    stands for it; `ignore_errors()` drops such rows.
 
     Args:
         files: A path, a pattern, a folder (all its .parquet files, sorted), or a list of them. The columns
@@ -64,13 +64,13 @@ def ArrowDataset(
     """The rows of Arrow files: dicts of the columns, row after row.
 
     The file format (.arrow, Feather version 2) and the stream format are read alike, and so is a folder that
-    Hugging Face `datasets` made with `save_to_disk`. Rows of batches that are not compressed are cut out of the
-    file: each row can be had by its number, and `shuffle()` needs no buffer. Types and nulls are those of
+    Hugging Face `datasets` made with `save_to_disk`. Rows of batches that are not compressed are cut out of
+    the file: each row can be had by its number, and `shuffle()` needs no buffer. Types and nulls are those of
     `ParquetDataset`.
 
     Args:
-        files: A path, a pattern, a folder (saved by `datasets`, or all its .arrow and .feather files, sorted),
-            or a list of them. The columns must have the same types in all of them.
+        files: A path, a pattern, a folder (saved by `datasets`, or all its .arrow and .feather files,
+            sorted), or a list of them. The columns must have the same types in all of them.
         columns: The columns to read, in this order. None: all.
         fill: What stands in the place of nulls: see `ParquetDataset`.
         name: A name for the operator, an identifier.
