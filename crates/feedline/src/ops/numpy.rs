@@ -588,3 +588,48 @@ impl Op for Numpy {
         super::show_files(&self.files, self.columns.as_deref())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::testing::ints;
+
+    fn dataset(bytes: &[u8]) -> Result<Dataset> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.npy");
+        std::fs::write(&path, bytes).unwrap();
+        // Opened now: its file may go afterwards.
+        Dataset::numpy(&[path.to_str().unwrap()], None)
+    }
+
+    #[test]
+    fn fortran_places() {
+        // A (2, 3, 4) array: item (i, j, k) stands at i + 2 j + 6 k.
+        let all: Vec<usize> = (0..24).map(|c| fortran_place(&[2, 3, 4], c)).collect();
+        let wanted: Vec<usize> = (0..24).map(|c| c / 12 + 2 * (c / 4 % 3) + 6 * (c % 4)).collect();
+        assert_eq!(all, wanted);
+    }
+
+    #[test]
+    fn blocks_cover_all_rows_once() {
+        let mut bytes = npy::header("'<i8'", 300_000, &[]);
+        (0..300_000i64).for_each(|n| bytes.extend(n.to_le_bytes()));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.npy");
+        std::fs::write(&path, &bytes).unwrap();
+        let ds = Dataset::numpy(&[path.to_str().unwrap()], None).unwrap();
+        assert_eq!(ints(&ds), (0..300_000).collect::<Vec<_>>());
+        // Cut off while it is read: an error, not a signal.
+        std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+        assert!(ds.iter().unwrap().any(|e| e.is_err()));
+    }
+
+    #[test]
+    fn claims_are_checked() {
+        let short = dataset(&npy::header("'<i8'", 5, &[])).unwrap_err();
+        assert_eq!(short.kind(), Kind::Loss, "{short}");
+        let empty = dataset(&npy::header("'<i8'", 1 << 40, &[0])).unwrap_err();
+        assert!(empty.to_string().contains("without any bytes"), "{empty}");
+        assert_eq!(dataset(&npy::header("'<i8'", 0, &[3])).unwrap().cardinality(), Card::Known(0));
+    }
+}

@@ -47,7 +47,7 @@ pub trait Table: Send + Sync {
     fn source(&self, block: usize) -> &Arc<dyn Source>;
     /// What must be read before rows of the block can be decoded.
     fn ranges(&self, block: usize) -> Vec<Range<u64>>;
-    /// Called before a block is read: whether its file is still what it was.
+    /// Whether the file of a block is still what it was. Called before the first of its blocks is decoded in a pass.
     fn check(&self, block: usize) -> Result<()>;
     /// Rows of a block from the bytes of its ranges.
     fn decode(&self, block: usize, rows: Range<usize>, read: &[Buf]) -> Result<Decoded>;
@@ -123,8 +123,9 @@ pub fn read_columns<'a>(columns: impl Iterator<Item = &'a Spec>, reads: &[bool])
 /// All rows in order.
 pub fn build(table: Arc<dyn Table>, cx: &BuildCx, node: &Plan) -> Built {
     let loaded = Arc::new(Mutex::new(HashMap::new()));
-    let head = Head { table: table.clone(), loaded: loaded.clone(), fetch: 0, reads: VecDeque::new(), block: None };
-    cx.open(node, Box::new(head), Arc::new(Decode { table, loaded, name: node.name() }))
+    let (fetch, reads, name) = (0, VecDeque::new(), node.name());
+    let head = Head { table: table.clone(), loaded: loaded.clone(), fetch, reads, block: None, checked: None, name };
+    cx.open(node, Box::new(head), Arc::new(Decode { table, loaded, name }))
 }
 
 /// The bytes of a block, and how many pieces still need them.
@@ -144,6 +145,10 @@ struct Head {
     reads: VecDeque<Fetch>,
     /// The block that is being handed out, and the next row of it.
     block: Option<(usize, usize)>,
+    /// The file that was looked at last: asking a store about it for each block would take its time.
+    checked: Option<Arc<dyn Source>>,
+    /// The operator, for messages.
+    name: &'static str,
 }
 
 /// A block on its way.
@@ -236,6 +241,14 @@ impl Head {
             }
         }
     }
+    fn check(&mut self, block: usize) -> Result<()> {
+        let source = self.table.source(block);
+        if self.checked.as_ref().is_none_or(|last| !Arc::ptr_eq(last, source)) {
+            self.table.check(block)?;
+            self.checked = Some(source.clone());
+        }
+        Ok(())
+    }
     /// The first block that was asked for, when all of it is there.
     fn arrive(&mut self, waker: &Waker) -> Poll<Option<Result<()>>> {
         let Some(first) = self.reads.front_mut() else { return Poll::Ready(None) };
@@ -243,7 +256,7 @@ impl Head {
         let name = self.table.source(block).name();
         let Poll::Ready(came) = first.poll(name, waker) else { return Poll::Pending };
         let fetch = self.reads.pop_front().expect("looked at above");
-        let came = came.and_then(|()| self.table.check(block));
+        let came = came.and_then(|()| self.check(block));
         Poll::Ready(Some(came.map(|()| {
             let pieces = rows_in(&*self.table, block).div_ceil(piece_rows(&*self.table, block) as u64);
             let bytes = fetch.bytes;
@@ -272,7 +285,7 @@ impl Stage for Head {
             match self.arrive(&waker) {
                 Poll::Pending => return Pull::Pending,
                 Poll::Ready(None) => return Pull::End,
-                Poll::Ready(Some(Err(error))) => return Pull::Fail(error),
+                Poll::Ready(Some(Err(error))) => return Pull::Fail(error.in_op(self.name)),
                 Poll::Ready(Some(Ok(()))) => {}
             }
         }
@@ -464,5 +477,173 @@ impl Index for TableIndex {
             true => Ok(Chunk::new(0, Pos::Run(0), [])),
             false => Ok(gather(&refs, |p| &parts[p as usize].chunk)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dataset::Dataset;
+    use crate::element::{DType, Tensor};
+    use crate::op::{Op, OpInfo};
+    use crate::ops::testing::{events, in_chunks};
+    use crate::plan::Card;
+    use feedline_io::Stat;
+
+    /// Its byte `i` is `i`, and every second read is late.
+    #[derive(Debug)]
+    struct Bytes(AtomicUsize);
+
+    impl Source for Bytes {
+        fn name(&self) -> &str {
+            "bytes"
+        }
+        fn stat(self: Arc<Self>) -> Task<Result<Stat>> {
+            Task::ready(Ok(Stat { len: 200, version: String::new() }))
+        }
+        fn read(self: Arc<Self>, at: u64, len: usize) -> Task<Result<Buf>> {
+            let mut buf = Buf::new(len.min(200 - at as usize));
+            let out = buf.get_mut().unwrap();
+            out.iter_mut().enumerate().for_each(|(i, b)| *b = at as u8 + i as u8);
+            if self.0.fetch_add(1, Relaxed).is_multiple_of(2) {
+                return Task::ready(Ok(buf));
+            }
+            let (promise, task) = Task::promised(|| Err(Error::internal("lost")));
+            std::thread::spawn(move || promise.fulfil(Ok(buf)));
+            task
+        }
+    }
+
+    /// Rows are bytes. Those in `bad` fail; the blocks in `broken` cannot be decoded, those in `cut` not be read.
+    #[derive(Debug)]
+    struct Fake {
+        starts: Vec<u64>,
+        bad: Vec<u64>,
+        broken: Vec<usize>,
+        cut: Vec<usize>,
+        row_bytes: u64,
+        source: Arc<dyn Source>,
+    }
+
+    impl Table for Fake {
+        fn starts(&self) -> &[u64] {
+            &self.starts
+        }
+        fn row_bytes(&self, _: usize) -> u64 {
+            self.row_bytes
+        }
+        fn source(&self, _: usize) -> &Arc<dyn Source> {
+            &self.source
+        }
+        fn ranges(&self, block: usize) -> Vec<Range<u64>> {
+            let more = if self.cut.contains(&block) { 1000 } else { 0 };
+            let all = self.starts[block]..self.starts[block + 1] + more;
+            [all].to_vec()
+        }
+        fn check(&self, _: usize) -> Result<()> {
+            Ok(())
+        }
+        fn decode(&self, block: usize, rows: Range<usize>, read: &[Buf]) -> Result<Decoded> {
+            if self.broken.contains(&block) {
+                return Err(Error::data("broken"));
+            }
+            let items: Vec<i64> = read[0].as_slice()[rows.clone()].iter().map(|b| i64::from(*b)).collect();
+            let bad = items.iter().enumerate().filter(|(_, x)| self.bad.contains(&(**x as u64)));
+            let bad = bad.map(|(i, _)| (i, Error::data("bad"))).collect();
+            Ok(Decoded { columns: vec![Column::Dense(Tensor::from_items([rows.len()], &items))], bad })
+        }
+    }
+
+    #[derive(Debug)]
+    struct FakeOp(Arc<Fake>);
+
+    static INFO: OpInfo = OpInfo { name: "range", doc: "", params: &[], read: |_| Err(Error::usage("not read")) };
+
+    impl Op for FakeOp {
+        fn info(&self) -> &'static OpInfo {
+            &INFO
+        }
+        fn spec(&self, _: &[Plan]) -> Result<Spec> {
+            Ok(Spec::scalar(DType::Int64))
+        }
+        fn cardinality(&self, _: &[Plan]) -> Card {
+            Card::Known(*self.0.starts.last().unwrap())
+        }
+        fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
+            Ok(build(self.0.clone(), cx, node))
+        }
+        fn index(&self, cx: &BuildCx, _: &Plan) -> Result<Option<Arc<dyn Index>>> {
+            Ok(Some(Arc::new(TableIndex::new(self.0.clone(), Default::default(), cx))))
+        }
+        fn write(&self) -> Result<serde_json::Value> {
+            Ok(serde_json::Value::Null)
+        }
+    }
+
+    fn fake(starts: &[u64]) -> Fake {
+        let source = Arc::new(Bytes(AtomicUsize::new(0)));
+        Fake { starts: starts.to_vec(), bad: vec![], broken: vec![], cut: vec![], row_bytes: 1, source }
+    }
+    fn dataset(table: Fake) -> Dataset {
+        Dataset::source(FakeOp(Arc::new(table))).unwrap()
+    }
+    fn numbers(of: impl Iterator<Item = u64>) -> String {
+        of.map(|n| n.to_string()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn rows_in_order_for_any_chunks_and_pieces() {
+        for row_bytes in [1, PIECE_BYTES / 3, PIECE_BYTES * 2] {
+            let ds = dataset(Fake { row_bytes, ..fake(&[0, 7, 7, 40, 41, 100]) });
+            assert_eq!(events(&ds), numbers(0..100));
+            assert_eq!(events(&in_chunks(&ds, 3)), numbers(0..100));
+            let by_number = ds.index().unwrap().get(&[41, 6, 99, 6]).unwrap();
+            let got: Vec<i64> = (0..4).map(|i| by_number.element(i)[0].tensor().item()).collect();
+            assert_eq!(got, [41, 6, 99, 6]);
+        }
+        assert_eq!(events(&dataset(fake(&[0]))), "");
+        assert_eq!(events(&dataset(fake(&[0, 0, 0]))), "");
+    }
+
+    #[test]
+    fn a_bad_row_costs_that_row_and_a_broken_block_its_rows() {
+        let table = Fake { bad: vec![0, 5, 6, 11], broken: vec![2], cut: vec![3], ..fake(&[0, 8, 12, 16, 20, 24]) };
+        let ds = dataset(table);
+        assert_eq!(events(&ds), "! 1 2 3 4 ! ! 7 8 9 10 ! ! ! 20 21 22 23");
+        let errors: Vec<String> = ds.iter().unwrap().filter_map(|e| e.err()).map(|e| e.to_string()).collect();
+        assert_eq!(errors[1], "range: bad (bytes, element 5)");
+        assert_eq!(errors[4], "range: broken; 4 rows from row 12 on are lost (bytes, element 12)");
+        assert!(errors[5].contains("range: ends 820 bytes early: it is cut off (bytes at byte 200"), "{}", errors[5]);
+        let index = ds.index().unwrap();
+        assert!(index.get(&[4]).is_ok() && index.get(&[7, 5]).is_err() && index.get(&[13]).is_err());
+    }
+
+    #[test]
+    fn pieces_are_equal_and_large_blocks_are_cut() {
+        let cut = |rows: u64, row_bytes| piece_rows(&Fake { row_bytes, ..fake(&[0, rows]) }, 0);
+        assert_eq!(cut(25_000, 268), 25_000);
+        assert_eq!(cut(100_000, 268), 33_334);
+        assert_eq!(cut(1_000_000, 1), 66_667);
+        assert_eq!(cut(10, PIECE_BYTES * 5), 1);
+    }
+
+    #[test]
+    fn what_is_kept_by_number_has_a_bound() {
+        let table: Arc<dyn Table> = Arc::new(Fake { row_bytes: PIECE_BYTES, ..fake(&[0, 100]) });
+        let pieces: Arc<Pieces> = Arc::default();
+        let index = TableIndex { table, pieces: pieces.clone(), keep: 100 };
+        (0..100).for_each(|row| assert_eq!(index.get(&[row]).unwrap().rows(), 1));
+        let kept = lock(&pieces.0);
+        assert!(kept.bytes <= 100 && kept.pieces.len() <= 4, "{} {}", kept.bytes, kept.pieces.len());
+    }
+
+    #[test]
+    fn columns_that_are_read() {
+        let pair = Spec::tuple(vec![Spec::scalar(DType::Int64), Spec::scalar(DType::Int64)]);
+        let columns = [Spec::scalar(DType::Int64), pair, Spec::scalar(DType::Int64)];
+        let read = |reads: [bool; 4]| read_columns(columns.iter(), &reads);
+        assert_eq!(read([false, false, true, true]), Some((vec![1, 2], vec![1, 2, 3])));
+        assert_eq!(read([false; 4]), Some((vec![0], vec![0])));
+        assert_eq!(read([true; 4]), None);
     }
 }

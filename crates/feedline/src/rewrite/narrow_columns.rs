@@ -31,3 +31,39 @@ pub static RULE: Rule = Rule {
         Plan::new(Arc::new(narrow), vec![input]).map(Some)
     },
 };
+
+#[cfg(test)]
+mod tests {
+    use crate::Dataset;
+    use crate::element::Tree;
+    use crate::expr::{Attrs, Builder};
+    use feedline_formats::npy;
+
+    #[test]
+    fn columns_that_nobody_reads_are_left_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.npy");
+        let mut bytes = npy::header("[('a', '<i8'), ('b', '<i8'), ('c', '<i8')]", 4, &[]);
+        (0..12i64).for_each(|n| bytes.extend(n.to_le_bytes()));
+        std::fs::write(&path, bytes).unwrap();
+        let source = Dataset::numpy(&[path.to_str().unwrap()], None).unwrap();
+        let carried = source.shuffle(Some(3), Some(1), false).unwrap().skip(1).unwrap().repeat(Some(2)).unwrap();
+        let mapped = |node: usize| {
+            let mut b = Builder::new(carried.spec());
+            let out = b.call("add", &[node, node], Attrs::default()).unwrap();
+            carried.map_graph(b.finish(&Tree::Leaf(out))).unwrap()
+        };
+        let ds = mapped(2);
+        let runs = ds.plan().rewritten().unwrap();
+        assert_eq!(runs.log[0].0, "narrow_columns");
+        let mut read = String::new();
+        runs.plan.walk(&mut |p| read += &if p.inputs.is_empty() { p.op.show() } else { String::new() });
+        assert!(read.ends_with("columns=[\"c\"]"), "{read}");
+        let got: Vec<i64> = ds.iter().unwrap().map(|e| e.unwrap()[0].tensor().item()).collect();
+        let wide = carried.iter().unwrap().map(|e| 2 * e.unwrap()[2].tensor().item::<i64>());
+        assert_eq!(got, wide.collect::<Vec<_>>());
+        // All of it is needed: nothing to do.
+        let all = carried.map_fn(carried.spec().clone(), Ok).unwrap();
+        assert!(all.plan().rewritten().unwrap().log.is_empty());
+    }
+}

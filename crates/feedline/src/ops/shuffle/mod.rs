@@ -244,4 +244,27 @@ mod tests {
         let ok = ds.iter().unwrap().filter(|e| e.is_ok()).count();
         assert_eq!((ok, ds.iter().unwrap().count()), (98, 100));
     }
+
+    #[test]
+    fn packed_rows_and_others_in_one_buffer() {
+        use crate::element::{Tensor, Tree};
+        use crate::expr::{Attrs, Builder};
+        // What a function made is packed; what an array keeps is not, and ends the packing.
+        let made = |n: i64| {
+            let mut b = Builder::new(range(n).spec());
+            let twice = b.call("add", &[0, 0], Attrs::default()).unwrap();
+            let graph = b.finish(&Tree::tuple(vec![Tree::Leaf(0), Tree::Leaf(twice)]));
+            range(n).map_graph(graph).unwrap()
+        };
+        let (a, b): (Vec<i64>, Vec<i64>) = (50..90).map(|x| (x, 2 * x)).unzip();
+        let kept = vec![Tensor::from_items([40], &a), Tensor::from_items([40], &b)];
+        let kept = Dataset::from_tensor_slices(kept).unwrap();
+        let both = made(50).concatenate(&kept).unwrap();
+        let order = ints(&range(90).shuffle(Some(20), Some(5), false).unwrap());
+        let wanted = order.iter().map(|x| format!("{x},{}", 2 * x)).collect::<Vec<_>>().join(" ");
+        for rows in [1, 7, 64] {
+            let ds = both.shuffle(Some(20), Some(5), false).unwrap();
+            assert_eq!(events(&in_chunks(&ds, rows)), wanted);
+        }
+    }
 }
