@@ -36,7 +36,7 @@ def main() -> None:
     pythons = {loader: prepared(loader, args.python) for loader in args.loaders or loaders()}
     todo = [(workload, loader, variant) for loader in pythons for workload, variant in listed(loader)
             if not args.workloads or workload in args.workloads]
-    todo.sort(key=lambda cell: (cell[0][0] != "W", int(cell[0][1:])))
+    todo.sort(key=lambda cell: (cell[0][0] != "W", int("".join(filter(str.isdigit, cell[0]))), cell[0]))
     runs = run_all(todo, pythons, settings)
     cells = [dict(zip(("workload", "loader", "variant"), cell, strict=True)) | summarise(runs[cell]) for cell in todo]
     add_ratios(cells)

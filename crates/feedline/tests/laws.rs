@@ -75,10 +75,26 @@ fn vectors(input: Plan) -> Plan {
     make("map", json!({ "function": f }), vec![input])
 }
 
+/// The folder of this test's files.
+fn folder() -> &'static std::path::Path {
+    static DIR: OnceLock<tempfile::TempDir> = OnceLock::new();
+    DIR.get_or_init(|| tempfile::tempdir().unwrap()).path()
+}
+
+/// 25 rows as a file of that format, whose name also is its ending: the parameters of a reader of tables.
+fn saved(format: &str, options: Json) -> Json {
+    let path = folder().join(format!("rows.{format}")).to_str().unwrap().to_string();
+    let target = feedline::save::Target { path: path.clone(), shards: None, overwrite: true };
+    // Files appear whole, so that tests side by side may all write it.
+    let bound = Bound { plan: range(25), env: Arc::new([]) };
+    let open = feedline::save::format(format, &options).unwrap();
+    feedline::save::save(&bound, &target, &*open, &mut |_| Ok(())).unwrap();
+    json!({ "files": [path] })
+}
+
 /// A file with these bytes, in a folder of this test's own. Its name as the parameter of a reader.
 fn file(name: &str, bytes: &[u8]) -> Json {
-    static DIR: OnceLock<tempfile::TempDir> = OnceLock::new();
-    let path = DIR.get_or_init(|| tempfile::tempdir().unwrap()).path().join(name);
+    let path = folder().join(name);
     if !path.exists() {
         // Tests run side by side: the file is there whole or not at all.
         let temporary = path.with_extension(format!("{:?}", std::thread::current().id()));
@@ -233,6 +249,11 @@ const SAMPLES: &[(&str, Sample)] = &[
             make("window", json!({ "size": 3, "shift": 2, "stride": 1, "drop_remainder": false }), vec![p.clone()]);
         make("flat_map", json!({ "function": batch_argument(&p.spec, 0) }), vec![windows])
     }),
+    ("numpy", |_| make("numpy", saved("npy", json!({})), vec![])),
+    #[cfg(feature = "columnar")]
+    ("arrow", |_| make("arrow", saved("arrow", json!({ "batch_rows": 7 })), vec![])),
+    #[cfg(feature = "columnar")]
+    ("parquet", |_| make("parquet", saved("parquet", json!({ "row_group_rows": 10 })), vec![])),
     ("padded_batch", |p| {
         make(
             "padded_batch",

@@ -111,8 +111,8 @@ proptest! {
     fn any_bytes(bytes in vec(any::<u8>(), 0..60)) {
         oracle::example(&bytes);
         oracle::sequence_example(&bytes);
-        feedline_formats::fuzzing::tensor_proto(&bytes);
-        feedline_formats::fuzzing::json_example(&bytes);
+        feedline_formats::fuzzing::run("tensor_proto", &bytes);
+        feedline_formats::fuzzing::run("json_example", &bytes);
     }
 }
 
