@@ -7,7 +7,7 @@
 //!    there, the rows of chunks that are less than half there are copied together: the buffer needs at most twice its
 //!    rows. Memory that others hold anyway (an array, a cache) is left alone.
 
-use super::packed::Packed;
+use super::packed::{Packed, prefetch};
 use crate::element::{Chunk, Column, DType, RowRef, Tensor, gather};
 use crate::error::Error;
 use crate::expr::Philox;
@@ -23,6 +23,10 @@ pub struct BufferStage {
     input: Box<dyn Stage>,
     size: usize,
     random: Philox,
+    /// The next random numbers, from place `drawn % AHEAD` on. They are made early so that the rows that they will choose
+    /// can be asked for from memory: a buffer of 100,000 does not fit into the second-level cache.
+    ahead: [u32; AHEAD],
+    drawn: usize,
     /// Oldest first.
     held: VecDeque<RowRef>,
     /// While all rows can be: where they are. Their references have the part `PACKED`.
@@ -39,14 +43,19 @@ pub struct BufferStage {
     places: Vec<u32>,
 }
 
+/// Random numbers that are made early.
+const AHEAD: usize = 8;
+
 /// Not the number of a part: the row is packed.
 const PACKED: u32 = u32::MAX;
 
 impl BufferStage {
-    pub fn new(input: Box<dyn Stage>, size: usize, random: Philox) -> BufferStage {
+    pub fn new(input: Box<dyn Stage>, size: usize, mut random: Philox) -> BufferStage {
         BufferStage {
             input,
             size,
+            ahead: std::array::from_fn(|_| random.next_u32()),
+            drawn: 0,
             random,
             held: VecDeque::new(),
             packed: None,
@@ -103,12 +112,18 @@ impl BufferStage {
 
     fn draw(&mut self) {
         let n = self.held.len();
-        let u = self.random.next_u32();
-        let at = match u32::try_from(n) {
+        let chosen = |u: u32| match u32::try_from(n) {
             Ok(n) => (u % n) as usize,
             Err(_) => u as usize % n,
         };
-        self.held.swap(0, at);
+        let later = self.random.next_u32();
+        let u = std::mem::replace(&mut self.ahead[self.drawn % AHEAD], later);
+        self.drawn = self.drawn.wrapping_add(1);
+        // By then `AHEAD` rows have left in front. A guess: the buffer may have another length by then.
+        if let Some(row) = self.held.get(chosen(later) + AHEAD) {
+            prefetch(row);
+        }
+        self.held.swap(0, chosen(u));
         self.picked.extend(self.held.pop_front());
     }
 

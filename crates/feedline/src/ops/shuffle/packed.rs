@@ -22,7 +22,8 @@ const POS_BYTES: usize = 8;
 pub struct Packed {
     columns: Vec<Layout>,
     row_bytes: usize,
-    block_rows: usize,
+    /// Rows of a block: two to the power of this.
+    block_bits: u32,
     blocks: Vec<Buf>,
     /// Places that hold no row.
     free: Vec<u32>,
@@ -63,8 +64,8 @@ impl Packed {
         let row_bytes = offset.next_multiple_of(8);
         let most = size.saturating_add(GROUP).checked_next_power_of_two().unwrap_or(usize::MAX);
         let block_rows = (BLOCK_BYTES / row_bytes).next_power_of_two().min(most).max(GROUP);
-        let scratch = vec![0; GROUP * row_bytes];
-        Some(Packed { columns, row_bytes, block_rows, blocks: vec![], free: vec![], places: 0, scratch })
+        let (block_bits, scratch) = (block_rows.ilog2(), vec![0; GROUP * row_bytes]);
+        Some(Packed { columns, row_bytes, block_bits, blocks: vec![], free: vec![], places: 0, scratch })
     }
     /// Whether these rows can be taken in.
     pub fn fits(&self, chunk: &Chunk) -> bool {
@@ -77,9 +78,9 @@ impl Packed {
     pub fn add(&mut self, chunk: &Chunk, places: &mut Vec<u32>) {
         places.clear();
         while self.free.len() < chunk.rows() {
-            self.blocks.push(Buf::new(self.block_rows * self.row_bytes));
+            self.blocks.push(Buf::new(self.row_bytes << self.block_bits));
             let first = self.places;
-            self.places += self.block_rows;
+            self.places += 1 << self.block_bits;
             self.free.extend((first as u32..self.places as u32).rev());
         }
         places.extend(self.free.drain(self.free.len() - chunk.rows()..).rev());
@@ -106,23 +107,29 @@ impl Packed {
                     }
                 }
             }
-            for (&place, from) in places[group].iter().zip(self.scratch.chunks_exact(row)) {
-                let (block, at) = (place as usize / self.block_rows, place as usize % self.block_rows * row);
-                let block = self.blocks[block].get_mut().expect("blocks are not shared");
-                block[at..at + row].copy_from_slice(from);
+            let mut last = usize::MAX;
+            let mut block: &mut [u8] = &mut [];
+            for (i, &place) in places[group].iter().enumerate() {
+                let (number, at) = place_at(place, self.block_bits, row);
+                // Neighbours often lie in one block: it is asked for once.
+                if number != last {
+                    block = self.blocks[number].get_mut().expect("blocks are not shared");
+                    last = number;
+                }
+                block[at..at + row].copy_from_slice(&self.scratch[i * row..(i + 1) * row]);
             }
         }
     }
     /// Asks for rows from memory, without waiting for them.
     fn expect(&self, places: &[u32]) {
         for &place in places {
-            let (block, at) = (place as usize / self.block_rows, place as usize % self.block_rows * self.row_bytes);
-            prefetch(&self.blocks[block].as_slice()[at..at + self.row_bytes]);
+            let (block, at) = place_at(place, self.block_bits, self.row_bytes);
+            self.blocks[block].as_slice()[at..at + self.row_bytes].chunks(64).for_each(|line| prefetch(&line[0]));
         }
     }
     /// Takes rows out, in this order.
     pub fn take(&mut self, places: &[u32]) -> Chunk {
-        let row = self.row_bytes;
+        let (row, bits) = (self.row_bytes, self.block_bits);
         let mut pos = Vec::with_capacity(places.len());
         let shape = |l: &Layout| std::iter::once(places.len()).chain(l.inner.iter().copied()).collect::<Shape>();
         let mut tensors: Vec<Tensor> = self.columns.iter().map(|l| Tensor::new(l.dtype, shape(l))).collect();
@@ -130,7 +137,7 @@ impl Packed {
         self.expect(&places[..places.len().min(GROUP)]);
         for (i, group) in places.chunks(GROUP).enumerate() {
             for (&place, to) in group.iter().zip(self.scratch.chunks_exact_mut(row)) {
-                let (block, at) = (place as usize / self.block_rows, place as usize % self.block_rows * row);
+                let (block, at) = place_at(place, bits, row);
                 to.copy_from_slice(&self.blocks[block].as_slice()[at..at + row]);
             }
             let next = (i + 1) * GROUP;
@@ -159,16 +166,22 @@ impl Packed {
     }
 }
 
-/// A hint that these bytes will be used soon.
-fn prefetch(bytes: &[u8]) {
+/// The block of a place, and the first byte of its row there.
+fn place_at(place: u32, block_bits: u32, row_bytes: usize) -> (usize, usize) {
+    let in_block = place & ((1 << block_bits) - 1);
+    ((place >> block_bits) as usize, in_block as usize * row_bytes)
+}
+
+/// A hint that the line of memory in which this lies will be used soon.
+pub fn prefetch<T>(soon: &T) {
     #[cfg(target_arch = "x86_64")]
-    for line in bytes.chunks(64) {
+    {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         // SAFETY: a hint; nothing is read or written, whatever the address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(soon).cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = bytes;
+    let _ = soon;
 }
 
 // Fixed sizes become register moves.
