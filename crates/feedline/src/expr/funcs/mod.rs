@@ -11,6 +11,8 @@ pub mod csv;
 mod example;
 mod farmhash;
 mod files;
+#[cfg(feature = "image")]
+mod image;
 mod index;
 mod integer;
 mod io;
@@ -64,8 +66,13 @@ pub static FUNCS: &[&[Func]] = &[
     strings::FUNCS,
 ];
 
+#[cfg(not(feature = "image"))]
+static PICTURES: &[&[Func]] = &[];
+#[cfg(feature = "image")]
+use image::FUNCS as PICTURES;
+
 pub fn all() -> impl Iterator<Item = &'static Func> {
-    FUNCS.iter().copied().flatten()
+    FUNCS.iter().chain(PICTURES).copied().flatten()
 }
 
 pub fn find(name: &str) -> Result<&'static Func> {

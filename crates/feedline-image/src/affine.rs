@@ -1,0 +1,1 @@
+//! Pictures turned, moved, sheared and zoomed by a matrix.

@@ -1,0 +1,1 @@
+//! From bytes to pixels and back: a file a format.

@@ -1,0 +1,1 @@
+//! Brightness, contrast, hue and the like.

@@ -1,0 +1,1 @@
+//! Crops, flips, turns: pixels that move and do not change.

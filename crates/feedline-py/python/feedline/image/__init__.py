@@ -1,0 +1,16 @@
+"""`fl.image`: pictures, under the names of `tf.image`. A picture is height x width x channels."""
+
+from __future__ import annotations
+
+from .codecs import *  # noqa: F403
+from .codecs import __all__ as _codecs
+from .colour import *  # noqa: F403
+from .colour import __all__ as _colour
+from .geometry import *  # noqa: F403
+from .geometry import __all__ as _geometry
+from .randomly import *  # noqa: F403
+from .randomly import __all__ as _randomly
+from .resizing import *  # noqa: F403
+from .resizing import __all__ as _resizing
+
+__all__ = [*_codecs, *_colour, *_geometry, *_randomly, *_resizing]

@@ -1,0 +1,5 @@
+"""Pictures in another size."""
+
+from __future__ import annotations
+
+__all__: list[str] = []

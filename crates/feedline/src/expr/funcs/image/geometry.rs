@@ -1,0 +1,5 @@
+//! Crops, flips, turns.
+
+use super::super::super::Func;
+
+pub static FUNCS: &[Func] = &[];
