@@ -78,12 +78,12 @@ impl<'a> Opened<'a> {
     }
 }
 
-/// A pixel of `from` channels as one of `to`: alpha dropped or opaque, grey repeated, color weighed as libpng does it.
+/// A pixel of `from` channels as one of `to`: alpha dropped or opaque, grey repeated, color weighed as TensorFlow asks libpng to.
 fn convert(at: impl Fn(usize) -> u32, from: usize, opaque: u32, mut put: impl FnMut(usize, u32), to: usize) {
     let (colors, has_alpha) = if from > 2 { (3, from == 4) } else { (1, from == 2) };
     let (wanted, wants_alpha) = if to > 2 { (3, to == 4) } else { (1, to == 2) };
     match (colors, wanted) {
-        (3, 1) => put(0, (6968 * at(0) + 23434 * at(1) + 2366 * at(2)) >> 15),
+        (3, 1) => put(0, (9798 * at(0) + 19235 * at(1) + 3735 * at(2)) >> 15),
         (1, 3) => (0..3).for_each(|c| put(c, at(0))),
         _ => (0..wanted).for_each(|c| put(c, at(c))),
     }

@@ -41,7 +41,7 @@ impl Method {
     }
     fn kernel(self, x: f32) -> f32 {
         let x = x.abs();
-        if x > self.radius() {
+        if x >= self.radius() {
             return 0.0;
         }
         let lanczos = |r: f32| {

@@ -47,7 +47,7 @@ impl Target {
             Target::Exact(h, w) => (h, w),
             Target::Within(h, w) => {
                 let scale = (h as f32 / height as f32).min(w as f32 / width as f32);
-                let side = |n: usize| ((scale * n as f32).round() as usize).max(1);
+                let side = |n: usize| ((scale * n as f32).round_ties_even() as usize).max(1);
                 (side(height), side(width))
             }
             // The longer side is cut off, not rounded, as torchvision does it.
