@@ -1,6 +1,7 @@
 //! Functions on pictures, by subject. `feedline-image` has the pixels; here are types, shapes and rows.
 
 mod affine;
+mod chain;
 mod codec;
 mod colour;
 mod geometry;
@@ -9,4 +10,4 @@ mod resize;
 use super::super::Func;
 
 /// Every function on pictures, by file.
-pub static FUNCS: &[&[Func]] = &[affine::FUNCS, codec::FUNCS, colour::FUNCS, geometry::FUNCS, resize::FUNCS];
+pub static FUNCS: &[&[Func]] = &[affine::FUNCS, chain::FUNCS, codec::FUNCS, colour::FUNCS, geometry::FUNCS, resize::FUNCS];
