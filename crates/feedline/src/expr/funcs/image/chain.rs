@@ -13,7 +13,7 @@
 use super::super::super::{Arg, Attrs, Func, Kernel, Made, RowAt, RowsAt, dense};
 use super::super::lead::integers;
 use super::codec::{jpeg_options, rect, with_scratch};
-use super::resize::{Resize, Target, Tools, with_tools};
+use super::resize::{Resize, Tools, with_tools};
 use crate::element::{B8, Column, DType, Leaf, Tensor, Value};
 use crate::error::{Error, Result};
 use feedline_image::Size;
@@ -112,8 +112,6 @@ enum Tail {
     Subtract(usize),
     Multiply(usize),
     Divide(usize),
-    /// (x * scale - mean) / std
-    Normalize { scale: f32, mean: Vec<f32>, std: Vec<f32> },
 }
 
 impl Short {
@@ -188,7 +186,9 @@ impl Short {
         // The picture of which a part is taken.
         let (height, width) = match &self.resize {
             None => (crop.height, crop.width),
-            Some((resize, place)) => resize.target_of(place.map(|p| args[p].tensor())).ok()?.of(crop.height, crop.width),
+            Some((resize, place)) => {
+                resize.target_of(place.map(|p| args[p].tensor())).ok()?.of(crop.height, crop.width)
+            }
         };
         let part = match &self.part {
             None => Rect { y: 0, x: 0, height, width },
@@ -225,12 +225,11 @@ impl Short {
         scratch: &mut Vec<u8>,
     ) -> Option<Tensor> {
         let Resize { method, antialias, .. } = *resize;
-        let Tools { rows, columns, resizer, .. } = tools;
+        let Tools { rows, columns, resizer, lines, .. } = tools;
         rows.set(method, antialias, crop.height, height, part.y..part.y + part.height);
         columns.set(method, antialias, crop.width, width, part.x..part.x + part.width);
         let (down, across) = (rows.source(), columns.source());
-        let needed =
-            Rect { y: crop.y + down.start, x: crop.x + across.start, height: down.len(), width: across.len() };
+        let needed = Rect { y: crop.y + down.start, x: crop.x + across.start, height: down.len(), width: across.len() };
         let window = job.decode_window(needed, scratch).ok()?;
         rows.rebase(down.start);
         columns.rebase(across.start);
@@ -238,12 +237,12 @@ impl Short {
             columns.mirror();
         }
         let channels = job.size.channels;
-        let tail = self.lines(args, part.width, channels)?;
+        self.set_lines(args, part.width, channels, lines)?;
         let mut out = Tensor::new(DType::Float32, [part.height, part.width, channels]);
         let src = &scratch[window.offset..];
         for (y, row) in out.items_mut::<f32>().chunks_exact_mut(part.width * channels).enumerate() {
             resizer.row(src, window.stride, channels, rows, columns, y, row);
-            tail.apply(row);
+            lines.apply(row);
         }
         Some(out)
     }
@@ -254,7 +253,7 @@ impl Short {
         rect: Rect,
         flip: bool,
         args: &[Value],
-        _tools: &mut Tools,
+        tools: &mut Tools,
         scratch: &mut Vec<u8>,
     ) -> Option<Tensor> {
         let channels = job.size.channels;
@@ -268,39 +267,30 @@ impl Short {
             });
             return Some(out);
         }
-        let tail = self.lines(args, rect.width, channels)?;
+        self.set_lines(args, rect.width, channels, &mut tools.lines)?;
         for (from, to) in rows.zip(out.items_mut::<f32>().chunks_exact_mut(row_items)) {
             copy_row(from, channels, flip, to, Sample::to_f32);
-            tail.apply(to);
+            tools.lines.apply(to);
         }
         Some(out)
     }
 
-    /// The tail for rows of `width` pixels; None if an argument has another number of channels.
-    fn lines(&self, args: &[Value], width: usize, channels: usize) -> Option<Lines> {
-        let line = |items: &[f32]| -> Option<Vec<f32>> {
-            match items.len() {
-                1 => Some(vec![items[0]; width * channels]),
-                n if n == channels => Some(items.iter().copied().cycle().take(width * channels).collect()),
-                _ => None,
-            }
-        };
-        let of = |place: usize| line(args[place].tensor().items::<f32>());
-        let mut lines = Vec::new();
+    /// The tail for rows of `width` pixels, in the memory of the last one; None if an argument has another number of
+    /// channels.
+    fn set_lines(&self, args: &[Value], width: usize, channels: usize, lines: &mut Lines) -> Option<()> {
+        lines.used = 0;
         for step in &self.tail {
+            let mut add = |operation, place: usize| {
+                lines.push(operation, args[place].tensor().items::<f32>(), width * channels, channels)
+            };
             match step {
-                Tail::Add(i) => lines.push((Operation::Add, of(*i)?)),
-                Tail::Subtract(i) => lines.push((Operation::Subtract, of(*i)?)),
-                Tail::Multiply(i) => lines.push((Operation::Multiply, of(*i)?)),
-                Tail::Divide(i) => lines.push((Operation::Divide, of(*i)?)),
-                Tail::Normalize { scale, mean, std } => {
-                    lines.push((Operation::Multiply, line(&[*scale])?));
-                    lines.push((Operation::Subtract, line(mean)?));
-                    lines.push((Operation::Divide, line(std)?));
-                }
+                Tail::Add(i) => add(Operation::Add, *i)?,
+                Tail::Subtract(i) => add(Operation::Subtract, *i)?,
+                Tail::Multiply(i) => add(Operation::Multiply, *i)?,
+                Tail::Divide(i) => add(Operation::Divide, *i)?,
             }
         }
-        Some(Lines(lines))
+        Some(())
     }
 }
 
@@ -315,7 +305,7 @@ fn copy_row<T: Copy>(from: &[u8], channels: usize, flip: bool, to: &mut [T], ite
 }
 
 #[derive(Clone, Copy)]
-enum Operation {
+pub enum Operation {
     Add,
     Subtract,
     Multiply,
@@ -323,9 +313,30 @@ enum Operation {
 }
 
 /// Operations on a row, each with an operand for every item of it.
-struct Lines(Vec<(Operation, Vec<f32>)>);
+#[derive(Default)]
+pub struct Lines {
+    /// More than are used keep their memory for later.
+    all: Vec<(Operation, Vec<f32>)>,
+    used: usize,
+}
 
 impl Lines {
+    /// An operand for all items, or one for each channel.
+    fn push(&mut self, operation: Operation, operand: &[f32], items: usize, channels: usize) -> Option<()> {
+        if self.used == self.all.len() {
+            self.all.push((operation, Vec::new()));
+        }
+        let (kept, line) = &mut self.all[self.used];
+        *kept = operation;
+        line.clear();
+        match operand {
+            [one] => line.resize(items, *one),
+            some if some.len() == channels => some.iter().cycle().take(items).for_each(|x| line.push(*x)),
+            _ => return None,
+        }
+        self.used += 1;
+        Some(())
+    }
     fn apply(&self, row: &mut [f32]) {
         #[cfg(target_arch = "x86_64")]
         if std::arch::is_x86_feature_detected!("avx2") {
@@ -341,7 +352,7 @@ impl Lines {
     }
     #[inline(always)]
     fn apply_any(&self, row: &mut [f32]) {
-        for (operation, line) in &self.0 {
+        for (operation, line) in &self.all[..self.used] {
             let pairs = row.iter_mut().zip(line);
             match operation {
                 Operation::Add => pairs.for_each(|(x, a)| *x += a),

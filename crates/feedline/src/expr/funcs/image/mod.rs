@@ -10,4 +10,5 @@ mod resize;
 use super::super::Func;
 
 /// Every function on pictures, by file.
-pub static FUNCS: &[&[Func]] = &[affine::FUNCS, chain::FUNCS, codec::FUNCS, colour::FUNCS, geometry::FUNCS, resize::FUNCS];
+pub static FUNCS: &[&[Func]] =
+    &[affine::FUNCS, chain::FUNCS, codec::FUNCS, colour::FUNCS, geometry::FUNCS, resize::FUNCS];
