@@ -18,10 +18,10 @@ impl Rect {
     pub const fn new(y: usize, x: usize, height: usize, width: usize) -> Rect {
         Rect { y, x, height, width }
     }
-    /// Whether it lies in a picture of that size.
+    /// Whether it has pixels, and all of them lie in the picture.
     pub fn fits(&self, size: Size) -> bool {
-        let within = |from: usize, n: usize, all: usize| from.checked_add(n).is_some_and(|end| end <= all);
-        within(self.y, self.height, size.height) && within(self.x, self.width, size.width)
+        let inside = |at: usize, len: usize, all: usize| len > 0 && at.checked_add(len).is_some_and(|end| end <= all);
+        inside(self.y, self.height, size.height) && inside(self.x, self.width, size.width)
     }
     /// Whether it is all of the picture.
     pub fn is_whole(&self, size: Size) -> bool {
@@ -290,6 +290,6 @@ mod tests {
         let size = Size::new(3, 4, 1);
         assert!(Rect::new(0, 0, 3, 4).fits(size) && Rect::new(2, 3, 1, 1).fits(size));
         assert!(!Rect::new(1, 0, 3, 4).fits(size) && !Rect::new(0, 1, 1, 4).fits(size));
-        assert!(!Rect::new(usize::MAX, 0, 2, 1).fits(size));
+        assert!(!Rect::new(usize::MAX, 0, 2, 1).fits(size) && !Rect::new(0, 0, 0, 1).fits(size));
     }
 }

@@ -8,9 +8,10 @@ pub mod codec;
 pub mod colour;
 pub mod filter;
 pub mod geometry;
+pub mod orient;
 pub mod resize;
 
-pub use feedline_io::error::{Error, Result};
+pub use feedline_io::{Error, Result};
 
 /// The sizes of a picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
