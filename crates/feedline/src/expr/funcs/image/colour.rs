@@ -4,13 +4,12 @@ use super::super::super::{Attrs, Func, Made, arity, dense};
 use super::super::broadcast::room;
 use super::super::cast::cast;
 use super::dtype::convert;
-use super::pictures::{Fresh, InPlace, Layout, Param, check_number, picture, sides, with_sides};
+use super::pictures::{Fresh, InPlace, Layout, Param, check_number, list, picture, sides, with_sides};
 use crate::element::{DType, Dims, Leaf, Shape, Tensor};
 use crate::error::{Error, Result};
 use feedline_image::colour::{self, Affine, Curve, Matrix, Planes};
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
-use serde_json::Value as Json;
 
 pub static FUNCS: &[Func] = &[
     Func {
@@ -285,11 +284,7 @@ fn make_standardization(args: &[Leaf], _: &Attrs) -> Result<Made> {
 /// A number for each channel, or one for all.
 fn channel_numbers(attrs: &Attrs, name: &str) -> Result<Vec<f64>> {
     let given = attrs.need(name, attrs.get(name))?;
-    let list: Option<Vec<f64>> = match given {
-        Json::Array(list) => list.iter().map(Json::as_f64).collect(),
-        one => one.as_f64().map(|x| vec![x]),
-    };
-    match list {
+    match list(given) {
         Some(list) if !list.is_empty() && list.iter().all(|x| x.is_finite()) => Ok(list),
         _ => Err(Error::usage(format!("{name} must be a number, or one for each channel, not {given}"))),
     }

@@ -5,9 +5,9 @@ use super::super::cast::cast;
 use super::super::number::{Number, numbers};
 use super::super::philox::Philox;
 use super::super::random::{Normal, Source};
-use super::boxes::{ATTEMPTS, draw_sides};
-use super::pictures::{Fresh, Layout, Param, picture, sides};
-use crate::element::{Column, DType, Dims, Leaf, Tensor, Value};
+use super::boxes::{ATTEMPTS, draw_sides, range};
+use super::pictures::{Fresh, Layout, Param, list, picture, sides};
+use crate::element::{Column, DType, Leaf, Tensor, Value};
 use crate::error::{Error, Result};
 use feedline_image::filter::{self, Blur, gaussian};
 use feedline_image::geometry::Rect;
@@ -30,11 +30,7 @@ pub static FUNCS: &[Func] = &[
 
 /// One or two positive numbers: along the width and along the height.
 fn pair(name: &str, given: &Json) -> Result<[f64; 2]> {
-    let list: Option<Vec<f64>> = match given {
-        Json::Array(list) => list.iter().map(Json::as_f64).collect(),
-        one => one.as_f64().map(|x| vec![x]),
-    };
-    match list.as_deref() {
+    match list(given).as_deref() {
         Some([both]) if *both > 0.0 => Ok([*both; 2]),
         Some([x, y]) if *x > 0.0 && *y > 0.0 => Ok([*x, *y]),
         _ => Err(Error::usage(format!("{name} must be one or two numbers above 0, not {given}"))),
@@ -132,15 +128,6 @@ struct Erasing {
     value: Option<Tensor>,
 }
 
-fn two(attrs: &Attrs, name: &str, default: [f64; 2]) -> Result<[f64; 2]> {
-    let Some(given) = attrs.get(name) else { return Ok(default) };
-    let list: Option<Vec<f64>> = given.as_array().and_then(|list| list.iter().map(Json::as_f64).collect());
-    match list.as_deref() {
-        Some(&[low, high]) if 0.0 < low && low <= high && high.is_finite() => Ok([low, high]),
-        _ => Err(Error::usage(format!("{name} must be two numbers above 0 in order, not {given}"))),
-    }
-}
-
 fn make_erasing(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
     arity::<1>(args)?;
     let (dtype, shape) = picture(args, 0)?;
@@ -151,7 +138,7 @@ fn make_erasing(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
     if !(0.0..=1.0).contains(&p) {
         return Err(Error::usage(format!("p must lie between 0 and 1, but is {p}")));
     }
-    let scale = two(attrs, "scale", [0.02, 0.33])?;
+    let scale = range(attrs, "scale", [0.02, 0.33])?;
     if scale[1] > 1.0 {
         return Err(Error::usage(format!("scale goes up to 1 at most, not {}", scale[1])));
     }
@@ -174,7 +161,7 @@ fn make_erasing(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
     if value.is_none() && !dtype.is_float() {
         return Err(Error::usage(format!("noise cannot be written into pictures of {dtype}; give a value")));
     }
-    let log_ratio = two(attrs, "ratio", [0.3, 3.3])?.map(f64::ln);
+    let log_ratio = range(attrs, "ratio", [0.3, 3.3])?.map(f64::ln);
     let source = Source::of(attrs)?;
     Made::new(Leaf::tensor(dtype, shape.clone()), Erasing { source, p, scale, log_ratio, value })
 }

@@ -7,6 +7,7 @@ use super::super::number::{Number, numbers};
 use crate::element::{Column, DType, Dims, Leaf, Shape, Tensor, Value};
 use crate::error::{Error, Result};
 use feedline_image::Size;
+use serde_json::Value as Json;
 use smallvec::SmallVec;
 
 /// The pictures of a tensor, which lie one after the other.
@@ -118,6 +119,14 @@ pub fn check_number(args: &[Leaf], i: usize, what: &str) -> Result<()> {
         return Err(Error::usage(format!("{what} must be one number, not {dtype} of shape {shape}")));
     }
     Ok(())
+}
+
+/// An attribute that is a number or a list of them.
+pub fn list(given: &Json) -> Option<Vec<f64>> {
+    match given {
+        Json::Array(list) => list.iter().map(Json::as_f64).collect(),
+        one => one.as_f64().map(|x| vec![x]),
+    }
 }
 
 fn params(args: &[Value]) -> Params {
