@@ -29,6 +29,10 @@ impl Affine {
     pub fn channels(&self) -> usize {
         self.factors.len()
     }
+    /// The factor and the term of each channel.
+    pub fn parts(&self) -> (&[f32], &[f32]) {
+        (&self.factors, &self.terms)
+    }
     /// The pixels of a picture, written to `to` as floats.
     pub fn apply<T: Copy + Into<f32>>(&self, from: &[T], planes: Planes, to: &mut [f32]) {
         let channels = self.channels();

@@ -115,6 +115,11 @@ impl Dice {
                     _ => json!(self.pick(&[0.0, 1.0, 0.25, -2.5, 3.0])),
                 }
             }
+            "steps" => {
+                let step = |func: &str| json!({"func": func, "attrs": {}, "args": []});
+                let next = self.pick(&["image.flip_left_right", "image.transpose", "image.rgb_to_grayscale"]);
+                json!([step("image.decode"), step(next)])
+            }
             "size" | "kernel_size" if self.below(4) > 0 => json!([self.below(4) + 1, self.below(4) + 1]),
             "channels_first" | "saturate" | "use_image_if_no_bounding_boxes" => json!(self.below(2) == 1),
             "num" | "index" | "width" | "depth" | "num_buckets" if self.below(8) > 0 => json!(self.below(4)),
@@ -257,17 +262,22 @@ const NEEDED: &[(&str, &[&str])] = &[
     ("io.parse_sequence_example", &["features", "lists"]),
     ("io.parse_single_sequence_example", &["features", "lists"]),
     ("io.decode_csv", &["columns"]),
+    ("image.chain", &["steps"]),
     ("image.convert_image_dtype", &["dtype"]),
+    ("image.crop_and_resize", &["size"]),
     ("image.gaussian_blur", &["kernel_size"]),
     ("image.normalize", &["mean", "std"]),
     ("image.random_crop_box", &["size"]),
     ("image.random_erasing", &["value"]),
+    ("image.resize_with_pad", &["size"]),
 ];
 
 /// What an argument should look like, where arguments at random would hardly ever be taken.
 #[derive(Clone, Copy)]
 enum Hint {
+    Text,
     Picture,
+    Batch,
     Number,
     Truth,
     /// [y, x, height, width]
@@ -277,6 +287,8 @@ enum Hint {
     Seed,
     /// Parts of a picture: [y_min, x_min, y_max, x_max].
     Objects,
+    /// Two of them.
+    Parts,
 }
 use Hint::*;
 
@@ -287,8 +299,12 @@ const HINTS: &[(&str, &[Hint])] = &[
     ("image.adjust_gamma", &[Picture, Number, Number]),
     ("image.adjust_hue", &[Picture, Number]),
     ("image.adjust_saturation", &[Picture, Number]),
+    ("image.chain", &[Text]),
     ("image.convert_image_dtype", &[Picture]),
     ("image.crop", &[Picture, Box]),
+    ("image.crop_and_resize", &[Batch, Parts, Seed]),
+    ("image.decode", &[Text]),
+    ("image.decode_and_crop_jpeg", &[Text, Box]),
     ("image.flip_left_right", &[Picture, Truth]),
     ("image.flip_up_down", &[Picture, Truth]),
     ("image.gaussian_blur", &[Picture, Number]),
@@ -300,7 +316,9 @@ const HINTS: &[(&str, &[Hint])] = &[
     ("image.random_crop_box", &[Sides, Seed]),
     ("image.random_erasing", &[Picture]),
     ("image.random_resized_crop_box", &[Sides, Seed]),
+    ("image.resize", &[Picture, Seed]),
     ("image.resize_with_crop_or_pad", &[Picture, Seed]),
+    ("image.resize_with_pad", &[Picture]),
     ("image.rgb_to_grayscale", &[Picture]),
     ("image.rgb_to_hsv", &[Picture]),
     ("image.rgb_to_yiq", &[Picture]),
@@ -320,6 +338,9 @@ impl Dice {
         match hint {
             Picture if self.below(4) > 0 => (self.pick(&[Uint8, Float32]), self.picture()),
             Picture => (self.dtype(), self.picture()),
+            Text => (String, vec![]),
+            Batch => (self.pick(&[Uint8, Float32]), vec![2, self.below(3) + 1, self.below(3) + 1, 2]),
+            Parts => (Float32, vec![2, 4]),
             Number => (self.pick(&[Float32, Float32, Float64, Int32]), vec![]),
             Truth => (self.pick(&[Bool, Int32]), vec![]),
             Box => (self.pick(&[Int32, Int64]), vec![4]),
@@ -334,8 +355,8 @@ impl Dice {
             Box => (0..n).map(|i| self.below(3) as f64 + if i > 1 { 1.0 } else { 0.0 }).collect(),
             Sides => (0..n).map(|_| self.below(9) as f64).collect(),
             Seed => (0..n).map(|_| self.below(5) as f64).collect(),
-            Objects => (0..n).map(|i| 0.125 * (self.below(4) + if i % 4 > 1 { 4 } else { 0 }) as f64).collect(),
-            Picture | Number | Truth => return Value::Tensor(self.tensor(dtype, shape)),
+            Objects | Parts => (0..n).map(|i| 0.125 * (self.below(4) + if i % 4 > 1 { 4 } else { 0 }) as f64).collect(),
+            Text | Picture | Batch | Number | Truth => return Value::Tensor(self.tensor(dtype, shape)),
         };
         Value::Tensor(super::cast::cast(Tensor::from_items(shape, &items), dtype).unwrap())
     }

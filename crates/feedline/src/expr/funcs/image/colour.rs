@@ -290,48 +290,68 @@ fn channel_numbers(attrs: &Attrs, name: &str) -> Result<Vec<f64>> {
     }
 }
 
-fn make_normalize(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
-    arity::<1>(args)?;
-    let (from, shape) = picture(args, 0)?;
-    check_pixels(from)?;
-    let to = attrs.dtype("dtype")?.unwrap_or(DType::Float32);
-    if !matches!(to, DType::Float32 | DType::Float16 | DType::Bfloat16) {
-        return Err(Error::usage(format!("dtype must be float32, float16 or bfloat16, not {to}; cast afterwards")));
+/// `image.normalize`: what it does to pixels.
+#[derive(Clone, Debug)]
+pub struct Normalize {
+    scale: f64,
+    means: Vec<f64>,
+    deviations: Vec<f64>,
+    pub planes: Planes,
+    pub dtype: DType,
+}
+
+impl Normalize {
+    pub fn of(attrs: &Attrs) -> Result<Normalize> {
+        let dtype = attrs.dtype("dtype")?.unwrap_or(DType::Float32);
+        if !matches!(dtype, DType::Float32 | DType::Float16 | DType::Bfloat16) {
+            return Err(Error::usage(format!(
+                "dtype must be float32, float16 or bfloat16, not {dtype}; cast afterwards"
+            )));
+        }
+        let (means, deviations) = (channel_numbers(attrs, "mean")?, channel_numbers(attrs, "std")?);
+        if deviations.contains(&0.0) {
+            return Err(Error::usage("std must not be 0: values are divided by it"));
+        }
+        let scale = attrs.f64("scale")?.unwrap_or(1.0);
+        let planes = match attrs.bool("channels_first")?.unwrap_or(false) {
+            true => Planes::Apart,
+            false => Planes::Together,
+        };
+        Ok(Normalize { scale, means, deviations, planes, dtype })
     }
-    let (means, deviations) = (channel_numbers(attrs, "mean")?, channel_numbers(attrs, "std")?);
-    if deviations.contains(&0.0) {
-        return Err(Error::usage("std must not be 0: values are divided by it"));
-    }
-    let scale = attrs.f64("scale")?.unwrap_or(1.0);
-    let planes = match attrs.bool("channels_first")?.unwrap_or(false) {
-        true => Planes::Apart,
-        false => Planes::Together,
-    };
-    let affine = move |channels: usize| {
+    /// A factor and a term for each of so many channels, or in words why there are none.
+    pub fn affine(&self, channels: usize) -> std::result::Result<Affine, String> {
         let spread = |list: &[f64]| match list {
             [one] => Some(vec![*one; channels]),
             list => (list.len() == channels).then(|| list.to_vec()),
         };
-        match (spread(&means), spread(&deviations)) {
-            (Some(means), Some(deviations)) => Ok(Affine::new(scale, &means, &deviations)),
-            _ => Err(format!(
-                "{} means and {} deviations for pictures of {channels} channels",
-                means.len(),
-                deviations.len()
-            )),
+        match (spread(&self.means), spread(&self.deviations)) {
+            (Some(means), Some(deviations)) => Ok(Affine::new(self.scale, &means, &deviations)),
+            _ => {
+                let (means, deviations) = (self.means.len(), self.deviations.len());
+                Err(format!("{means} means and {deviations} deviations for pictures of {channels} channels"))
+            }
         }
-    };
+    }
+}
+
+fn make_normalize(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
+    arity::<1>(args)?;
+    let (from, shape) = picture(args, 0)?;
+    check_pixels(from)?;
+    let how = Normalize::of(attrs)?;
     let [h, w, c] = sides(shape);
     if let Some(c) = c {
-        affine(c).map_err(Error::usage)?;
+        how.affine(c).map_err(Error::usage)?;
     }
-    let dims = with_sides(shape, if planes == Planes::Apart { [c, h, w] } else { [h, w, c] });
+    let spec =
+        Leaf::tensor(how.dtype, with_sides(shape, if how.planes == Planes::Apart { [c, h, w] } else { [h, w, c] }));
     let kernel = InPlace(move |t: Tensor, _: &[Param], lead: usize| {
         let size = Layout::of(&t, lead)?.size;
-        let affine = affine(size.channels).map_err(Error::data)?;
-        normalize(t, &affine, [size.height, size.width, size.channels], planes, to)
+        let affine = how.affine(size.channels).map_err(Error::data)?;
+        normalize(t, &affine, [size.height, size.width, size.channels], how.planes, how.dtype)
     });
-    Made::new(Leaf::tensor(to, dims), kernel)
+    Made::new(spec, kernel)
 }
 
 fn normalize(mut t: Tensor, affine: &Affine, [h, w, c]: [usize; 3], planes: Planes, to: DType) -> Result<Tensor> {

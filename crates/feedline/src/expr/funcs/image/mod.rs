@@ -2,6 +2,7 @@
 
 mod affine;
 mod boxes;
+mod chain;
 mod codec;
 mod colour;
 mod dtype;
@@ -16,6 +17,7 @@ use super::super::Func;
 pub static FUNCS: &[&[Func]] = &[
     affine::FUNCS,
     boxes::FUNCS,
+    chain::FUNCS,
     codec::FUNCS,
     colour::FUNCS,
     dtype::FUNCS,
