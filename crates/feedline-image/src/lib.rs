@@ -6,6 +6,7 @@
 pub mod affine;
 pub mod codec;
 pub mod colour;
+pub mod filter;
 pub mod geometry;
 pub mod orient;
 pub mod resize;
