@@ -1,4 +1,6 @@
 //! Colour spaces, and what is done to hue and saturation. Pixels have three values here.
+// Constants have the digits that TensorFlow has, though not all of them count.
+#![allow(clippy::excessive_precision)]
 
 use super::{byte, unit};
 
@@ -13,9 +15,9 @@ fn each<T: Copy>(items: &mut [T], load: impl Fn(T) -> f32, store: impl Fn(f32) -
         for (i, pixel) in block.iter().enumerate() {
             (0..3).for_each(|c| planes[c][i] = load(pixel[c]));
         }
-        for i in 0..BLOCK {
-            let pixel = f([planes[0][i], planes[1][i], planes[2][i]]);
-            (0..3).for_each(|c| planes[c][i] = pixel[c]);
+        let [first, second, third] = &mut planes;
+        for ((a, b), c) in first.iter_mut().zip(second).zip(third) {
+            [*a, *b, *c] = f([*a, *b, *c]);
         }
         for (i, pixel) in block.iter_mut().enumerate() {
             (0..3).for_each(|c| pixel[c] = store(planes[c][i]));
@@ -120,7 +122,7 @@ pub enum Matrix {
 
 pub const RGB_TO_HSV: Matrix = Matrix::ToHsv;
 pub const HSV_TO_RGB: Matrix = Matrix::OfHsv;
-// NTSC's and PAL's colours, with the digits that TensorFlow has.
+// NTSC's and PAL's colours.
 pub const RGB_TO_YIQ: Matrix =
     Matrix::Linear([[0.299, 0.59590059, 0.2115], [0.587, -0.27455667, -0.52273617], [0.114, -0.32134392, 0.31119955]]);
 pub const YIQ_TO_RGB: Matrix =
