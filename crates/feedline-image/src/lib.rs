@@ -7,6 +7,8 @@ pub mod affine;
 pub mod codec;
 pub mod colour;
 pub mod filter;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod geometry;
 pub mod orient;
 pub mod resize;
