@@ -136,7 +136,10 @@ impl Kernel for DrawOffset {
         let mut random = self.0.at(args, at)?;
         let mut offset = |room: i64| match u64::try_from(room) {
             Ok(room) => Ok(random.below(room.saturating_add(1)) as i64),
-            Err(_) => Err(Error::data(format!("a crop that is larger than the tensor, by {} along an axis", -room))),
+            Err(_) => Err(Error::data(format!(
+                "a crop that is larger than the tensor, by {} along an axis",
+                room.unsigned_abs()
+            ))),
         };
         let offsets: Vec<i64> = integers(args[0].tensor())?.into_iter().map(&mut offset).collect::<Result<_>>()?;
         Ok(Value::Tensor(Tensor::from_items(args[0].tensor().shape(), &offsets)))
