@@ -12,6 +12,7 @@ pub mod fuzzing;
 pub mod geometry;
 pub mod orient;
 pub mod resize;
+mod wide;
 
 pub use feedline_io::{Error, Result};
 

@@ -1,6 +1,7 @@
 //! Brightness, gamma, contrast.
 
 use super::{TURN, byte, unit};
+use crate::wide::wide;
 
 /// A function of single values, for bytes: it is asked once for each of the 256.
 pub struct Curve([u8; 256]);
@@ -24,7 +25,11 @@ pub fn contrast(picture: &mut [f32], channels: usize, factor: f32) {
     if TURN.is_multiple_of(channels) {
         let means: [f32; TURN] = std::array::from_fn(|i| means[i % channels]);
         let (blocks, rest) = picture.as_chunks_mut::<TURN>();
-        blocks.iter_mut().for_each(|b| (0..TURN).for_each(|i| b[i] = (b[i] - means[i]) * factor + means[i]));
+        wide(|| {
+            for block in blocks {
+                (0..TURN).for_each(|i| block[i] = (block[i] - means[i]) * factor + means[i]);
+            }
+        });
         rest.iter_mut().zip(means).for_each(|(x, mean)| *x = (*x - mean) * factor + mean);
         return;
     }
@@ -60,8 +65,19 @@ pub fn contrast_bytes(picture: &mut [u8], channels: usize, factor: f32) {
             Curve::new(|x| (x - mean) * factor + mean)
         })
         .collect();
-    for pixel in picture.chunks_exact_mut(channels) {
-        pixel.iter_mut().zip(&curves).for_each(|(x, curve)| *x = curve.0[usize::from(*x)]);
+    match &curves[..] {
+        [all] => all.apply(picture),
+        [red, green, blue] => {
+            for pixel in picture.as_chunks_mut::<3>().0 {
+                let [r, g, b] = pixel.map(usize::from);
+                *pixel = [red.0[r], green.0[g], blue.0[b]];
+            }
+        }
+        curves => {
+            for pixel in picture.chunks_exact_mut(channels) {
+                pixel.iter_mut().zip(curves).for_each(|(x, curve)| *x = curve.0[usize::from(*x)]);
+            }
+        }
     }
 }
 
@@ -76,7 +92,7 @@ fn sums(picture: &[f32], channels: usize) -> Vec<f64> {
     }
     let mut lanes = [0f64; TURN];
     let (blocks, rest) = picture.as_chunks::<TURN>();
-    blocks.iter().for_each(|block| (0..TURN).for_each(|i| lanes[i] += f64::from(block[i])));
+    wide(|| blocks.iter().for_each(|block| (0..TURN).for_each(|i| lanes[i] += f64::from(block[i]))));
     rest.iter().enumerate().for_each(|(i, x)| lanes[i] += f64::from(*x));
     lanes.iter().enumerate().for_each(|(i, lane)| sums[i % channels] += lane);
     sums

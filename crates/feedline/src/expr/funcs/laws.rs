@@ -314,6 +314,7 @@ const HINTS: &[(&str, &[Hint])] = &[
     ("image.pad_to_bounding_box", &[Picture, Box]),
     ("image.per_image_standardization", &[Picture]),
     ("image.random_crop_box", &[Sides, Seed]),
+    ("image.random_crop_offset", &[Sides, Seed]),
     ("image.random_erasing", &[Picture]),
     ("image.random_resized_crop_box", &[Sides, Seed]),
     ("image.resize", &[Picture, Seed]),
