@@ -4,12 +4,13 @@
 //! that a picture can be made where its batch lies.
 
 pub mod affine;
+pub mod augment;
 pub mod codec;
 pub mod colour;
 pub mod geometry;
 pub mod resize;
 
-pub use feedline_io::error::{Error, Result};
+pub use feedline_io::{Error, Result};
 
 /// The sizes of a picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

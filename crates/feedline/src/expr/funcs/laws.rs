@@ -96,6 +96,7 @@ impl Dice {
             "pattern" => json!(self.pick(&["a", "(\\w)(.)?", "", "[0-9]+", "("])),
             "rewrite" => json!(self.pick(&["", "<\\0>", "\\1", "\\\\", "\\"])),
             "fill" => json!(self.pick(&["", "0", "-", "+", " "])),
+            "alpha" | "beta" => json!(self.pick(&[0.0, 0.25, 1.0, 3.5])),
             "minval" | "maxval" | "mean" | "stddev" | "p" | "on_value" | "off_value" | "constant_value" | "default" => {
                 match self.below(4) {
                     0 => json!(self.int()),
@@ -224,6 +225,8 @@ const NEEDED: &[(&str, &[&str])] = &[
     ("strings.to_hash_bucket_fast", &["num_buckets"]),
     ("strings.ngrams", &["width"]),
     ("random.integers", &["maxval"]),
+    ("random.gamma", &["alpha"]),
+    ("random.beta", &["alpha", "beta"]),
     ("io.decode_raw", &["out_type"]),
     ("io.parse_tensor", &["out_type"]),
     ("io.parse_example", &["features"]),
@@ -252,9 +255,19 @@ fn try_one(func: &Func, dice: &mut Dice) -> bool {
     for _ in 0..args {
         let text = ["strings.", "io."].iter().any(|room| func.name.starts_with(room));
         let text = text && leaves.is_empty() && dice.below(4) > 0;
-        let dtype = if text { DType::String } else { if dice.below(2) == 0 { first } else { dice.dtype() } };
+        // Functions on pictures want few dtypes and many axes.
+        let picture = func.name.starts_with("image.") && leaves.is_empty() && dice.below(4) > 0;
+        let dtype = match () {
+            _ if text => DType::String,
+            _ if picture => dice.pick(&[DType::Uint8, DType::Float32]),
+            _ if dice.below(2) == 0 => first,
+            _ => dice.dtype(),
+        };
         let kind = if func.name.starts_with("ragged.") || func.name.starts_with("sparse.") { dice.below(3) } else { 9 };
-        let own = if dice.below(2) == 0 { shape.clone() } else { dice.shape() };
+        let mut own = if dice.below(2) == 0 { shape.clone() } else { dice.shape() };
+        if picture {
+            own = (0..dice.pick(&[3, 3, 4])).map(|_| dice.pick(&[1, 1, 2, 3, 3])).collect();
+        }
         let mut values: Vec<Value> = Vec::new();
         let vary = dice.below(4) == 0;
         for _ in 0..rows.max(1) {
