@@ -117,7 +117,38 @@ def _decode_csv(case: Case) -> tuple[Callable[[Any], Any], Any]:
     return lambda x: tuple(fl.io.decode_csv(x, defaults, **case["params"])), values.decode(case["records"])
 
 
+def _decode_image(case: Case) -> tuple[Callable[[Any], Any], Any]:
+    return _image_function(case), base64.b64decode(case["contents"])
+
+
+def _image(case: Case) -> tuple[Callable[[Any], Any], Any]:
+    return _image_function(case), values.decode(case["input"])
+
+
+def _image_function(case: Case) -> Callable[[Any], Any]:
+    """A function of `fl.image` with the parameters of the case."""
+    params = {key: getattr(fl, value) if key == "dtype" else value for key, value in case["params"].items()}
+    boxes = {key: values.decode(value) for key, value in params.items() if isinstance(value, dict)}
+    return lambda x: getattr(fl.image, case["op"])(x, **{**params, **boxes})
+
+
+IMAGE_DECODERS = (
+    "decode_and_crop_jpeg",
+    "decode_bmp",
+    "decode_gif",
+    "decode_image",
+    "decode_jpeg",
+    "decode_png",
+    "decode_webp",
+    "extract_jpeg_shape",
+    "is_jpeg",
+)
+
+IMAGE_FUNCTIONS = ("crop_and_resize", "resize", "resize_with_pad")
+
 OPERATIONS: dict[str, Callable[[Case], tuple[Callable[[Any], Any], Any]]] = {
+    **dict.fromkeys(IMAGE_DECODERS, _decode_image),
+    **dict.fromkeys(IMAGE_FUNCTIONS, _image),
     "decode_csv": _decode_csv,
     "decode_raw": _decode_raw,
     "parse_example": _parse_example,

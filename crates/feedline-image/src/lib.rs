@@ -8,6 +8,7 @@ pub mod augment;
 pub mod codec;
 pub mod colour;
 pub mod geometry;
+pub mod orient;
 pub mod resize;
 
 pub use feedline_io::{Error, Result};
