@@ -201,15 +201,19 @@ impl Graph {
                             false => slots[a][0].clone(),
                         })
                         .collect();
+                    let place = |e: Error| match self.file_of(id, inputs, &slots).filter(|_| rows == 1) {
+                        Some(file) => e.in_op(func.name).in_file(&file, None),
+                        None => e.in_op(func.name),
+                    };
                     match work {
                         Work::One(kernel) => {
                             let slot = self.slot_of[id].and_then(|k| into.get_mut(k)).and_then(|s| s.as_mut());
-                            let column = run(&**kernel, args, rows, at, slot).map_err(|e| e.in_op(func.name))?;
+                            let column = run(&**kernel, args, rows, at, slot).map_err(place)?;
                             smallvec::smallvec![Arg::Rows(column)]
                         }
                         Work::Several(specs, kernel) => {
                             let columns = run_several(&**kernel, args, specs.len(), rows, at);
-                            columns.map_err(|e| e.in_op(func.name))?.into_iter().map(Arg::Rows).collect()
+                            columns.map_err(place)?.into_iter().map(Arg::Rows).collect()
                         }
                     }
                 }
@@ -236,6 +240,33 @@ impl Graph {
             slots.push(slot);
         }
         Ok(self.outputs.iter().map(|&n| slots[n][0].clone().into_column(rows)).collect())
+    }
+
+    /// The file that the arguments of a node were read from, in the first row. A failing row is evaluated alone, so this
+    /// tells users which of their files it is.
+    fn file_of(&self, node: NodeId, inputs: &[Column], slots: &[SmallVec<[Arg; 1]>]) -> Option<String> {
+        let mut read = vec![false; node + 1];
+        read[node] = true;
+        let name = (0..=node).rev().find_map(|id| {
+            let Kind::Call { func, args, .. } = &self.nodes[id].kind else { return None };
+            if !read[id] || func.name == "io.read_file" {
+                return read[id].then(|| args[0]);
+            }
+            args.iter().for_each(|&arg| read[arg] = true);
+            None
+        })?;
+        let name = match &self.nodes[name].kind {
+            // Its slot may be empty by now: the last reader of a column takes it along.
+            Kind::Input(i) => (inputs[*i].rows() > 0).then(|| inputs[*i].get(0))?,
+            Kind::Const(name) => name.clone(),
+            _ => slots.get(name)?.first()?.get(0),
+        };
+        match name {
+            Value::Tensor(t) if t.dtype() == DType::String && t.len() == 1 => {
+                Some(String::from_utf8_lossy(t.str_at(0)).into_owned())
+            }
+            _ => None,
+        }
     }
 
     /// One element.
