@@ -7,7 +7,9 @@ pub mod affine;
 pub mod augment;
 pub mod codec;
 pub mod colour;
+pub mod filter;
 pub mod geometry;
+pub mod mixing;
 pub mod orient;
 pub mod resize;
 

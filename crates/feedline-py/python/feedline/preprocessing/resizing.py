@@ -47,8 +47,8 @@ def smart_resize(
     shape = pictures.shape
     if shape is None or len(shape) not in (3, 4):
         raise ValueError(
-            f"smart_resize: expects a picture, or a batch of them, not shape {shape}; if it is not known, say "
-            "it with fl.ensure_shape"
+            f"smart_resize: expects a picture, or a batch of them, not shape {shape}; if it is not "
+            "known, say it with fl.ensure_shape"
         )
     lead = [0] if len(shape) == 4 else []
     if data_format == "channels_first":

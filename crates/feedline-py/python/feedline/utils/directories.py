@@ -289,8 +289,8 @@ class _Asked:
             return paths, [0] * len(paths), None
         if len(self.labels) != len(paths):
             raise ValueError(
-                f"{self.op}: there are {len(self.labels)} labels for {len(paths)} files; each file needs one, "
-                "in the order of the sorted paths"
+                f"{self.op}: there are {len(self.labels)} labels for {len(paths)} files; each file needs "
+                "one, in the order of the sorted paths"
             )
         names = [str(label) for label in sorted(set(self.labels))]
         self._check_classes(len(names), self.labels)

@@ -93,7 +93,14 @@ impl Resize {
         };
         Ok(Resize { method, antialias: attrs.bool("antialias")?.unwrap_or(false), target, within })
     }
-    /// The target, if an argument gives it.
+    /// The target, which an argument may give.
+    pub fn target_of(&self, size: Option<&Tensor>) -> Result<Target> {
+        match (self.target, size) {
+            (Some(target), _) => Ok(target),
+            (None, Some(size)) => self.argument(size),
+            (None, None) => Err(Error::internal("a size is missing")),
+        }
+    }
     fn argument(&self, size: &Tensor) -> Result<Target> {
         match integers(size)?[..] {
             [h, w] if h > 0 && w > 0 && self.within => Ok(Target::Within(h as usize, w as usize)),
@@ -226,15 +233,15 @@ fn resized(shape: &Dims, height: Option<usize>, width: Option<usize>) -> Dims {
 
 impl Kernel for Resize {
     fn row(&self, args: &[Value], _at: RowAt) -> Result<Value> {
-        let target = self.target.map_or_else(|| self.argument(args[1].tensor()), Ok)?;
+        let target = self.target_of(args.get(1).map(|size| size.tensor()))?;
         self.run(args[0].tensor(), target).map(Value::Tensor)
     }
     fn rows(&self, args: &mut [Arg], _rows: usize, _at: RowsAt<'_>) -> Result<Option<Column>> {
         let Arg::Rows(Column::Dense(pictures)) = &args[0] else { return Ok(None) };
-        let target = match (&self.target, args.get(1)) {
-            (Some(target), _) => *target,
-            (None, Some(Arg::Same(size))) => self.argument(size.tensor())?,
-            _ => return Ok(None),
+        let target = match args.get(1) {
+            None => self.target_of(None)?,
+            Some(Arg::Same(size)) => self.target_of(Some(size.tensor()))?,
+            Some(Arg::Rows(_)) => return Ok(None),
         };
         self.run(pictures, target).map(|t| Some(Column::Dense(t)))
     }
