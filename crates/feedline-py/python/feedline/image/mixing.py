@@ -23,8 +23,8 @@ def mixup(
     >>> [(images.shape, labels.sum(axis=1).round(3).tolist()) for images, labels in ds]
     [((3, 4, 4, 3), [1.0, 1.0, 1.0]), ((3, 4, 4, 3), [1.0, 1.0, 1.0])]
 
-    The share is drawn once a batch, from the beta distribution of `alpha` and `alpha` (Zhang et al., 2017). It
-    follows from the seed and the position of the batch. Batches must be shuffled: neighbours are mixed.
+    The share is drawn once a batch, from the beta distribution of `alpha` and `alpha` (Zhang et al., 2017).
+    It follows from the seed and the position of the batch. Shuffle before `batch`: neighbours are mixed.
 
     Args:
         images: A batch of pictures, uint8 or float32. The result is float32.
@@ -75,7 +75,9 @@ def cutmix(
 def _batch(op: str, images: Any) -> Any:
     images = images if symbolic(images) else np.asarray(images)
     if images.shape is not None and len(images.shape) != 4:
-        raise ValueError(f"{op}: mixes pictures of a batch; map it after .batch(n), not on shape {images.shape}")
+        raise ValueError(
+            f"{op}: mixes pictures of a batch; map it after .batch(n), not on shape {images.shape}"
+        )
     return images
 
 
@@ -93,7 +95,9 @@ def _vectors(op: str, labels: Any, num_classes: int | None) -> Any:
     if dtype.is_floating:
         return ops.cast(labels, float32)
     if num_classes is None:
-        raise ValueError(f"{op}: labels are numbers of classes; say how many classes there are: num_classes=n")
+        raise ValueError(
+            f"{op}: labels are numbers of classes; say how many classes there are: num_classes=n"
+        )
     if shape is not None and len(shape) == 2 and shape[1] == 1:
         labels = ops.squeeze(labels, [1])
     return ops.one_hot(ops.cast(labels, int64), num_classes)

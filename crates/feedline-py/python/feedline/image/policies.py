@@ -1,5 +1,5 @@
-"""Augmentation policies: RandAugment, TrivialAugment and AutoAugment, with the operations, ranges and choices of
-torchvision, and the pixels of Pillow.
+"""Augmentation policies: RandAugment, TrivialAugment and AutoAugment, with the operations, ranges and choices
+of torchvision, and the pixels of Pillow.
 
 A policy is called on a uint8 picture of 1 or 3 channels, or on a batch of them, in a dataset:
 
@@ -15,7 +15,7 @@ number of threads.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -147,8 +147,8 @@ def _each(images: Any) -> Any:
     shape = getattr(images, "shape", None)
     if shape is None or len(shape) not in (3, 4):
         raise ValueError(
-            f"a policy expects a picture of 3 axes, or a batch of them, not shape {shape}; if it is not known, "
-            "say it with fl.ensure_shape"
+            f"a policy expects a picture of 3 axes, or a batch of them, not shape {shape}; if it is not "
+            "known, say it with fl.ensure_shape"
         )
     if len(shape) == 3:
         return []
@@ -236,10 +236,11 @@ class AutoAugment:
         if name not in LEARNED:
             raise ValueError(f"AutoAugment: policy must be one of {', '.join(LEARNED)}, not {policy!r}")
         self.policy, self.fill, self.seed = name, fill, seed
+        columns: tuple[Callable[[str], Any], ...] = (OPERATIONS.index, float, int)
         pairs = [[step.split() for step in line.split("|")] for line in LEARNED[name].strip().splitlines()]
         self._places, self._likely, self._steps = (
             np.array([[convert(step[i]) for step in pair] for pair in pairs])
-            for i, convert in enumerate((OPERATIONS.index, float, int))
+            for i, convert in enumerate(columns)
         )
         self._space = _Space.of(10, OPERATIONS, most=_LEARNED, bits=4, relative=True)
 
