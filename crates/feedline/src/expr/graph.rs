@@ -201,15 +201,14 @@ impl Graph {
                             false => slots[a][0].clone(),
                         })
                         .collect();
+                    let failed = |e: Error| self.in_file(e, id, inputs, rows).in_op(func.name);
                     match work {
                         Work::One(kernel) => {
                             let slot = self.slot_of[id].and_then(|k| into.get_mut(k)).and_then(|s| s.as_mut());
-                            let failed = |e: Error| self.in_file(e, id, inputs, rows).in_op(func.name);
                             let column = run(&**kernel, args, rows, at, slot).map_err(failed)?;
                             smallvec::smallvec![Arg::Rows(column)]
                         }
                         Work::Several(specs, kernel) => {
-                            let failed = |e: Error| self.in_file(e, id, inputs, rows).in_op(func.name);
                             let columns = run_several(&**kernel, args, specs.len(), rows, at).map_err(failed)?;
                             columns.into_iter().map(Arg::Rows).collect()
                         }
