@@ -68,6 +68,10 @@ WORKLOADS = {
         what="W3 with a shuffle of 1,000 before the crop: what it takes of memory", unit="images",
         items=data.PHOTOS, batch=PICTURES, inputs=lambda: (data.photos(), 64, 1_000),
         digest=lambda: Cropped(data.PHOTOS, data.crops_together(), shuffled=True), truth=data.cropped_photos),
+    "W11": Workload(
+        what="4,096 records of 64 KB in 64 shards, shuffled, from a store of 100 MB/s -> batch 16", unit="records",
+        items=4096, batch="int32[16, 16384]",
+        inputs=lambda: (data.shards(), 16), digest=lambda: Rows(rows=4096), truth=data.stored_rows),
     "M1": Workload(
         what="range(1M) -> batch 1: what one batch costs in Python", unit="batches", items=1_000_000,
         batch="int64[1]",

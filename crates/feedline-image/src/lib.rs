@@ -6,9 +6,13 @@
 pub mod affine;
 pub mod codec;
 pub mod colour;
+pub mod filter;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod geometry;
 pub mod orient;
 pub mod resize;
+mod wide;
 
 pub use feedline_io::{Error, Result};
 

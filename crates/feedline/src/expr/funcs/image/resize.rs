@@ -3,6 +3,7 @@
 use super::super::super::{Arg, Attrs, Func, Kernel, Made, RowAt, RowsAt, arity, dense};
 use super::super::lead::{check_integers, integers};
 use super::super::number::numbers;
+use super::chain::Lines;
 use crate::element::{Column, DType, Dims, Leaf, Shape, Tensor, Value, check_room};
 use crate::error::{Error, Result};
 use feedline_image::Size;
@@ -140,7 +141,7 @@ impl Resize {
     }
     fn smooth<T: AsSample>(&self, src: &[T], size: Size, (height, width): (usize, usize), out: &mut [f32]) {
         with_tools(|tools| {
-            let Tools { rows, columns, resizer, wide } = tools;
+            let Tools { rows, columns, resizer, wide, .. } = tools;
             rows.set(self.method, self.antialias, size.height, height, 0..height);
             columns.set(self.method, self.antialias, size.width, width, 0..width);
             let out_items = height * width * size.channels;
@@ -162,6 +163,7 @@ pub struct Tools {
     pub resizer: Resizer,
     /// Half floats as floats.
     wide: Vec<f32>,
+    pub lines: Lines,
 }
 
 pub fn with_tools<R>(f: impl FnOnce(&mut Tools) -> R) -> R {
