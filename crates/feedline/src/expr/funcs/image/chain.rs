@@ -455,11 +455,11 @@ mod tests {
     }
     /// What the short way gives, of a function that has become one chain.
     fn run_short(graph: &Graph, bytes: &[u8]) -> Option<Tensor> {
-        let chains = graph.nodes.iter().filter_map(|n| match &n.kind {
+        let mut chains = graph.nodes.iter().filter_map(|n| match &n.kind {
             Kind::Call { func, args, attrs, .. } if func.name == "image.chain" => Some((args, attrs)),
             _ => None,
         });
-        let (args, attrs) = chains.last()?;
+        let (args, attrs) = chains.next_back()?;
         let leaves: Vec<Leaf> = args.iter().map(|&a| graph.nodes[a].leaf.clone()).collect();
         let values: Vec<Value> = args
             .iter()
