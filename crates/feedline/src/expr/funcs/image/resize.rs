@@ -162,8 +162,8 @@ pub struct Tools {
     pub rows: Taps,
     pub columns: Taps,
     pub resizer: Resizer,
-    /// Half floats as floats.
-    wide: Vec<f32>,
+    /// Pixels as floats, where they are not to be resized as they are.
+    pub wide: Vec<f32>,
     pub lines: Lines,
 }
 
