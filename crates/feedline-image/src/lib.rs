@@ -4,12 +4,14 @@
 //! that a picture can be made where its batch lies.
 
 pub mod affine;
+pub mod augment;
 pub mod codec;
 pub mod colour;
 pub mod filter;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod geometry;
+pub mod mixing;
 pub mod orient;
 pub mod resize;
 mod wide;

@@ -26,13 +26,16 @@ from . import (
     math,
     nest,
     ops,
+    preprocessing,
     ragged,
     random,
     sparse,
     strings,
     train,
+    utils,
 )
 from ._native import __version__
+from .class_folders import ClassFolderDataset
 from .config import configuration, configure
 from .dataset import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Dataset
 from .dtypes import *  # noqa: F403
@@ -60,6 +63,7 @@ __all__ = [
     "INFINITE_CARDINALITY",
     "UNKNOWN_CARDINALITY",
     "ArrowDataset",
+    "ClassFolderDataset",
     "Dataset",
     "DatasetSpec",
     "Iterator",
@@ -89,11 +93,13 @@ __all__ = [
     "lookup",
     "math",
     "nest",
+    "preprocessing",
     "ragged",
     "random",
     "sparse",
     "strings",
     "train",
+    "utils",
     *dtypes.__all__,
     *ops.__all__,
     "CsvDataset",
