@@ -10,7 +10,7 @@ mod light;
 mod normalize;
 mod spaces;
 
-pub use light::{Curve, contrast, contrast_bytes};
+pub use light::{Curve, brighten, brighten_bytes, contrast, contrast_bytes};
 pub use normalize::{Affine, Planes, standardize, standardize_bytes};
 pub use spaces::{
     HSV_TO_RGB, Matrix, RGB_TO_HSV, RGB_TO_YIQ, RGB_TO_YUV, YIQ_TO_RGB, YUV_TO_RGB, gray, gray_bytes, hue, hue_bytes,
