@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import atexit as _atexit
+from typing import Any as _Any
 
 from . import (
     _native,
@@ -31,6 +32,7 @@ from . import (
     sparse,
     strings,
     train,
+    warnings,
 )
 from ._native import __version__
 from .config import configuration, configure
@@ -84,6 +86,7 @@ __all__ = [
     "debugging",
     "dtypes",
     "errors",
+    "from_tf",
     "image",
     "io",
     "lookup",
@@ -94,6 +97,7 @@ __all__ = [
     "sparse",
     "strings",
     "train",
+    "warnings",
     *dtypes.__all__,
     *ops.__all__,
     "CsvDataset",
@@ -102,6 +106,14 @@ __all__ = [
     "TextLineDataset",
     "WebDataset",
 ]
+
+
+def from_tf(dataset: _Any) -> Dataset:
+    """The elements of a `tf.data.Dataset`, in a dataset of feedline. TensorFlow computes them."""
+    from .frameworks.tensorflow import from_tf as made
+
+    return made(dataset)
+
 
 config.read_environment()
 _atexit.register(_native.shutdown)
