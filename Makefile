@@ -26,6 +26,8 @@ test-python: $(VENV)/built
 
 bench: $(VENV)/built
 	$(PYTHON) bench/run.py
+	cargo bench -p feedline-cli --bench scan | tee bench/results/scan.txt
+	cargo bench -p feedline-image --bench pictures $(call TURBO,feedline-image/)
 
 check: $(VENV)/built
 	cargo fmt --all --check

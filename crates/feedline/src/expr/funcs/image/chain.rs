@@ -125,6 +125,8 @@ enum Tail {
     Multiply(usize),
     Divide(usize),
     Normalize(Normalize),
+    /// Bytes from 0 to 1.
+    Unit,
 }
 
 impl Short {
@@ -174,6 +176,12 @@ impl Short {
                 ("subtract", &[i]) if is_float && number(i) => tail.push(Tail::Subtract(i)),
                 ("multiply", &[i]) if is_float && number(i) => tail.push(Tail::Multiply(i)),
                 ("truediv", &[i]) if is_float && number(i) => tail.push(Tail::Divide(i)),
+                ("image.convert_image_dtype", []) if step.attrs.dtype("dtype")? == Some(DType::Float32) => {
+                    if !is_float {
+                        tail.push(Tail::Unit);
+                    }
+                    is_float = true;
+                }
                 ("image.normalize", []) => {
                     let normalize = Normalize::of(&step.attrs)?;
                     if normalize.dtype != DType::Float32 {
@@ -331,6 +339,9 @@ impl Short {
                 Tail::Subtract(i) => add(Operation::Subtract, *i)?,
                 Tail::Multiply(i) => add(Operation::Multiply, *i)?,
                 Tail::Divide(i) => add(Operation::Divide, *i)?,
+                Tail::Unit => {
+                    lines.push(Operation::Multiply, &[feedline_image::colour::unit(1)], width * channels, channels)?
+                }
                 Tail::Normalize(normalize) => {
                     let affine = normalize.affine(channels).ok()?;
                     let (factors, terms) = affine.parts();
@@ -473,7 +484,7 @@ mod tests {
             resize in prop::option::of((1usize..40, 1usize..40, any::<bool>(), 0usize..3)),
             part in prop::option::of((0.0..1.0, 0.0..1.0, any::<bool>())),
             flip in prop::option::of(any::<bool>()),
-            (tail, apart) in (0usize..4, any::<bool>()),
+            (tail, apart) in (0usize..5, any::<bool>()),
         ) {
             let bytes = jpeg(Size::new(height, width, if grey { 1 } else { 3 }), seed, chroma);
             let mut calls = vec![("image.decode", json!({"channels": channels}), vec![])];
@@ -517,6 +528,7 @@ mod tests {
                     let how = json!({"mean": [0.4], "std": [0.2], "scale": 1.0 / 255.0, "channels_first": apart});
                     calls.push(("image.normalize", how, vec![]));
                 }
+                3 => calls.push(("image.convert_image_dtype", json!({"dtype": "float32"}), vec![])),
                 _ => calls.push(("cast", json!({"dtype": "float32"}), vec![])),
             }
             let long = function(&calls);
