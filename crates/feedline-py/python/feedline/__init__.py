@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import atexit as _atexit
+from typing import Any as _Any
 
 from . import (
     _native,
@@ -33,6 +34,7 @@ from . import (
     strings,
     train,
     utils,
+    warnings,
 )
 from ._native import __version__
 from .class_folders import ClassFolderDataset
@@ -88,6 +90,7 @@ __all__ = [
     "debugging",
     "dtypes",
     "errors",
+    "from_tf",
     "image",
     "io",
     "lookup",
@@ -100,6 +103,7 @@ __all__ = [
     "strings",
     "train",
     "utils",
+    "warnings",
     *dtypes.__all__,
     *ops.__all__,
     "CsvDataset",
@@ -108,6 +112,14 @@ __all__ = [
     "TextLineDataset",
     "WebDataset",
 ]
+
+
+def from_tf(dataset: _Any) -> Dataset:
+    """The elements of a `tf.data.Dataset`, in a dataset of feedline. TensorFlow computes them."""
+    from .frameworks.tensorflow import from_tf as made
+
+    return made(dataset)
+
 
 config.read_environment()
 _atexit.register(_native.shutdown)

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from .. import _native, trace
 from ..errors import OutOfRangeError, UnimplementedError
+from ..frameworks import meet
 from ..lazy_numpy import with_numpy
 from ..options import Options, frozen_options, make_options
 from ..params import optional_integer
 from ..spec import DatasetSpec, spec_text
+from .restarts import note
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -51,6 +53,7 @@ class Core:
         if not isinstance(plan, _native.Plan):
             raise TypeError("a dataset is made by one of its sources, such as fl.Dataset.from_tensor_slices")
         with_numpy()
+        meet()
         self._plan = plan
         self._home = trace.current() if plan.symbolic else None
         self._node = None
@@ -153,6 +156,7 @@ class Core:
             raise trace.NeedsValue(
                 "a loop over a dataset inside a function", "use its operators: map, reduce, batch"
             )
+        note(self)
         return self._plan.iter()  # type: ignore[return-value]
 
     def iter(self, **options: Any) -> Iterator:
