@@ -71,7 +71,9 @@ def test_each_pass_and_picture_has_its_own_numbers(folder: Path) -> None:
 
 
 def test_evaluation_equals_its_parts_one_by_one(folder: Path) -> None:
-    for name, made in zip(names(folder), fl.Dataset.from_tensor_slices(names(folder)).map(evaluate), strict=True):
+    for name, made in zip(
+        names(folder), fl.Dataset.from_tensor_slices(names(folder)).map(evaluate), strict=True
+    ):
         image = fl.image.decode_jpeg(Path(name).read_bytes(), channels=3)
         height, width = image.shape[:2]
         size = (32, 32 * width // height) if height <= width else (32 * height // width, 32)
@@ -88,7 +90,14 @@ def test_a_broken_picture_costs_one_element_and_is_named(folder: Path, tmp_path:
     broken = {"cut.jpg": whole[: len(whole) // 2], "text.jpg": b"no picture", "empty.jpg": b""}
     for name, contents in broken.items():
         (tmp_path / name).write_bytes(contents)
-    paths = [good[0], str(tmp_path / "cut.jpg"), good[1], str(tmp_path / "text.jpg"), str(tmp_path / "empty.jpg"), good[2]]
+    paths = [
+        good[0],
+        str(tmp_path / "cut.jpg"),
+        good[1],
+        str(tmp_path / "text.jpg"),
+        str(tmp_path / "empty.jpg"),
+        good[2],
+    ]
     dataset = fl.Dataset.from_tensor_slices(paths).map(train)
     iterator, seen, errors = iter(dataset), 0, []
     while True:

@@ -11,7 +11,8 @@
 from __future__ import annotations
 
 import atexit as _atexit
-from typing import Any as _Any
+import importlib as _importlib
+from typing import TYPE_CHECKING as _TYPE_CHECKING, Any as _Any
 
 from . import (
     _native,
@@ -27,13 +28,11 @@ from . import (
     math,
     nest,
     ops,
-    preprocessing,
     ragged,
     random,
     sparse,
     strings,
     train,
-    utils,
     warnings,
 )
 from ._native import __version__
@@ -119,6 +118,17 @@ def from_tf(dataset: _Any) -> Dataset:
     from .frameworks.tensorflow import from_tf as made
 
     return made(dataset)
+
+
+if _TYPE_CHECKING:
+    from . import preprocessing, utils
+
+
+def __getattr__(name: str) -> _Any:
+    """Helpers that few programs need are loaded when they are first asked for."""
+    if name in ("preprocessing", "utils"):
+        return _importlib.import_module(f".{name}", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 config.read_environment()
