@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::expr::{Builder, NodeId};
 use crate::op::{Bound, Function, Int, Op, OpInfo, Param, Props, at_least, read, scalar_i64};
 use crate::plan::{Bound as Nested, Card, Plan};
-use crate::runtime::{BuildCx, Built, ChunkFn, Cx, Item, Pull, Stage};
+use crate::runtime::{At, BuildCx, Built, ChunkFn, Cx, Item, Mark, Pull, Stage, Taken};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -127,8 +127,10 @@ impl Op for GroupByWindow {
         if inputs[0].card == Card::Infinite { Card::Infinite } else { Card::Unknown }
     }
     fn props(&self) -> Props {
-        let functions: Vec<&Function> = [&self.key, &self.reduce].into_iter().chain(&self.window_size_func).collect();
-        super::function_props(&functions)
+        super::function_props(&self.functions())
+    }
+    fn functions(&self) -> Vec<&Function> {
+        [&self.key, &self.reduce].into_iter().chain(&self.window_size_func).collect()
     }
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
         let size = match (&self.window_size, &self.window_size_func) {
@@ -153,6 +155,7 @@ impl Op for GroupByWindow {
             output: None,
             windows: 0,
             ended: false,
+            taken: super::seeds_taken(cx, &[&self.reduce]),
         }))))
     }
     fn write(&self) -> Result<serde_json::Value> {
@@ -217,6 +220,8 @@ struct GroupSteps {
     output: Option<Box<dyn Stage>>,
     windows: u64,
     ended: bool,
+    /// The seeds of operators inside the function.
+    taken: Taken,
 }
 
 /// The chunk that is being dealt out.
@@ -320,6 +325,23 @@ impl Steps for GroupSteps {
             },
         };
         dealt.err().map(Pull::Fail)
+    }
+    fn mark(&mut self, out: &mut Mark) {
+        out.number(self.windows);
+        out.flag(self.ended);
+        self.taken.mark(out);
+        self.input.mark(out);
+    }
+    fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
+        self.windows = at.number()?;
+        self.ended = at.flag()?;
+        self.taken.seek(at)?;
+        self.groups.clear();
+        (self.current, self.output) = (None, None);
+        self.input.seek(at)
+    }
+    fn is_settled(&self) -> bool {
+        self.current.is_none() && self.output.is_none() && self.groups.values().all(|g| g.held == 0)
     }
 }
 

@@ -5,7 +5,7 @@ use crate::element::{Chunk, Spec};
 use crate::error::{Error, Result};
 use crate::op::{Int, Op, OpInfo, Param, Props, read};
 use crate::plan::{Card, Plan};
-use crate::runtime::{BuildCx, Built, Cx, Index, Pull, Stage};
+use crate::runtime::{At, BuildCx, Built, Cx, Index, Mark, Pull, Stage};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -126,6 +126,14 @@ impl Stage for ShardStage {
                 many => chunk.take(many),
             });
         }
+    }
+    fn mark(&mut self, out: &mut Mark) {
+        out.number(self.until);
+        self.input.mark(out);
+    }
+    fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
+        self.until = at.up_to(self.every)?;
+        self.input.seek(at)
     }
 }
 
