@@ -3,6 +3,10 @@
 PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
+# cmake and nasm, where this checkout brings them.
+export PATH := $(abspath .tools/bin):$(PATH)
+# How to build with libjpeg-turbo, if that can be done here.
+TURBO = $(addprefix --features ,$(addprefix $(1),$(shell cat .tools/turbo)))
 SOURCES := $(shell find crates -name '*.rs' -o -name 'Cargo.toml') Cargo.toml Cargo.lock pyproject.toml
 
 .PHONY: demo test test-rust test-python bench check fmt clean
@@ -12,8 +16,8 @@ demo: $(VENV)/built
 
 test: test-rust test-python
 
-test-rust:
-	cargo test --workspace --exclude feedline-py
+test-rust: .tools/turbo
+	cargo test --workspace --exclude feedline-py $(call TURBO,feedline/)
 	cargo test -p feedline-io --features remote
 	cargo test -p feedline --features shuttle --test shuttle
 
@@ -22,10 +26,12 @@ test-python: $(VENV)/built
 
 bench: $(VENV)/built
 	$(PYTHON) bench/run.py
+	cargo bench -p feedline-cli --bench scan | tee bench/results/scan.txt
+	cargo bench -p feedline-image --bench pictures $(call TURBO,feedline-image/)
 
 check: $(VENV)/built
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets -- -D warnings
+	cargo clippy --workspace --all-targets $(call TURBO,feedline/) -- -D warnings
 	$(PY) tools/generate.py --check
 	$(PY) -m ruff check crates/feedline-py/python tests bench tools examples
 	$(PY) -m mypy crates/feedline-py/python/feedline
@@ -35,9 +41,12 @@ $(VENV)/tools: requirements-dev.txt
 	$(PY) -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	touch $@
 
+.tools/turbo: $(VENV)/tools tools/turbo.sh
+	tools/turbo.sh
+
 # The package is installed in place: Python files are used as they are, the compiled part is made when it changed.
-$(VENV)/built: $(VENV)/tools $(SOURCES)
-	VIRTUAL_ENV=$(abspath $(VENV)) $(VENV)/bin/maturin develop --release --quiet
+$(VENV)/built: $(VENV)/tools .tools/turbo $(SOURCES)
+	VIRTUAL_ENV=$(abspath $(VENV)) $(VENV)/bin/maturin develop --release --quiet $(call TURBO)
 	touch $@
 
 fmt:
@@ -45,4 +54,4 @@ fmt:
 	$(PY) -m ruff format crates/feedline-py/python tests bench tools examples
 
 clean:
-	rm -rf $(VENV) .venvs target
+	rm -rf $(VENV) .venvs .tools target

@@ -74,6 +74,25 @@ def masked_crc(rows: np.ndarray) -> np.ndarray:
     return ((crc >> 15 | crc << 17) + np.uint32(0xA282EAD8))[:, None].view(np.uint8)
 
 
+def shards(number: int = 64, records: int = 64, items: int = 16_384) -> list[str]:
+    """Records of 64 KB in shards of 4 MB: what lies in a store."""
+    folder, whole = kept("shards")
+    names = [folder / f"shard-{k:05}.tfrecord" for k in range(number)]
+    if not whole:
+        rng = np.random.default_rng(5)
+        for name in names:
+            rows = rng.integers(0, 1 << 31, (records, items), np.int32)
+            name.write_bytes(framed(rows.view(np.uint8)).tobytes())
+        (folder / "whole").touch()
+    return [os.fspath(name) for name in names]
+
+
+def stored_rows(files: list[str], batch: int) -> Iterator[Columns]:
+    rng = np.random.default_rng(5)
+    for _ in files:
+        yield [rng.integers(0, 1 << 31, (64, 16_384), np.int32)]
+
+
 def parsed_examples(files: list[str], batch: int) -> Iterator[Columns]:
     x, y = features()
     for start in range(0, len(y), batch):

@@ -49,6 +49,10 @@ WORKLOADS = {
         what="60k x 28 x 28 uint8 in memory -> full shuffle -> batch 128 -> float32/255", unit="samples",
         items=60_000, batch="float32[128, 28, 28], int64[128]",
         inputs=lambda: (*data.digits(), 128), digest=lambda: Epoch(rows=60_000), truth=data.scaled_digits),
+    "W11": Workload(
+        what="4,096 records of 64 KB in 64 shards, shuffled, from a store of 100 MB/s -> batch 16", unit="records",
+        items=4096, batch="int32[16, 16384]",
+        inputs=lambda: (data.shards(), 16), digest=lambda: Rows(rows=4096), truth=data.stored_rows),
     "M1": Workload(
         what="range(1M) -> batch 1: what one batch costs in Python", unit="batches", items=1_000_000,
         batch="int64[1]",

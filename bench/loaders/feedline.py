@@ -1,5 +1,6 @@
 """feedline as its users write it. Functions are traced: both orders of map and batch should cost the same."""
 import feedline as fl
+import store
 from numpy import ndarray
 
 from cells import Batches, cell
@@ -53,6 +54,22 @@ def w6(files: list[str], window: int, batch: int) -> Batches:
 @cell("W6", "feedline, no shuffle", "pool")
 def w6_plain(files: list[str], window: int, batch: int) -> Batches:
     return fl.ParquetDataset(files).batch(batch)
+
+
+def stored(files: list[str], batch: int) -> Batches:
+    shards = fl.Dataset.from_tensor_slices(files).shuffle(len(files))
+    records = shards.interleave(fl.TFRecordDataset, cycle_length=8, num_parallel_calls=fl.AUTOTUNE)
+    return records.map(lambda x: fl.io.decode_raw(x, fl.int32, fixed_length=65_536)).batch(batch)
+
+
+@cell("W11", "feedline, 20 ms to the first byte", "pool")
+def w11(files: list[str], batch: int) -> Batches:
+    return stored(store.served(files, 0.02), batch)
+
+
+@cell("W11", "feedline, no wait", "pool")
+def w11_at_once(files: list[str], batch: int) -> Batches:
+    return stored(store.served(files, 0), batch)
 
 
 def scale(image, label):

@@ -117,7 +117,73 @@ def _decode_csv(case: Case) -> tuple[Callable[[Any], Any], Any]:
     return lambda x: tuple(fl.io.decode_csv(x, defaults, **case["params"])), values.decode(case["records"])
 
 
+def _decode_image(case: Case) -> tuple[Callable[[Any], Any], Any]:
+    return _image_function(case), base64.b64decode(case["contents"])
+
+
+def _image(case: Case) -> tuple[Callable[[Any], Any], Any]:
+    return _image_function(case), values.decode(case["input"])
+
+
+def _image_function(case: Case) -> Callable[[Any], Any]:
+    """A function of `fl.image` with the parameters of the case."""
+    params = {key: getattr(fl, value) if key == "dtype" else value for key, value in case["params"].items()}
+    boxes = {key: values.decode(value) for key, value in params.items() if isinstance(value, dict)}
+    return lambda x: getattr(fl.image, case["op"])(x, **{**params, **boxes})
+
+
+IMAGE_DECODERS = (
+    "decode_and_crop_jpeg",
+    "decode_bmp",
+    "decode_gif",
+    "decode_image",
+    "decode_jpeg",
+    "decode_png",
+    "decode_webp",
+    "extract_jpeg_shape",
+    "is_jpeg",
+)
+
+IMAGE_FUNCTIONS = (
+    "adjust_brightness",
+    "adjust_contrast",
+    "adjust_gamma",
+    "adjust_hue",
+    "adjust_saturation",
+    "central_crop",
+    "convert_image_dtype",
+    "crop_and_resize",
+    "crop_to_bounding_box",
+    "flip_left_right",
+    "flip_up_down",
+    "grayscale_to_rgb",
+    "hsv_to_rgb",
+    "pad_to_bounding_box",
+    "per_image_standardization",
+    "random_brightness",
+    "random_contrast",
+    "random_crop",
+    "random_hue",
+    "random_jpeg_quality",
+    "random_saturation",
+    "resize",
+    "resize_with_crop_or_pad",
+    "resize_with_pad",
+    "rgb_to_grayscale",
+    "rgb_to_hsv",
+    "rgb_to_yiq",
+    "rgb_to_yuv",
+    "rot90",
+    "stateless_random_crop",
+    "stateless_random_flip_left_right",
+    "transpose",
+    "yiq_to_rgb",
+    "yuv_to_rgb",
+)
+
 OPERATIONS: dict[str, Callable[[Case], tuple[Callable[[Any], Any], Any]]] = {
+    **dict.fromkeys(IMAGE_DECODERS, _decode_image),
+    **dict.fromkeys(IMAGE_FUNCTIONS, _image),
     "decode_csv": _decode_csv,
     "decode_raw": _decode_raw,
     "parse_example": _parse_example,

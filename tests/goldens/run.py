@@ -55,8 +55,21 @@ def comparable(case: Case, observed: Observed) -> tuple[Any, Any]:
     """The observed and the expected side of a case, equal exactly if the case is met."""
     accepted = [_ordered(case, form) for form in forms(case)]
     counted = {key: value for key, value in observed.items() if key != "calls" or key in case["expect"]}
-    sides = [(settle(_ordered(case, counted), form), form) for form in accepted]
+    sides = [(_within(case, settle(_ordered(case, counted), form), form), form) for form in accepted]
     return next((side for side in sides if side[0] == side[1]), sides[0])
+
+
+def _within(case: Case, got: Any, expected: Any) -> Any:
+    """What was observed, with every number that lies within the tolerance of the case taken for the recorded one."""
+    tolerance = case.get("tol", 0)
+    match got, expected:
+        case {**ours}, {**theirs} if ours.keys() == theirs.keys():
+            return {key: _within(case, ours[key], theirs[key]) for key in ours}
+        case [*ours], [*theirs] if len(ours) == len(theirs):
+            return [_within(case, a, b) for a, b in zip(ours, theirs, strict=True)]
+        case (int() | float()), (int() | float()) if abs(got - expected) <= tolerance:
+            return expected
+    return got
 
 
 def _ordered(case: Case, side: dict[str, Any]) -> dict[str, Any]:

@@ -74,6 +74,7 @@ PUBLIC = [
     "fl.strings",
     "fl.random",
     "fl.debugging",
+    "fl.image",
     "fl.ragged",
     "fl.sparse",
     "fl.nest",

@@ -6,10 +6,14 @@
 pub mod affine;
 pub mod codec;
 pub mod colour;
+pub mod filter;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod geometry;
+pub mod orient;
 pub mod resize;
 
-pub use feedline_io::error::{Error, Result};
+pub use feedline_io::{Error, Result};
 
 /// The sizes of a picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

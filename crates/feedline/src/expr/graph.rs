@@ -282,6 +282,12 @@ impl Graph {
         Graph::finish(self.inputs.clone(), nodes, exports, outputs, next.spec.clone())
     }
 
+    /// The same with other nodes in the place of its own.
+    #[cfg(feature = "image")]
+    pub(super) fn with_nodes(&self, nodes: Vec<Node>) -> Graph {
+        Graph { nodes, ..self.clone() }
+    }
+
     /// Drops nodes that nothing reads.
     fn without_unused(self) -> Graph {
         let live = self.reached(&[]);
@@ -323,7 +329,7 @@ impl Graph {
         self.clone().retained(&self.running(), keep)
     }
     /// With these of the nodes and these of the inputs.
-    fn retained(self, live: &[bool], inputs: &[usize]) -> Graph {
+    pub(super) fn retained(self, live: &[bool], inputs: &[usize]) -> Graph {
         let mut place = vec![0; self.nodes.len()];
         let mut nodes = Vec::new();
         for (i, node) in self.nodes.into_iter().enumerate() {
@@ -350,7 +356,7 @@ impl Kind {
     fn is_several(&self) -> bool {
         matches!(self, Kind::Host { .. } | Kind::Cond { .. } | Kind::Call { work: Work::Several(..), .. })
     }
-    fn reads(&self, exports: &[NodeId]) -> impl Iterator<Item = NodeId> {
+    pub(super) fn reads(&self, exports: &[NodeId]) -> impl Iterator<Item = NodeId> {
         let list: SmallVec<[NodeId; 4]> = match self {
             Kind::Input(_) | Kind::Const(_) | Kind::Capture(_) => SmallVec::new(),
             Kind::Call { args, .. } | Kind::Host { args, .. } => args.iter().copied().collect(),

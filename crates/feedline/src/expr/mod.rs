@@ -3,6 +3,8 @@
 mod func;
 pub mod funcs;
 mod graph;
+#[cfg(feature = "image")]
+mod pictures;
 
 pub use func::{Arg, Attrs, ByRow, Func, Kernel, Made, RowAt, RowsAt, Several, Work, arity, dense, run, run_several};
 pub use funcs::Philox;

@@ -1,5 +1,7 @@
 //! Plan to equal, better plan: pure functions in a fixed order. None may change which elements come out, or their order.
 
+#[cfg(feature = "image")]
+mod chain_pictures;
 mod drop_noops;
 mod fuse_maps;
 mod narrow_columns;
@@ -17,7 +19,13 @@ pub struct Rule {
 }
 
 /// The rules, in the order in which each node meets them.
-pub static RULES: &[&Rule] = &[&drop_noops::RULE, &fuse_maps::RULE, &narrow_columns::RULE];
+pub static RULES: &[&Rule] = &[
+    &drop_noops::RULE,
+    &fuse_maps::RULE,
+    &narrow_columns::RULE,
+    #[cfg(feature = "image")]
+    &chain_pictures::RULE,
+];
 
 /// A rewritten plan and what was done to it.
 #[derive(Clone, Debug)]

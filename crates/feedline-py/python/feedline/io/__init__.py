@@ -2,6 +2,19 @@
 
 from __future__ import annotations
 
+from ..image.codecs import (
+    decode_and_crop_jpeg,
+    decode_bmp,
+    decode_gif,
+    decode_image,
+    decode_jpeg,
+    decode_png,
+    decode_webp,
+    encode_jpeg,
+    encode_png,
+    extract_jpeg_shape,
+    is_jpeg,
+)
 from ..writers import TFRecordOptions, TFRecordWriter
 from .csv import decode_csv
 from .decoding import decode_compressed, decode_json_example, decode_raw, parse_tensor, serialize_tensor
@@ -22,10 +35,21 @@ __all__ = [
     "TFRecordOptions",
     "TFRecordWriter",
     "VarLenFeature",
+    "decode_and_crop_jpeg",
+    "decode_bmp",
     "decode_compressed",
     "decode_csv",
+    "decode_gif",
+    "decode_image",
+    "decode_jpeg",
     "decode_json_example",
+    "decode_png",
     "decode_raw",
+    "decode_webp",
+    "encode_jpeg",
+    "encode_png",
+    "extract_jpeg_shape",
+    "is_jpeg",
     "matching_files",
     "parse_example",
     "parse_sequence_example",

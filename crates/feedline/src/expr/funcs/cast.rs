@@ -150,7 +150,7 @@ fn no_strings() -> Result<Tensor> {
 }
 
 /// Integers that lie outside the range of another dtype are moved to its ends first.
-fn saturate(t: Tensor, to: DType) -> Result<Tensor> {
+pub fn saturate(t: Tensor, to: DType) -> Result<Tensor> {
     // Casts from floats saturate anyway; only integers wrap.
     if !(t.dtype().is_int() && to.is_int()) {
         return cast(t, to);

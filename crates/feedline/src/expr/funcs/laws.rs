@@ -22,6 +22,14 @@ impl Dice {
         let rank = self.pick(&[0, 0, 1, 1, 1, 2, 2, 3]);
         (0..rank).map(|_| self.pick(&[0, 1, 1, 2, 2, 3, 3, 4])).collect()
     }
+    /// Of a picture, or of a batch of them.
+    fn picture(&mut self) -> Vec<usize> {
+        let mut shape = vec![self.below(5) + 1, self.below(5) + 1, self.pick(&[1, 1, 2, 3, 3, 3, 4])];
+        if self.below(3) == 0 {
+            shape.insert(0, self.below(3));
+        }
+        shape
+    }
     fn tensor(&mut self, dtype: DType, shape: &[usize]) -> Tensor {
         let n = shape.iter().product();
         if dtype == DType::String {
@@ -96,6 +104,10 @@ impl Dice {
             "pattern" => json!(self.pick(&["a", "(\\w)(.)?", "", "[0-9]+", "("])),
             "rewrite" => json!(self.pick(&["", "<\\0>", "\\1", "\\\\", "\\"])),
             "fill" => json!(self.pick(&["", "0", "-", "+", " "])),
+            "mean" | "std" | "scale" | "ratio" | "sigma" | "value" | "area_range" if self.below(4) > 0 => {
+                let n = self.below(3) + 1;
+                json!((0..n).map(|i| 0.25 * (i + 1) as f64).collect::<Vec<_>>())
+            }
             "minval" | "maxval" | "mean" | "stddev" | "p" | "on_value" | "off_value" | "constant_value" | "default" => {
                 match self.below(4) {
                     0 => json!(self.int()),
@@ -103,6 +115,13 @@ impl Dice {
                     _ => json!(self.pick(&[0.0, 1.0, 0.25, -2.5, 3.0])),
                 }
             }
+            "steps" => {
+                let step = |func: &str| json!({"func": func, "attrs": {}, "args": []});
+                let next = self.pick(&["image.flip_left_right", "image.transpose", "image.rgb_to_grayscale"]);
+                json!([step("image.decode"), step(next)])
+            }
+            "size" | "kernel_size" if self.below(4) > 0 => json!([self.below(4) + 1, self.below(4) + 1]),
+            "channels_first" | "saturate" | "use_image_if_no_bounding_boxes" => json!(self.below(2) == 1),
             "num" | "index" | "width" | "depth" | "num_buckets" if self.below(8) > 0 => json!(self.below(4)),
             "columns" => {
                 let column = |d: &mut Dice| match d.below(3) {
@@ -152,9 +171,11 @@ impl Dice {
 
 /// Attributes that some function reads. Each call gets a few of them.
 const ATTRS: &[&str] = &[
+    "area_range",
     "axis",
     "axis",
     "batch_dims",
+    "channels_first",
     "compression_type",
     "constant_value",
     "default",
@@ -166,7 +187,9 @@ const ATTRS: &[&str] = &[
     "exclusive",
     "fill",
     "index",
+    "k",
     "keepdims",
+    "kernel_size",
     "maxsplit",
     "maxval",
     "mean",
@@ -187,10 +210,13 @@ const ATTRS: &[&str] = &[
     "pattern",
     "perm",
     "precision",
+    "ratio",
     "repeats",
     "replace_global",
     "reverse",
     "rewrite",
+    "saturate",
+    "scale",
     "scientific",
     "sep",
     "separator",
@@ -198,12 +224,17 @@ const ATTRS: &[&str] = &[
     "shift",
     "shortest",
     "side",
+    "sigma",
+    "size",
     "spec",
+    "std",
     "stddev",
     "transpose_a",
     "transpose_b",
     "truncated",
     "unit",
+    "use_image_if_no_bounding_boxes",
+    "value",
     "width",
 ];
 /// Without these a function refuses: they are mostly given.
@@ -231,7 +262,105 @@ const NEEDED: &[(&str, &[&str])] = &[
     ("io.parse_sequence_example", &["features", "lists"]),
     ("io.parse_single_sequence_example", &["features", "lists"]),
     ("io.decode_csv", &["columns"]),
+    ("image.chain", &["steps"]),
+    ("image.convert_image_dtype", &["dtype"]),
+    ("image.crop_and_resize", &["size"]),
+    ("image.gaussian_blur", &["kernel_size"]),
+    ("image.normalize", &["mean", "std"]),
+    ("image.random_crop_box", &["size"]),
+    ("image.random_erasing", &["value"]),
+    ("image.resize_with_pad", &["size"]),
 ];
+
+/// What an argument should look like, where arguments at random would hardly ever be taken.
+#[derive(Clone, Copy)]
+enum Hint {
+    Text,
+    Picture,
+    Batch,
+    Number,
+    Truth,
+    /// [y, x, height, width]
+    Box,
+    /// [height, width, channels]
+    Sides,
+    Seed,
+    /// Parts of a picture: [y_min, x_min, y_max, x_max].
+    Objects,
+    /// Two of them.
+    Parts,
+}
+use Hint::*;
+
+/// The arguments that a function mostly gets; some of the last ones are left out now and then.
+const HINTS: &[(&str, &[Hint])] = &[
+    ("image.adjust_brightness", &[Picture, Number]),
+    ("image.adjust_contrast", &[Picture, Number]),
+    ("image.adjust_gamma", &[Picture, Number, Number]),
+    ("image.adjust_hue", &[Picture, Number]),
+    ("image.adjust_saturation", &[Picture, Number]),
+    ("image.chain", &[Text]),
+    ("image.convert_image_dtype", &[Picture]),
+    ("image.crop", &[Picture, Box]),
+    ("image.crop_and_resize", &[Batch, Parts, Seed]),
+    ("image.decode", &[Text]),
+    ("image.decode_and_crop_jpeg", &[Text, Box]),
+    ("image.flip_left_right", &[Picture, Truth]),
+    ("image.flip_up_down", &[Picture, Truth]),
+    ("image.gaussian_blur", &[Picture, Number]),
+    ("image.grayscale_to_rgb", &[Picture]),
+    ("image.hsv_to_rgb", &[Picture]),
+    ("image.normalize", &[Picture]),
+    ("image.pad_to_bounding_box", &[Picture, Box]),
+    ("image.per_image_standardization", &[Picture]),
+    ("image.random_crop_box", &[Sides, Seed]),
+    ("image.random_erasing", &[Picture]),
+    ("image.random_resized_crop_box", &[Sides, Seed]),
+    ("image.resize", &[Picture, Seed]),
+    ("image.resize_with_crop_or_pad", &[Picture, Seed]),
+    ("image.resize_with_pad", &[Picture]),
+    ("image.rgb_to_grayscale", &[Picture]),
+    ("image.rgb_to_hsv", &[Picture]),
+    ("image.rgb_to_yiq", &[Picture]),
+    ("image.rgb_to_yuv", &[Picture]),
+    ("image.rot90", &[Picture, Truth]),
+    ("image.sample_distorted_bounding_box", &[Sides, Objects, Seed]),
+    ("image.transpose", &[Picture]),
+    ("image.yiq_to_rgb", &[Picture]),
+    ("image.yuv_to_rgb", &[Picture]),
+    ("random.stateless_uniform", &[Seed]),
+];
+
+impl Dice {
+    /// The dtype of an argument, and its shape.
+    fn like(&mut self, hint: Hint) -> (DType, Vec<usize>) {
+        use DType::*;
+        match hint {
+            Picture if self.below(4) > 0 => (self.pick(&[Uint8, Float32]), self.picture()),
+            Picture => (self.dtype(), self.picture()),
+            Text => (String, vec![]),
+            Batch => (self.pick(&[Uint8, Float32]), vec![2, self.below(3) + 1, self.below(3) + 1, 2]),
+            Parts => (Float32, vec![2, 4]),
+            Number => (self.pick(&[Float32, Float32, Float64, Int32]), vec![]),
+            Truth => (self.pick(&[Bool, Int32]), vec![]),
+            Box => (self.pick(&[Int32, Int64]), vec![4]),
+            Sides => (self.pick(&[Int32, Int64]), vec![3]),
+            Seed => (self.pick(&[Int32, Int64]), vec![2]),
+            Objects => (Float32, vec![1, self.below(3), 4]),
+        }
+    }
+    fn hinted(&mut self, hint: Hint, dtype: DType, shape: &[usize]) -> Value {
+        let n: usize = shape.iter().product();
+        let items: Vec<f64> = match hint {
+            Box => (0..n).map(|i| self.below(3) as f64 + if i > 1 { 1.0 } else { 0.0 }).collect(),
+            Sides => (0..n).map(|_| self.below(9) as f64).collect(),
+            Seed => (0..n).map(|_| self.below(5) as f64).collect(),
+            Objects | Parts => (0..n).map(|i| 0.125 * (self.below(4) + if i % 4 > 1 { 4 } else { 0 }) as f64).collect(),
+            Text | Picture | Batch | Number | Truth => return Value::Tensor(self.tensor(dtype, shape)),
+        };
+        Value::Tensor(super::cast::cast(Tensor::from_items(shape, &items), dtype).unwrap())
+    }
+}
 
 /// One call at random; true if the function took it.
 fn try_one(func: &Func, dice: &mut Dice) -> bool {
@@ -247,20 +376,30 @@ fn try_one(func: &Func, dice: &mut Dice) -> bool {
     let rows = dice.pick(&[0, 1, 2, 3]);
     // Dtypes mostly agree, and shapes often do.
     let (first, shape) = (dice.dtype(), dice.shape());
+    let mut hints = HINTS.iter().filter(|h| h.0 == func.name).map(|h| h.1);
+    let (hints, args) = match hints.next() {
+        Some(hints) if dice.below(8) > 0 => (hints, hints.len() - dice.below(hints.len())),
+        _ => (&[][..], args),
+    };
     let mut leaves = Vec::new();
     let mut columns = Vec::new();
-    for _ in 0..args {
+    for i in 0..args {
+        let hint = hints.get(i).copied();
         let text = ["strings.", "io."].iter().any(|room| func.name.starts_with(room));
         let text = text && leaves.is_empty() && dice.below(4) > 0;
         let dtype = if text { DType::String } else { if dice.below(2) == 0 { first } else { dice.dtype() } };
         let kind = if func.name.starts_with("ragged.") || func.name.starts_with("sparse.") { dice.below(3) } else { 9 };
         let own = if dice.below(2) == 0 { shape.clone() } else { dice.shape() };
+        let (dtype, own) = hint.map_or((dtype, own), |hint| dice.like(hint));
         let mut values: Vec<Value> = Vec::new();
         let vary = dice.below(4) == 0;
         for _ in 0..rows.max(1) {
             let shape = if vary && dice.below(2) == 0 { dice.shape() } else { own.clone() };
-            let shape = if kind < 2 { own.clone() } else { shape };
-            values.push(dice.value(dtype, &shape, kind));
+            let shape = if kind < 2 || (hint.is_some() && dice.below(4) > 0) { own.clone() } else { shape };
+            values.push(match hint.filter(|_| shape == own) {
+                Some(hint) => dice.hinted(hint, dtype, &shape),
+                None => dice.value(dtype, &shape, kind),
+            });
         }
         let exact = values.iter().map(|v| Leaf::of(v).unwrap()).reduce(|a, b| a.join(&b).unwrap()).unwrap();
         leaves.push(match (dice.below(3), exact) {

@@ -1,7 +1,7 @@
 //! Random tensors. The numbers depend on the seed, the epoch, the element's position and which call it is (`use`), and on
 //! nothing else: not on chunks, threads or order.
 
-use super::super::{Arg, Attrs, Func, Kernel, Made, RowAt, RowsAt, arity, dense};
+use super::super::{Arg, Attrs, ByRow, Func, Kernel, Made, RowAt, RowsAt, arity, dense};
 use super::broadcast::{check_room, room};
 use super::lead::{check_integers, integers, sizes, take_axis};
 use super::number::{Number, numbers};
@@ -23,6 +23,12 @@ pub static FUNCS: &[Func] = &[
         make: make_normal,
         pure: false,
     },
+    Func {
+        name: "random.stateless_uniform",
+        doc: "Floats in [minval, maxval) that follow from a pair of seeds alone, wherever the call stands.",
+        make: make_stateless_uniform,
+        pure: true,
+    },
     Func { name: "random.integers", doc: "Integers in [minval, maxval).", make: make_integers, pure: false },
     Func { name: "random.bernoulli", doc: "True with probability p.", make: make_bernoulli, pure: false },
     Func {
@@ -41,13 +47,13 @@ pub static FUNCS: &[Func] = &[
 
 /// Which stream of random numbers a call draws from.
 #[derive(Clone, Copy)]
-struct Source {
+pub(super) struct Source {
     seed: u64,
     call: u64,
 }
 
 impl Source {
-    fn of(attrs: &Attrs) -> Result<Source> {
+    pub(super) fn of(attrs: &Attrs) -> Result<Source> {
         let number = |name: &str| -> Result<u64> {
             match attrs.get(name) {
                 None => Ok(0),
@@ -60,7 +66,7 @@ impl Source {
         Ok(Source { seed: number("seed")?, call: number("use")? })
     }
     /// The numbers of one element: the key stirs seed, epoch and call together, the position picks the stream.
-    fn at(&self, at: RowAt) -> Philox {
+    pub(super) fn at(&self, at: RowAt) -> Philox {
         self.of_key(self.key(at.epoch), at.pos)
     }
     fn key(&self, epoch: u64) -> u64 {
@@ -92,12 +98,7 @@ impl<F: Fn(&mut Philox, &mut Tensor) -> Result<()> + Send + Sync> Fill<F> {
             return Made::new(Leaf::tensor(dtype, dims), Fill { source, dtype, shape: None, fill });
         }
         arity::<0>(args)?;
-        let shape = attrs.i64s("shape")?.unwrap_or_default();
-        let shape: Shape = shape
-            .iter()
-            .map(|&d| usize::try_from(d).map_err(|_| Error::usage(format!("shape {shape:?} has a negative size"))))
-            .collect::<Result<_>>()?;
-        check_room(dtype, &shape).map_err(|e| Error::usage(e.message()))?;
+        let shape = shape_attr(attrs, dtype)?;
         Made::new(Leaf::tensor(dtype, Dims::known(&shape)), Fill { source, dtype, shape: Some(shape), fill })
     }
 }
@@ -139,6 +140,17 @@ impl<F: Fn(&mut Philox, &mut Tensor) -> Result<()> + Send + Sync> Kernel for Fil
     }
 }
 
+/// The shape of the result where it is an attribute; a scalar without it.
+fn shape_attr(attrs: &Attrs, dtype: DType) -> Result<Shape> {
+    let shape = attrs.i64s("shape")?.unwrap_or_default();
+    let shape: Shape = shape
+        .iter()
+        .map(|&d| usize::try_from(d).map_err(|_| Error::usage(format!("shape {shape:?} has a negative size"))))
+        .collect::<Result<_>>()?;
+    check_room(dtype, &shape).map_err(|e| Error::usage(e.message()))?;
+    Ok(shape)
+}
+
 fn float_dtype(attrs: &Attrs) -> Result<DType> {
     match attrs.dtype("dtype")?.unwrap_or(DType::Float32) {
         d if d.is_float() => Ok(d),
@@ -150,12 +162,18 @@ fn make_uniform(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
     if attrs.dtype("dtype")?.is_some_and(|d| d.is_int()) {
         return make_integers(args, attrs);
     }
+    let (dtype, fill) = uniform(attrs)?;
+    Fill::made(args, attrs, dtype, fill)
+}
+
+/// The dtype of floats in a range, and what draws them.
+fn uniform(attrs: &Attrs) -> Result<(DType, impl Fn(&mut Philox, &mut Tensor) -> Result<()> + Send + Sync + 'static)> {
     let dtype = float_dtype(attrs)?;
     let (low, high) = (attrs.f64("minval")?.unwrap_or(0.0), attrs.f64("maxval")?.unwrap_or(1.0));
     if !(low < high && (high - low).is_finite()) {
         return Err(Error::usage(format!("minval must be less than maxval, but they are {low} and {high}")));
     }
-    Fill::made(args, attrs, dtype, move |random, out| {
+    let fill = move |random: &mut Philox, out: &mut Tensor| {
         match out.dtype() {
             DType::Float64 => {
                 // Rounding may reach the upper end, which does not belong to the range.
@@ -187,16 +205,62 @@ fn make_uniform(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
             }
         }
         Ok(())
-    })
+    };
+    Ok((dtype, fill))
+}
+
+/// The numbers that belong to a pair of seeds, for functions that draw the same for the same pair wherever they stand.
+pub(super) fn seeded(seed: &Tensor) -> Result<Philox> {
+    match integers(seed)?.as_slice() {
+        [a, b] => Ok(Philox::new(*a as u64, *b as u64)),
+        other => Err(Error::data(format!("a seed is a pair of integers, not {other:?}"))),
+    }
+}
+
+/// Refuses what is no pair of seeds, when a function is traced.
+pub(super) fn check_seed(args: &[Leaf], i: usize) -> Result<()> {
+    let (dtype, shape) = dense(args, i)?;
+    check_integers("seed", dtype)?;
+    match shape.compatible(&Dims::known(&[2])) {
+        true => Ok(()),
+        false => Err(Error::usage(format!("a seed is a pair of integers, not a tensor of shape {shape}"))),
+    }
+}
+
+fn make_stateless_uniform(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
+    check_seed(args, 0)?;
+    let (dtype, fill) = uniform(attrs)?;
+    let (shape, dims) = match args.len() {
+        1 => {
+            let shape = shape_attr(attrs, dtype)?;
+            let dims = Dims::known(&shape);
+            (Some(shape), dims)
+        }
+        _ => {
+            arity::<2>(args)?;
+            let (of, shape) = dense(args, 1)?;
+            (None, shape_dims("the shape", of, shape)?)
+        }
+    };
+    let kernel = ByRow(move |args: &[Value]| {
+        let mut out = match &shape {
+            Some(shape) => Tensor::new(dtype, shape.clone()),
+            None => room(dtype, &sizes(args[1].tensor())?)?,
+        };
+        fill(&mut seeded(args[0].tensor())?, &mut out)?;
+        Ok(Value::Tensor(out))
+    });
+    Made::new(Leaf::tensor(dtype, dims), kernel)
 }
 
 /// Two normal numbers at a time (Box and Muller).
-struct Normal {
+#[derive(Default)]
+pub(super) struct Normal {
     spare: Option<f64>,
 }
 
 impl Normal {
-    fn next(&mut self, random: &mut Philox) -> f64 {
+    pub(super) fn next(&mut self, random: &mut Philox) -> f64 {
         if let Some(x) = self.spare.take() {
             return x;
         }
@@ -212,7 +276,7 @@ fn make_normal(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
     let (mean, stddev) = (attrs.f64("mean")?.unwrap_or(0.0), attrs.f64("stddev")?.unwrap_or(1.0));
     let truncated = attrs.bool("truncated")?.unwrap_or(false);
     Fill::made(args, attrs, dtype, move |random, out| {
-        let mut normal = Normal { spare: None };
+        let mut normal = Normal::default();
         let mut draw = || loop {
             let x = normal.next(random);
             if !truncated || x.abs() <= 2.0 {
@@ -382,6 +446,19 @@ mod tests {
         ] {
             assert_ne!(x, other);
         }
+    }
+
+    #[test]
+    fn a_pair_of_seeds_says_it_all() {
+        let seed = |a: i64, b: i64| Tensor::from_items([2], &[a, b]);
+        let draw = |s: Tensor| call("random.stateless_uniform", &[s], json!({"shape": [3], "maxval": 2.0}));
+        assert_eq!(draw(seed(1, 2)), draw(seed(1, 2)));
+        assert_ne!(draw(seed(1, 2)), draw(seed(2, 1)));
+        assert!(draw(seed(1, 2)).items::<f32>().iter().all(|x| (0.0..2.0).contains(x)));
+        let shape = Tensor::from_items([1], &[3i32]);
+        let by_tensor = call("random.stateless_uniform", &[seed(1, 2), shape], json!({"maxval": 2.0}));
+        assert_eq!(by_tensor, draw(seed(1, 2)));
+        assert!(refused("random.stateless_uniform", &[Tensor::scalar(1i64)], json!({})).message().contains("pair"));
     }
 
     #[test]

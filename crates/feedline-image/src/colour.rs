@@ -1,1 +1,0 @@
-//! Brightness, contrast, hue and the like.
