@@ -8,11 +8,11 @@ use crate::iterator::Iterator;
 use crate::structure::{self, spec_from_py, spec_to_py};
 use crate::trace::Function;
 use crate::values::{Packed, element_to_py, value_from_py, value_to_py};
+use feedline::Options;
 use feedline::element::{Attachments, Reader, Tensor, Tree, Value, with_attachments};
 use feedline::expr::HostAttachment;
 use feedline::ops::from_generator::GeneratorAttachment;
 use feedline::plan::{Bound as BoundPlan, Format, Plan};
-use feedline::Options;
 use feedline::runtime::{State, process_pool};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -232,7 +232,10 @@ pub fn json_from_py(
 /// A state as `state_dict` gave it.
 pub fn state_from_py(state: &Bound<'_, PyAny>) -> PyResult<State> {
     if state.cast::<PyDict>().is_err() {
-        return Err(type_error(format!("a state is the dict that state_dict() gave, not {}", state.get_type().name()?)));
+        return Err(type_error(format!(
+            "a state is the dict that state_dict() gave, not {}",
+            state.get_type().name()?
+        )));
     }
     State::from_json(&json_from_py(state, &mut |_| Ok(None))?).py()
 }

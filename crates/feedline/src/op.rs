@@ -44,6 +44,10 @@ pub trait Op: fmt::Debug + Send + Sync + Any {
     fn tunables(&self) -> &'static [&'static str] {
         &[]
     }
+    /// Into how many parts it divides elements, of which it gives one; `None` for every operator but `shard`.
+    fn shards(&self) -> Option<u64> {
+        None
+    }
     /// Bytes of data that the operator itself carries, as a window out of a stream does.
     fn held_bytes(&self) -> usize {
         0

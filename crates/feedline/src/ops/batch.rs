@@ -246,6 +246,10 @@ impl Stage for BatchStage {
         self.back = None;
         self.input.seek(at)
     }
+    fn pass(&mut self, results: u64) -> bool {
+        self.made += results;
+        results.checked_mul(self.gather.rows as u64).is_some_and(|rows| self.input.pass(rows))
+    }
     fn is_settled(&self) -> bool {
         self.gather.is_empty() && self.back.is_none()
     }

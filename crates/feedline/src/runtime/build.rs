@@ -322,4 +322,7 @@ impl Stage for Metered {
     fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
         self.stage.seek(at).map_err(|e| e.in_op(self.name))
     }
+    fn pass(&mut self, results: u64) -> bool {
+        self.stage.pass(results)
+    }
 }

@@ -116,17 +116,17 @@ impl Iter {
         state.set_seeds(&bound.plan, &run.finished)?;
         run.resuming.store(true, Relaxed);
         let mut iter = Iter::build(bound, state.epoch, run)?;
-        let mut at = At::new(&state.at);
+        iter.delivered = state.delivered;
+        if state.ended {
+            iter.run.finished.store(true, Relaxed);
+            iter.ended = true;
+            return Ok(iter);
+        }
+        let mut at = state.marks(&bound.plan)?;
         iter.root.seek(&mut at)?;
         at.finish()?;
         iter.run.resuming.store(false, Relaxed);
-        iter.delivered = state.delivered;
-        iter.ended = state.ended;
-        if state.ended {
-            iter.run.finished.store(true, Relaxed);
-        } else {
-            iter.root.start();
-        }
+        iter.root.start();
         Ok(iter)
     }
     fn build(bound: &Bound, epoch: u64, run: Arc<Run>) -> Result<Iter> {
@@ -146,12 +146,11 @@ impl Iter {
         let (mut mark, mut at) = (Mark::default(), Vec::new());
         if self.row < self.chunk.rows() {
             mark.extend(&self.from);
-        } else {
-            self.root.mark(&mut mark);
-        }
-        mark.saved(&mut at)?;
-        if self.row < self.chunk.rows() {
+            mark.saved(&mut at)?;
             super::state::leave_out(&mut at, self.row as u64);
+        } else if !self.ended || self.run.cancelled.load(Relaxed) {
+            self.root.mark(&mut mark);
+            mark.saved(&mut at)?;
         }
         let plan = match &self.outline {
             Some(outline) => outline.clone(),
@@ -160,7 +159,8 @@ impl Iter {
         // Operators that start others while they run say in their marks how many seeds those had taken by then.
         let seeds = super::state::seeds_of(&self.plan, &self.run.finished);
         let (epoch, delivered, ended) = (self.epoch, self.delivered, self.ended);
-        Ok(State { plan, epoch, seeds, at, delivered, ended })
+        let shards = super::state::shards_of(&self.plan);
+        Ok(State { plan, epoch, seeds, at, delivered, ended, shards })
     }
 
     /// The next element that is there already, without waiting or locking: most calls end here.

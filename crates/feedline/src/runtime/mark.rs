@@ -121,11 +121,23 @@ impl From<&[Saved]> for Mark {
 }
 
 /// Reads what was saved. What does not fit is an error: a state may come from anywhere.
-pub struct At<'a>(std::slice::Iter<'a, Saved>);
+pub struct At<'a>(std::slice::Iter<'a, Saved>, bool);
 
 impl<'a> At<'a> {
     pub fn new(parts: &'a [Saved]) -> At<'a> {
-        At(parts.iter())
+        At(parts.iter(), false)
+    }
+    /// The same where the data is divided among another number of shards by now.
+    pub fn resharded(parts: &'a [Saved]) -> At<'a> {
+        At(parts.iter(), true)
+    }
+    /// Whether results that are to be left out are other elements now than they were.
+    pub fn is_resharded(&self) -> bool {
+        self.1
+    }
+    /// From here on all is as it was.
+    pub fn not_resharded(&mut self) {
+        self.1 = false;
     }
     pub fn number(&mut self) -> Result<u64> {
         match self.0.next() {

@@ -60,10 +60,24 @@ impl Stage for Replay {
         out.extend(&self.from);
     }
     fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
-        self.drop = at.number()?;
+        let (drop, resharded) = (at.number()?, at.is_resharded());
+        self.drop = drop;
+        let from = at.rest();
         self.stage.seek(at)?;
-        (self.given, self.current) = (0, false);
+        // It need not be settled yet: it may have to read again what it held.
+        self.from = Mark::from(&from[..from.len() - at.rest().len()]);
+        (self.given, self.current) = (0, true);
+        if resharded {
+            self.current = false;
+            if std::mem::take(&mut self.drop) > 0 && !self.stage.pass(drop) {
+                return Err(super::mark::unfit());
+            }
+        }
         Ok(())
+    }
+    fn pass(&mut self, results: u64) -> bool {
+        self.current = false;
+        self.stage.pass(results)
     }
 }
 

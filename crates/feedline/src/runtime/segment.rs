@@ -225,8 +225,13 @@ impl Stage for Segment {
             // Operators that run together here have one number for all.
             given = given.checked_add(at.number()?).ok_or_else(super::mark::unfit)?;
         }
+        let (resharded, asked) = (at.is_resharded(), given);
         let mut head = lock(&shared.head);
         head.stage.seek(at)?;
+        let keeps = shared.functions.iter().all(|(f, _)| f.keeps_rows());
+        if resharded && std::mem::take(&mut given) > 0 && !(keeps && head.stage.pass(asked)) {
+            return Err(super::mark::unfit());
+        }
         let mut from = From::default();
         head.stage.mark(&mut from.mark);
         let mut queue = lock(&shared.queue);
@@ -234,13 +239,19 @@ impl Stage for Segment {
             return Err(Error::internal("a segment that has begun cannot be sent elsewhere"));
         }
         // Where each row comes out as one, those that are to be dropped need not be made.
-        if shared.functions.iter().all(|(f, _)| f.keeps_rows()) {
-            (head.skip, from.skip) = (given, given);
-        } else {
-            self.drop = given;
-        }
+        (from.skip, self.drop) = if keeps { (given, 0) } else { (0, given) };
+        head.skip = from.skip;
         queue.from = from;
         Ok(())
+    }
+    fn pass(&mut self, results: u64) -> bool {
+        let shared = &*self.shared;
+        let mut head = lock(&shared.head);
+        let passed = shared.functions.iter().all(|(f, _)| f.keeps_rows()) && head.stage.pass(results);
+        let mut from = From::default();
+        head.stage.mark(&mut from.mark);
+        lock(&shared.queue).from = from;
+        passed
     }
 }
 

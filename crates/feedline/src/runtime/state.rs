@@ -1,6 +1,6 @@
 //! The state of an iterator: where its consumer is, in a form that can be written as JSON and taken elsewhere.
 
-use super::mark::{self, Saved, unfit};
+use super::mark::{self, At, Saved, unfit};
 use super::seed::Seeds;
 use super::sync::atomic::AtomicBool;
 use crate::error::{Error, Result};
@@ -20,6 +20,8 @@ pub struct State {
     pub(super) at: Vec<Saved>,
     pub(super) delivered: u64,
     pub(super) ended: bool,
+    /// How many parts each `shard` has.
+    pub(super) shards: Vec<u64>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -32,7 +34,19 @@ struct Written {
     at: Json,
     delivered: u64,
     ended: bool,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    shards: Vec<u64>,
 }
+
+/// The number of parts of each `shard` of a plan.
+pub(super) fn shards_of(plan: &Plan) -> Vec<u64> {
+    let mut shards = Vec::new();
+    plan.walk(&mut |p| shards.extend(p.op.shards()));
+    shards
+}
+
+/// Operators that hold nothing that belongs to one part: they may stand on a `shard` that gets another number of parts.
+const ON_SHARDS: [&str; 4] = ["batch", "map", "prefetch", "with_options"];
 
 /// Where the seeds of all operators of a plan stand in a pass, those inside functions included.
 pub(super) fn seeds_of(plan: &Plan, finished: &Arc<AtomicBool>) -> Vec<Seeds> {
@@ -60,6 +74,29 @@ impl State {
     pub(super) fn check(&self, plan: &Plan) -> Result<()> {
         self.plan.check(&Outline::of(plan)?)
     }
+    /// The marks, for a plan that may have other shards.
+    pub(super) fn marks(&self, plan: &Plan) -> Result<At<'_>> {
+        let here = shards_of(plan);
+        if here == self.shards {
+            return Ok(At::new(&self.at));
+        }
+        let mut on = plan;
+        while on.op.shards().is_none() {
+            if !ON_SHARDS.contains(&on.name()) {
+                return Err(Error::usage(format!(
+                    "the state is of {:?} shards and this dataset has {here:?}; that can be resumed only if nothing but map, \
+                     batch and prefetch follows shard, but {} does",
+                    self.shards,
+                    on.name()
+                )));
+            }
+            on = &on.inputs[0];
+        }
+        if here.len() != 1 || self.shards.len() != 1 {
+            return Err(Error::usage("a state of other shards can be resumed only where there is one shard operator"));
+        }
+        Ok(At::resharded(&self.at))
+    }
     /// Sets the seeds of a plan's operators to where they were.
     pub(super) fn set_seeds(&self, plan: &Plan, finished: &Arc<AtomicBool>) -> Result<()> {
         let mut seeds = self.seeds.iter();
@@ -75,9 +112,9 @@ impl State {
         if missing || seeds.next().is_some() { Err(unfit()) } else { Ok(()) }
     }
     pub fn to_json(&self) -> Result<Json> {
-        let State { plan, epoch, seeds, at, delivered, ended } = self.clone();
+        let State { plan, epoch, seeds, at, delivered, ended, shards } = self.clone();
         let at = mark::to_json(&at)?;
-        Ok(serde_json::to_value(Written { version: VERSION, plan, epoch, seeds, at, delivered, ended })?)
+        Ok(serde_json::to_value(Written { version: VERSION, plan, epoch, seeds, at, delivered, ended, shards })?)
     }
     pub fn from_json(json: &Json) -> Result<State> {
         match json.get("version").and_then(Json::as_u64) {
@@ -89,8 +126,8 @@ impl State {
             }
             None => return Err(Error::usage("not a state of an iterator: take one with state_dict()")),
         }
-        let Written { plan, epoch, seeds, at, delivered, ended, .. } = serde_json::from_value(json.clone())
+        let Written { plan, epoch, seeds, at, delivered, ended, shards, .. } = serde_json::from_value(json.clone())
             .map_err(|e| Error::usage(format!("not a state of an iterator: {e}")))?;
-        Ok(State { plan, epoch, seeds, at: mark::from_json(&at)?, delivered, ended })
+        Ok(State { plan, epoch, seeds, at: mark::from_json(&at)?, delivered, ended, shards })
     }
 }
