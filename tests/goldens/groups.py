@@ -14,6 +14,7 @@ COVERED = frozenset(
         "bucket_by_sequence_length",
         "cache",
         "cardinality",
+        "checkpoint",
         "choose_from_datasets",
         "concatenate",
         "counter",
