@@ -35,7 +35,7 @@ def test_a_broken_picture_is_named_and_the_rest_goes_on(tmp_path: Path) -> None:
     ds = images(tmp_path, shuffle=False, batch_size=None)
     iterator = iter(ds)
     next(iterator)
-    with pytest.raises(fl.errors.DataError, match="2.png"):
+    with pytest.raises(fl.errors.DataError, match=r"2\.png"):
         next(iterator)
     assert [int(label) for _, label in iterator] == [0, 1, 1]
     assert len(list(ds.ignore_errors())) == 4
