@@ -144,7 +144,42 @@ IMAGE_DECODERS = (
     "is_jpeg",
 )
 
-IMAGE_FUNCTIONS = ("crop_and_resize", "resize", "resize_with_pad")
+IMAGE_FUNCTIONS = (
+    "adjust_brightness",
+    "adjust_contrast",
+    "adjust_gamma",
+    "adjust_hue",
+    "adjust_saturation",
+    "central_crop",
+    "convert_image_dtype",
+    "crop_and_resize",
+    "crop_to_bounding_box",
+    "flip_left_right",
+    "flip_up_down",
+    "grayscale_to_rgb",
+    "hsv_to_rgb",
+    "pad_to_bounding_box",
+    "per_image_standardization",
+    "random_brightness",
+    "random_contrast",
+    "random_crop",
+    "random_hue",
+    "random_jpeg_quality",
+    "random_saturation",
+    "resize",
+    "resize_with_crop_or_pad",
+    "resize_with_pad",
+    "rgb_to_grayscale",
+    "rgb_to_hsv",
+    "rgb_to_yiq",
+    "rgb_to_yuv",
+    "rot90",
+    "stateless_random_crop",
+    "stateless_random_flip_left_right",
+    "transpose",
+    "yiq_to_rgb",
+    "yuv_to_rgb",
+)
 
 OPERATIONS: dict[str, Callable[[Case], tuple[Callable[[Any], Any], Any]]] = {
     **dict.fromkeys(IMAGE_DECODERS, _decode_image),

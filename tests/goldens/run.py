@@ -61,7 +61,7 @@ def comparable(case: Case, observed: Observed) -> tuple[Any, Any]:
 
 
 def _within(case: Case, got: Any, expected: Any) -> Any:
-    """What was observed, with every number that lies within the tolerance of the case taken for the recorded one."""
+    """What was observed; a number within the tolerance of the case is taken for the recorded one."""
     tolerance = case.get("tol", 0)
     match got, expected:
         case {**ours}, {**theirs} if ours.keys() == theirs.keys():

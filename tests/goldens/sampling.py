@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import run, steps
+import numpy as np
+
+from . import run, steps, values
 from .calls import Calls
 from .events import read
 
@@ -13,6 +15,8 @@ Json = Any
 
 def shortcomings(case: dict[str, Any], observed: dict[str, Any]) -> list[str]:
     """What is wrong with the elements of a `tf_rng` case, in words; empty if nothing is."""
+    if "op" in case:
+        return _of_operation(case, observed)
     if "elements" not in observed:
         return [f"it did not end well: {observed}"]
     elements = observed["elements"]
@@ -21,6 +25,19 @@ def shortcomings(case: dict[str, Any], observed: dict[str, Any]) -> list[str]:
         return _of_sample(params, elements)
     same = sorted(map(repr, elements)) == sorted(map(repr, run.expected(case)["elements"]))
     return [] if same else [f"not the recorded elements: {elements}"]
+
+
+def _of_operation(case: dict[str, Any], observed: dict[str, Any]) -> list[str]:
+    """The result is one of those that the operation may give for the input."""
+    picture = values.decode(case["input"])
+    if case["op"] == "stateless_random_crop":
+        size = case["params"]["size"]
+        windows = np.lib.stride_tricks.sliding_window_view(picture, size)
+        possible = windows.reshape(-1, *size)
+    else:
+        possible = np.stack([picture, picture[:, ::-1]])
+    fits = observed.get("result") in [values.encode(one) for one in possible]
+    return [] if fits else [f"not a possible result: {observed}"]
 
 
 def _of_sample(params: dict[str, Any], elements: list[Json]) -> list[str]:

@@ -460,6 +460,19 @@ def test_large_batches_are_made_in_their_own_memory() -> None:
     assert kept[1][0].max() > 0.9 and kept[2][0].max() > 0.9
 
 
+def test_cached_batches_are_handed_out_as_they_lie() -> None:
+    dataset = D.range(6).map(lambda x: fl.fill([256, 128], x)).batch(3).cache()
+    first, second = list(dataset), list(dataset)
+    again = list(dataset)
+    for a, b, c in zip(first, second, again, strict=True):
+        assert b.ctypes.data == c.ctypes.data and not b.flags.writeable
+        np.testing.assert_array_equal(a, b)
+        with pytest.raises(ValueError, match="read-only"):
+            b[:] = 0
+    small = list(D.range(6).batch(3).cache())
+    assert all(x.flags.writeable for x in small)
+
+
 def test_the_cache_is_let_go_with_the_dataset() -> None:
     class Marked(np.ndarray):
         pass

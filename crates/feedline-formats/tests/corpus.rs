@@ -25,10 +25,7 @@ fn kept_inputs_run() {
 #[test]
 fn each_target_has_its_file() {
     let targets = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/fuzz_targets");
-    let mut files: Vec<String> = fs::read_dir(targets)
-        .unwrap()
-        .map(|entry| entry.unwrap().path().file_stem().unwrap().to_str().unwrap().to_string())
-        .collect();
-    files.sort();
-    assert_eq!(files, TARGETS.iter().map(|(name, _)| name.to_string()).collect::<Vec<_>>());
+    for (name, _) in TARGETS {
+        assert!(targets.join(format!("{name}.rs")).exists(), "{name}");
+    }
 }

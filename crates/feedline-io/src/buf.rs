@@ -180,6 +180,10 @@ impl Buf {
     pub fn is_frozen(&self) -> bool {
         self.0.frozen.load(Relaxed)
     }
+    /// Whether it is memory of somebody else, who may write to it.
+    pub fn is_foreign(&self) -> bool {
+        matches!(self.0.owner, Owner::Foreign { .. })
+    }
     pub fn is_shared(&self) -> bool {
         Arc::strong_count(&self.0) > 1
     }

@@ -81,8 +81,12 @@ fn descr(py: Python<'_>, dtype: DType) -> PyResult<*mut npyffi::PyArray_Descr> {
     }
 }
 
+/// What a cache keeps and is at least so large is handed out as it lies, to be read; what is smaller is copied, to be
+/// written.
+const READ_ONLY_BYTES: usize = 64 << 10;
+
 /// A tensor as NumPy: a scalar for a scalar, else a writable array on the same memory. Memory that is not ours to
-/// write, or not aligned, is copied.
+/// write, or not aligned, is copied; what is kept and large is not, and can only be read.
 pub fn tensor_to_py<'py>(py: Python<'py>, tensor: Tensor) -> PyResult<Bound<'py, PyAny>> {
     if tensor.dtype() == DType::String {
         return strings_to_py(py, &tensor);
@@ -99,7 +103,9 @@ pub fn tensor_to_py<'py>(py: Python<'py>, tensor: Tensor) -> PyResult<Bound<'py,
     }
     let mut tensor = tensor;
     let (buf, start) = tensor.buf();
-    if buf.is_frozen() || !(buf.as_slice().as_ptr() as usize + start).is_multiple_of(ALIGN) {
+    let is_aligned = (buf.as_slice().as_ptr() as usize + start).is_multiple_of(ALIGN);
+    let read_only = is_aligned && buf.is_frozen() && !buf.is_foreign() && tensor.nbytes() >= READ_ONLY_BYTES;
+    if (buf.is_frozen() && !read_only) || !is_aligned {
         let mut own = Tensor::new(tensor.dtype(), tensor.shape());
         own.bytes_mut().copy_from_slice(tensor.bytes());
         tensor = own;
@@ -108,8 +114,8 @@ pub fn tensor_to_py<'py>(py: Python<'py>, tensor: Tensor) -> PyResult<Bound<'py,
     let data = tensor.bytes().as_ptr().cast_mut();
     let memory = Bound::new(py, Memory { _tensor: tensor })?;
     // SAFETY: dims and data describe memory that `memory` keeps alive as the array's base; NewFromDescr steals the
-    // reference to descr, SetBaseObject the one to memory. Rows of one block are handed out once each, so writing
-    // through the array races with nobody.
+    // reference to descr, SetBaseObject the one to memory. Rows of one block are handed out once each, or only to be read,
+    // so writing through the array races with nobody.
     unsafe {
         let array = PY_ARRAY_API.PyArray_NewFromDescr(
             py,
@@ -119,7 +125,7 @@ pub fn tensor_to_py<'py>(py: Python<'py>, tensor: Tensor) -> PyResult<Bound<'py,
             dims.as_mut_ptr(),
             std::ptr::null_mut(),
             data.cast(),
-            npyffi::NPY_ARRAY_WRITEABLE,
+            if read_only { 0 } else { npyffi::NPY_ARRAY_WRITEABLE },
             std::ptr::null_mut(),
         );
         let array = Bound::from_owned_ptr_or_err(py, array)?;

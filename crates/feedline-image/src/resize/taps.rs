@@ -73,6 +73,8 @@ pub struct Taps {
     weights: Vec<f32>,
     /// Weights of an item; the same number for all.
     per: usize,
+    /// The items of the source that are needed.
+    source: Range<usize>,
 }
 
 impl Taps {
@@ -97,6 +99,8 @@ impl Taps {
             (Method::Area, _) => self.mean(input, scale, part),
             _ => self.spread(method, antialias, input, scale, part),
         }
+        let (low, high) = (self.first.iter().min(), self.first.iter().max());
+        self.source = low.map_or(0, |n| *n as usize)..high.map_or(0, |n| *n as usize + self.per);
     }
     pub fn len(&self) -> usize {
         self.first.len()
@@ -106,12 +110,12 @@ impl Taps {
     }
     /// The items of the source that are needed.
     pub fn source(&self) -> Range<usize> {
-        let (low, high) = (self.first.iter().min(), self.first.iter().max());
-        low.map_or(0, |n| *n as usize)..high.map_or(0, |n| *n as usize + self.per)
+        self.source.clone()
     }
     /// For a source that lacks its first items.
     pub fn rebase(&mut self, lacks: usize) {
         self.first.iter_mut().for_each(|n| *n -= lacks as u32);
+        self.source = self.source.start - lacks..self.source.end - lacks;
     }
     /// The result in reverse order.
     pub fn mirror(&mut self) {
@@ -198,12 +202,16 @@ impl Taps {
     fn spread(&mut self, method: Method, antialias: bool, input: usize, scale: f32, part: Range<usize>) {
         let wide = if antialias { scale.max(1.0) } else { 1.0 };
         let reach = method.radius() * wide;
-        self.begin((2.0 * reach).ceil() as usize + 1, input, &part);
+        let center = |o: usize| (o as f32 + 0.5) * scale;
+        let span = |o: usize| {
+            let low = (center(o) - reach - 0.5).ceil().max(0.0) as usize;
+            (low, ((center(o) + reach - 0.5).floor() as usize).min(input - 1))
+        };
+        let most = part.clone().map(span).map(|(low, high)| high + 1 - low).max();
+        self.begin(most.unwrap_or(1), input, &part);
         let mut weights = Vec::new();
         for o in part {
-            let center = (o as f32 + 0.5) * scale;
-            let low = (center - reach - 0.5).ceil().max(0.0) as usize;
-            let high = ((center + reach - 0.5).floor() as usize).min(input - 1);
+            let ((low, high), center) = (span(o), center(o));
             weights.clear();
             weights.extend((low..=high).map(|i| method.kernel((i as f32 + 0.5 - center) / wide)));
             let sum: f32 = weights.iter().sum();

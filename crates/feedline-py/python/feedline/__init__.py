@@ -11,6 +11,8 @@
 from __future__ import annotations
 
 import atexit as _atexit
+import importlib as _importlib
+from typing import TYPE_CHECKING as _TYPE_CHECKING, Any as _Any
 
 from . import (
     _native,
@@ -26,13 +28,12 @@ from . import (
     math,
     nest,
     ops,
-    preprocessing,
     ragged,
     random,
     sparse,
     strings,
     train,
-    utils,
+    warnings,
 )
 from ._native import __version__
 from .class_folders import ClassFolderDataset
@@ -88,6 +89,7 @@ __all__ = [
     "debugging",
     "dtypes",
     "errors",
+    "from_tf",
     "image",
     "io",
     "lookup",
@@ -100,6 +102,7 @@ __all__ = [
     "strings",
     "train",
     "utils",
+    "warnings",
     *dtypes.__all__,
     *ops.__all__,
     "CsvDataset",
@@ -108,6 +111,25 @@ __all__ = [
     "TextLineDataset",
     "WebDataset",
 ]
+
+
+def from_tf(dataset: _Any) -> Dataset:
+    """The elements of a `tf.data.Dataset`, in a dataset of feedline. TensorFlow computes them."""
+    from .frameworks.tensorflow import from_tf as made
+
+    return made(dataset)
+
+
+if _TYPE_CHECKING:
+    from . import preprocessing, utils
+
+
+def __getattr__(name: str) -> _Any:
+    """Helpers that few programs need are loaded when they are first asked for."""
+    if name in ("preprocessing", "utils"):
+        return _importlib.import_module(f".{name}", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 config.read_environment()
 _atexit.register(_native.shutdown)

@@ -53,6 +53,16 @@ def call_here(name: str, args: Sequence[Any], **attrs: Any) -> Any:
     return tracer.symbol(tracer.native.call(name, [node(tracer, arg) for arg in args], given))
 
 
+def call_parts_here(name: str, args: Sequence[Any], **attrs: Any) -> list[Any]:
+    """A function of several results, recorded inside any traced function as `call_here` does it."""
+    tracer = trace.current()
+    if tracer is None:
+        return call_parts(name, args, **attrs)
+    given = {key: _attribute(value) for key, value in attrs.items() if value is not None}
+    nodes = tracer.native.call_parts(name, [node(tracer, arg) for arg in args], given)
+    return [tracer.symbol(n) for n in nodes]
+
+
 def _attribute(value: Any) -> Any:
     if isinstance(value, DType):
         return value.name

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import ops, trace
-from .calls import call_here, constant, dtype_of, symbolic
+from .calls import call, call_here, constant, dtype_of, symbolic
 from .dtypes import as_dtype, float32, float64, int64
 from .lazy_numpy import np
 from .seeds import get_seed, op_seed, set_seed
@@ -25,15 +25,20 @@ __all__ = [
     "permutation",
     "set_seed",
     "shuffle",
+    "stateless_uniform",
     "truncated_normal",
     "uniform",
 ]
 
 
-def _draw(name: str, args: list[Any], seed: int | None, **attrs: Any) -> Any:
+def source(seed: int | None) -> dict[str, int]:
+    """What tells one call of a random function from all others: its seed, and its number in the function."""
     tracer = trace.current()
-    use = 0 if tracer is None else tracer.use()
-    return call_here(name, args, seed=op_seed(seed), use=use, **attrs)
+    return {"seed": op_seed(seed), "use": 0 if tracer is None else tracer.use()}
+
+
+def _draw(name: str, args: list[Any], seed: int | None, **attrs: Any) -> Any:
+    return call_here(name, args, **source(seed), **attrs)
 
 
 def _filled(name: str, shape: Any, seed: int | None, **attrs: Any) -> Any:
@@ -151,6 +156,49 @@ def beta(shape: Any, alpha: float, beta: float, dtype: Any = float32, seed: int 
 def bernoulli(shape: Any = (), p: float = 0.5, seed: int | None = None) -> Any:
     """Truth values that are True with probability `p`."""
     return _filled("random.bernoulli", shape, seed, p=float(p))
+
+
+def stateless_uniform(
+    shape: Any,
+    seed: Any,
+    minval: float = 0,
+    maxval: float = 1,
+    dtype: Any = float32,
+    name: str | None = None,
+) -> Any:
+    """Floats that follow from a pair of seeds alone: the same pair gives the same numbers everywhere.
+
+    >>> import feedline as fl
+    >>> a, b = (fl.random.stateless_uniform([3], seed=(1, 2)) for _ in range(2))
+    >>> bool((a == b).all())
+    True
+
+    Args:
+        shape: The shape of the result.
+        seed: Two whole numbers, which may be symbolic: `(x, 0)` for an element's own number x.
+        minval: The lower bound.
+        maxval: The upper bound, which is not reached.
+        dtype: A float dtype.
+        name: Not used.
+    """
+    pair = seed_pair(seed)
+    how = {"minval": float(minval), "maxval": float(maxval), "dtype": as_dtype(dtype)}
+    if symbolic(shape):
+        return call("random.stateless_uniform", [pair, shape], **how)
+    sizes = np.asarray(shape, np.int64).reshape(-1).tolist()
+    return call("random.stateless_uniform", [pair], shape=sizes, **how)
+
+
+def seed_pair(seed: Any) -> Any:
+    """A pair of seeds as an argument."""
+    if symbolic(seed):
+        return [ops.cast(part, int64) for part in seed] if isinstance(seed, (list, tuple)) else seed
+    pair = np.asarray(seed)
+    if pair.shape != (2,) or pair.dtype.kind not in "iu":
+        raise ValueError(
+            f"a stateless random function takes a pair of whole numbers as its seed, not {seed!r}"
+        )
+    return pair.astype(np.int64)
 
 
 def permutation(n: Any, seed: int | None = None) -> Any:

@@ -201,19 +201,16 @@ impl Graph {
                             false => slots[a][0].clone(),
                         })
                         .collect();
-                    let place = |e: Error| match self.file_of(id, inputs, &slots).filter(|_| rows == 1) {
-                        Some(file) => e.in_op(func.name).in_file(&file, None),
-                        None => e.in_op(func.name),
-                    };
+                    let failed = |e: Error| self.in_file(e, id, inputs, rows).in_op(func.name);
                     match work {
                         Work::One(kernel) => {
                             let slot = self.slot_of[id].and_then(|k| into.get_mut(k)).and_then(|s| s.as_mut());
-                            let column = run(&**kernel, args, rows, at, slot).map_err(place)?;
+                            let column = run(&**kernel, args, rows, at, slot).map_err(failed)?;
                             smallvec::smallvec![Arg::Rows(column)]
                         }
                         Work::Several(specs, kernel) => {
-                            let columns = run_several(&**kernel, args, specs.len(), rows, at);
-                            columns.map_err(place)?.into_iter().map(Arg::Rows).collect()
+                            let columns = run_several(&**kernel, args, specs.len(), rows, at).map_err(failed)?;
+                            columns.into_iter().map(Arg::Rows).collect()
                         }
                     }
                 }
@@ -242,29 +239,34 @@ impl Graph {
         Ok(self.outputs.iter().map(|&n| slots[n][0].clone().into_column(rows)).collect())
     }
 
-    /// The file that the arguments of a node were read from, in the first row. A failing row is evaluated alone, so this
-    /// tells users which of their files it is.
-    fn file_of(&self, node: NodeId, inputs: &[Column], slots: &[SmallVec<[Arg; 1]>]) -> Option<String> {
-        let mut read = vec![false; node + 1];
-        read[node] = true;
-        let name = (0..=node).rev().find_map(|id| {
-            let Kind::Call { func, args, .. } = &self.nodes[id].kind else { return None };
-            if !read[id] || func.name == "io.read_file" {
-                return read[id].then(|| args[0]);
+    /// An error of a node, with the file whose contents it worked on, if the function reads one and has one row.
+    fn in_file(&self, error: Error, node: NodeId, inputs: &[Column], rows: usize) -> Error {
+        if rows != 1 || error.at().file.is_some() {
+            return error;
+        }
+        let (mut todo, mut seen) = (vec![node], vec![false; self.nodes.len()]);
+        while let Some(n) = todo.pop() {
+            if std::mem::replace(&mut seen[n], true) {
+                continue;
             }
-            args.iter().for_each(|&arg| read[arg] = true);
-            None
-        })?;
-        let name = match &self.nodes[name].kind {
-            // Its slot may be empty by now: the last reader of a column takes it along.
-            Kind::Input(i) => (inputs[*i].rows() > 0).then(|| inputs[*i].get(0))?,
-            Kind::Const(name) => name.clone(),
-            _ => slots.get(name)?.first()?.get(0),
-        };
-        match name {
-            Value::Tensor(t) if t.dtype() == DType::String && t.len() == 1 => {
-                Some(String::from_utf8_lossy(t.str_at(0)).into_owned())
+            let kind = &self.nodes[n].kind;
+            if let Kind::Call { func, args, .. } = kind
+                && func.name == "io.read_file"
+                && let Some(name) = self.known(args[0], inputs)
+                && let Some(name) = name.as_tensor().filter(|t| t.dtype() == DType::String && t.len() == 1)
+            {
+                return error.in_file(&String::from_utf8_lossy(name.str_at(0)), None);
             }
+            todo.extend(kind.reads(&self.exports));
+        }
+        error
+    }
+    /// A node's value in the only row, if it needs no computing.
+    fn known(&self, node: NodeId, inputs: &[Column]) -> Option<Value> {
+        match &self.nodes[node].kind {
+            Kind::Input(i) => inputs.get(*i).map(|column| column.get(0)),
+            Kind::Const(value) => Some(value.clone()),
+            Kind::Part { node, index: 0 } => self.known(*node, inputs),
             _ => None,
         }
     }

@@ -14,6 +14,7 @@ const LINKS: &[&str] = &[
     "image.resize_with_crop_or_pad",
     "image.flip_left_right",
     "image.normalize",
+    "image.convert_image_dtype",
     "cast",
     "add",
     "subtract",

@@ -5,7 +5,6 @@ mod encode;
 mod header;
 #[cfg(feature = "turbo")]
 mod turbo;
-#[cfg(any(not(feature = "turbo"), test))]
 mod zune;
 
 pub use encode::{Encoding, encode};
@@ -124,10 +123,89 @@ fn with_decoder<R>(f: impl FnOnce(&mut Chosen) -> R) -> R {
     DECODER.with_borrow_mut(f)
 }
 
+/// Decodes a file that is whole by each decoder there is: they may differ by rounding. Where chroma is subsampled they fill
+/// it in differently, so only the luma is compared.
+pub(crate) fn compare_decoders(bytes: &[u8]) {
+    let subsampled = Header::read(bytes).expect("a JPEG").subsampled;
+    let options = Options { accurate: true, channels: usize::from(subsampled), ..Options::default() };
+    let job = Job::new(bytes, options).expect("a JPEG");
+    let [mut ours, mut theirs] = [(); 2].map(|()| vec![0; job.size.items()]);
+    with_decoder(|decoder| decoder.decode(&job, &mut ours)).expect("pixels");
+    zune::Zune::default().decode(&job, &mut theirs).expect("pixels");
+    let worst = ours.iter().zip(&theirs).map(|(a, b)| a.abs_diff(*b)).max();
+    assert!(worst <= Some(4), "{worst:?} levels, for {:?}", job.size);
+}
+
 /// CMYK to RGB, in place of the first three of four bytes; Adobe stores ink inverted.
 fn cmyk_to_rgb(cmyk: &[u8], adobe: bool, out: &mut [u8]) {
     for (ink, rgb) in cmyk.chunks_exact(4).zip(out.chunks_exact_mut(3)) {
         let light = |ink: u8| u32::from(if adobe { ink } else { 255 - ink });
         rgb.iter_mut().zip(ink).for_each(|(out, &c)| *out = (light(c) * light(ink[3]) / 255) as u8);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn picture(size: Size, seed: usize) -> Vec<u8> {
+        (0..size.items()).map(|i| ((i * (seed % 97 + 3) / 5) % 256) as u8).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn decoders_agree((height, width, seed) in (1usize..50, 1usize..50, any::<usize>()), grey: bool, chroma: bool,
+                          progressive: bool, quality in 30u8..=100) {
+            let size = Size::new(height, width, if grey { 1 } else { 3 });
+            let how = Encoding { quality, progressive, optimize: seed % 2 == 0, chroma_downsampling: chroma };
+            compare_decoders(&encode(&picture(size, seed), size, how).unwrap());
+        }
+
+        #[test]
+        fn a_window_is_a_part_of_the_whole(seed: usize, grey: bool, chroma: bool, progressive: bool) {
+            let size = Size::new(90, 110, if grey { 1 } else { 3 });
+            let how = Encoding { progressive, chroma_downsampling: chroma, ..Default::default() };
+            let bytes = encode(&picture(size, seed), size, how).unwrap();
+            let job = Job::new(&bytes, Options::default()).unwrap();
+            let mut whole = vec![0; size.items()];
+            job.decode(&mut whole).unwrap();
+            let (y, x) = (seed % 89, seed / 89 % 109);
+            let rect = Rect { y, x, height: 1 + seed / 7 % (90 - y), width: 1 + seed / 11 % (110 - x) };
+            // What is left from another picture does no harm.
+            let mut scratch = vec![99; 17];
+            let window = job.decode_window(rect, &mut scratch).unwrap();
+            for row in 0..rect.height {
+                let items = rect.width * size.channels;
+                let part = &scratch[window.offset + row * window.stride..][..items];
+                let wanted = &whole[(y + row) * size.stride() + x * size.channels..][..items];
+                prop_assert_eq!(part, wanted);
+            }
+        }
+    }
+
+    #[test]
+    fn ratios_halve_sides() {
+        let size = Size::new(33, 20, 3);
+        let bytes = encode(&vec![120; size.items()], size, Encoding::default()).unwrap();
+        for (ratio, height, width) in [(1, 33, 20), (2, 17, 10), (4, 9, 5), (8, 5, 3)] {
+            let job = Job::new(&bytes, Options { ratio, ..Options::default() }).unwrap();
+            assert_eq!(job.size, Size::new(height, width, 3));
+            let mut out = vec![0; job.size.items()];
+            job.decode(&mut out).unwrap();
+            assert!(out.iter().all(|x| x.abs_diff(120) < 3), "{ratio}");
+            assert!(job.decode_window(Rect { y: 1, x: 1, height: 3, width: 2 }, &mut Vec::new()).is_ok());
+        }
+        assert!(Job::new(&bytes, Options { ratio: 3, ..Options::default() }).is_err());
+    }
+
+    #[test]
+    fn what_is_too_large_is_refused_before_memory_is_taken() {
+        let size = Size::new(8, 8, 1);
+        let mut bytes = encode(&[1; 64], size, Encoding::default()).unwrap();
+        let frame = bytes.windows(2).position(|w| w == [0xff, 0xc0]).unwrap();
+        bytes[frame + 5..frame + 9].fill(0xff);
+        let error = Job::new(&bytes, Options::default()).map(|_| ()).unwrap_err();
+        assert!(error.to_string().contains("larger than"), "{error}");
     }
 }

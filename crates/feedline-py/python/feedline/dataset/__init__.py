@@ -5,6 +5,7 @@ from __future__ import annotations
 from .batching import Batching
 from .core import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Cardinality
 from .elementwise import Elementwise
+from .exports import Exports
 from .grouping import Grouping
 from .mixing import Mixing
 from .saving import Saved, Saving
@@ -15,7 +16,7 @@ from .terminals import Terminals
 __all__ = ["AUTOTUNE", "INFINITE_CARDINALITY", "UNKNOWN_CARDINALITY", "Cardinality", "Dataset", "Saved"]
 
 
-class Dataset(Sources, Elementwise, Batching, Grouping, Selection, Mixing, Saving, Terminals):
+class Dataset(Sources, Elementwise, Batching, Grouping, Selection, Mixing, Saving, Terminals, Exports):
     """A pipeline: where elements come from, and what is done to them.
 
     A dataset is a description. It never changes: every method returns a new dataset. Iterating reads it from

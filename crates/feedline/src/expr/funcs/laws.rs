@@ -323,6 +323,7 @@ const HINTS: &[(&str, &[Hint])] = &[
     ("image.paste_batch", &[Batch, Box]),
     ("image.per_image_standardization", &[Picture]),
     ("image.random_crop_box", &[Sides, Seed]),
+    ("image.random_crop_offset", &[Sides, Seed]),
     ("image.random_erasing", &[Picture]),
     ("image.random_resized_crop_box", &[Sides, Seed]),
     ("image.resize", &[Picture, Seed]),

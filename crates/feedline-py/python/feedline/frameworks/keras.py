@@ -1,0 +1,250 @@
+"""Datasets in Keras 3: `model.fit(ds)`, `evaluate` and `predict`, on the JAX, torch and TensorFlow backends.
+
+How Keras takes data, and what is done here:
+
+1. `fit` asks `get_data_adapter(x, ...)` for an adapter of what it was given. It knows arrays, tf.data,
+   PyTorch's loader, `PyDataset` and generators, and takes an adapter as it is. None of these says "a stream
+   that can be read again, of known length", which is what a dataset is, so it gets an adapter of its own,
+   `Data`. The function is wrapped once, so that it also makes one of a bare dataset, with `class_weight` and
+   `steps_per_epoch`, which Keras would not hand to a ready adapter.
+2. For each epoch Keras asks the adapter for an iterator in the backend's terms, or goes on with the one it
+   has
+   if `steps_per_epoch` cuts epochs out of a longer pass. An iterator here opens its pass at the first batch:
+   Keras asks for some that it never uses.
+3. To build the model Keras takes one batch and starts again. That batch is put back: a shuffle buffer is
+   filled once, and the first epoch is the first pass.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings as _python
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import keras
+import numpy as np
+
+from .. import nest, ops, warnings
+from ..dataset import INFINITE_CARDINALITY, Dataset
+from ..spec import DatasetSpec, RaggedTensorSpec, SparseTensorSpec, TensorSpec, spec_text
+
+try:
+    from keras.src.trainers import data_adapters
+    from keras.src.trainers.data_adapters.data_adapter import DataAdapter
+except ImportError:
+    raise ImportError(
+        f"feedline works with Keras 3, but keras {keras.__version__} is installed; pip install 'keras>=3.5', "
+        "or give an older Keras the result of ds.to_tf()"
+    ) from None
+
+__all__ = ["Data"]
+
+
+class Data(DataAdapter):  # type: ignore[misc]
+    """A dataset as Keras wants it. Also an iterable of NumPy batches.
+
+    Args:
+        dataset: Batches: x, or (x, y), or (x, y, sample_weight).
+        class_weight: The weight of each class, by its number, for the loss.
+        steps: How many steps an epoch is meant to have, if that was said.
+    """
+
+    def __init__(
+        self, dataset: Dataset, class_weight: Mapping[int, float] | None = None, steps: int | None = None
+    ) -> None:
+        self._silence: _python.catch_warnings[None] | None = None
+        _check_elements(dataset)
+        self.dataset = dataset
+        self._weighted = dataset if class_weight is None else _weighted(dataset, class_weight)
+        self._steps = steps
+        self._begun: tuple[Any, Any] | None = None
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.dataset)
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    @property
+    def num_batches(self) -> int | None:
+        """How many batches there are, None if that is not known, or if there is no end."""
+        count = int(self.dataset.cardinality())
+        return count if count >= 0 else None
+
+    @property
+    def batch_size(self) -> int | None:
+        """The size of a batch, if it is fixed."""
+        shape = getattr(nest.flatten(self.dataset.element_spec, lists=False)[0], "shape", None)
+        return shape[0] if shape else None
+
+    has_partial_batch = None
+    partial_batch_size = None
+
+    def get_numpy_iterator(self) -> Iterator[Any]:
+        """A pass, as NumPy arrays."""
+        return _Batches(self, np.asarray)
+
+    get_jax_iterator = get_numpy_iterator
+    """JAX takes NumPy arrays, and on a CPU uses them where they lie."""
+
+    def get_torch_dataloader(self) -> Iterator[Any]:
+        """A pass, as tensors on the device that Keras uses."""
+        return _Batches(self, keras.ops.convert_to_tensor)
+
+    def get_tf_dataset(self) -> Any:
+        """The batches as a `tf.data.Dataset`."""
+        from .tensorflow import to_tf
+
+        return to_tf(self._weighted, at_end=self._ended)
+
+    def on_epoch_end(self) -> None:
+        """Keras has dealt with the end of the pass."""
+        if self._silence is not None:
+            self._silence.__exit__(None, None, None)
+            self._silence = None
+
+    def _open(self) -> tuple[Any, Any]:
+        """A pass: a batch that was put back, and the iterator over what follows."""
+        begun, self._begun = self._begun, None
+        return begun or (None, self._weighted.iter())
+
+    def _ended(self) -> None:
+        """A pass has come to its end. Where its length is not known, Keras finds the end by running into it,
+        and warns as if something were wrong. That is kept quiet, unless more steps were promised.
+        """
+        if self.num_batches is None and self._steps is None and self._silence is None:
+            self._silence = _python.catch_warnings()
+            self._silence.__enter__()
+            _python.filterwarnings("ignore", message="Your input ran out of data")
+
+    def __del__(self) -> None:
+        self.on_epoch_end()
+
+
+class _Batches:
+    """One pass for Keras, opened when its first batch is asked for."""
+
+    def __init__(self, data: Data, convert: Callable[[Any], Any]) -> None:
+        self._data = data
+        self._convert = convert
+        self._pass: Any = None
+        self._first: Any = None
+        self._count = 0
+
+    def __iter__(self) -> _Batches:
+        return self
+
+    def __next__(self) -> Any:
+        if self._pass is None:
+            self._first, self._pass = self._data._open()
+        batch = self._first if self._count == 0 and self._first is not None else next(self._pass, None)
+        if batch is None:
+            self._data._ended()
+            raise StopIteration
+        self._first = batch if self._count == 0 else None
+        self._count += 1
+        return nest.map_structure(self._leaf, batch, lists=False)
+
+    def _leaf(self, leaf: Any) -> Any:
+        return None if leaf is None else self._convert(leaf)
+
+    def __del__(self) -> None:
+        if self._count == 1:
+            self._data._begun = (self._first, self._pass)
+
+
+def _check_elements(dataset: Dataset) -> None:
+    """Says what is wrong with elements that no model can take, before Keras says it in its own way."""
+    spec = dataset.element_spec
+    told = f"the elements are {spec_text(spec)}"
+    if isinstance(spec, tuple) and not nest.is_namedtuple(spec) and not 1 <= len(spec) <= 3:
+        raise ValueError(
+            f"Keras takes elements x, (x, y) or (x, y, sample_weight), but {told}; put them in order with "
+            ".map"
+        )
+    for leaf in nest.flatten(spec, lists=False):
+        if isinstance(leaf, TensorSpec) and leaf.shape == ():
+            raise ValueError(f"Keras takes batches, but {told}; add .batch(n)")
+        if isinstance(leaf, DatasetSpec):
+            raise TypeError(
+                f"Keras takes tensors, but {told}; make tensors of the inner datasets with .flat_map"
+            )
+        if isinstance(leaf, (RaggedTensorSpec, SparseTensorSpec)) and keras.backend.backend() != "tensorflow":
+            raise TypeError(
+                f"Keras on {keras.backend.backend()} takes dense tensors, but {told}; use .padded_batch, or "
+                "fl.sparse.to_dense"
+            )
+
+
+def _weighted(dataset: Dataset, class_weight: Mapping[int, float]) -> Dataset:
+    """With the weight of each label's class as the third part."""
+    spec = dataset.element_spec
+    if not isinstance(spec, tuple) or len(spec) < 2 or not isinstance(spec[1], TensorSpec):
+        raise ValueError(f"class_weight needs elements (x, y), but the elements are {spec_text(spec)}")
+    if len(spec) == 3:
+        raise ValueError("class_weight and a sample_weight in the elements exclude each other")
+    table = np.ones(max(class_weight, default=0) + 2, np.float32)
+    for number, weight in class_weight.items():
+        table[number] = weight
+    # The last place, weight 1, is for classes that are not in the table.
+    last = np.int64(len(table) - 1)
+
+    def weigh(x: Any, y: Any) -> Any:
+        sizes = spec[1].shape
+        if sizes is None:
+            raise ValueError("class_weight needs labels of known rank")
+        one_hot = len(sizes) > 1 and sizes[-1] != 1
+        number = ops.argmax(y, axis=-1) if one_hot else ops.cast(ops.reshape(y, [-1]), "int64")
+        inside = ops.where((number >= 0) & (number < last), number, last)
+        return x, y, ops.gather(table, inside)
+
+    return dataset.map(weigh, native=True)
+
+
+def _adapter(known: Callable[..., Any]) -> Callable[..., Any]:
+    """Keras's function that finds an adapter, which then also knows datasets."""
+
+    @functools.wraps(known)
+    def get_data_adapter(x: Any, y: Any = None, sample_weight: Any = None, *args: Any, **how: Any) -> Any:
+        if not isinstance(x, (Dataset, Data)):
+            return known(x, y, sample_weight, *args, **how)
+        for name, value in (("y", y), ("sample_weight", sample_weight)):
+            if value is not None:
+                raise ValueError(
+                    f"`{name}` is part of a dataset's elements: make them (x, y) or (x, y, weight)"
+                )
+        dataset = x if isinstance(x, Dataset) else x.dataset
+        steps = how.get("steps_per_epoch")
+        _check_steps(dataset, steps)
+        return Data(dataset, how.get("class_weight"), steps)
+
+    return get_data_adapter
+
+
+def _check_steps(dataset: Dataset, steps: int | None) -> None:
+    count = int(dataset.cardinality())
+    if count == 0:
+        raise ValueError(f"the dataset is empty: {dataset!r}")
+    if steps is None:
+        if count == INFINITE_CARDINALITY:
+            raise ValueError(
+                "the dataset is endless: say how many steps an epoch has (steps_per_epoch, validation_steps "
+                "or steps), or cut it with .take(n)"
+            )
+    elif 0 < count < steps:
+        warnings.warn(
+            warnings.StepsBeyondEnd,
+            f"{steps} steps an epoch were asked for, but the dataset has {count} batches: each epoch ends "
+            f"after {count}. Leave out steps_per_epoch, or add .repeat()",
+        )
+    elif count > steps:
+        warnings.warn(
+            warnings.PositionCarriedOver,
+            f"an epoch has {steps} steps, but the dataset {count} batches: the next epoch goes on where this "
+            "one stops, and may be cut short by the end of the data. Add .repeat() for epochs of equal "
+            f"length, or .take({steps}) for the same batches in each",
+        )
+
+
+data_adapters.get_data_adapter = _adapter(data_adapters.get_data_adapter)

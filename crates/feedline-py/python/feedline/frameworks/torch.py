@@ -1,0 +1,317 @@
+"""Datasets in PyTorch, and PyTorch's datasets in feedline.
+
+- `Stream`, an `IterableDataset`: the elements as tensors, in the memory in which the pipeline made them.
+  Inside a `torch.utils.data.DataLoader` with workers each worker gives its batches in turn (`parts.py`).
+- `Items`, a map-style `Dataset`: elements by number.
+- `DataLoader`: PyTorch's loader, of PyTorch's datasets, with feedline's engine in place of worker processes.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import itertools
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils import data as torch_data
+
+from .. import nest
+from ..dataset import Dataset
+from ..dtypes import int64
+from ..ragged import RaggedTensor
+from ..sparse import SparseTensor
+from ..spec import TensorSpec
+from . import parts
+
+__all__ = ["DataLoader", "Items", "Stream", "rank_and_count"]
+
+_ORDERS = 128
+"""How many different passes workers that live for one epoch can tell apart; each costs a skipped pass."""
+
+
+class Stream(torch_data.IterableDataset):  # type: ignore[misc]
+    """The elements of a dataset as tensors. Text stays bytes and NumPy arrays of bytes.
+
+    Args:
+        dataset: The dataset.
+        device: Where tensors go. To a GPU the next element is copied while the last one is used.
+        pin_memory: Tensors lie in memory that a GPU can copy from by itself.
+        shard: The part of this process among several that train together: `(count, rank)`; or "auto": as
+            torch.distributed says, or the variables RANK and WORLD_SIZE. All must have built the same
+            dataset.
+        uneven: What to do where the elements cannot be shared out evenly: "drop" leaves out the last few,
+            "pad" uses some twice, "keep" lets ranks differ.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        device: Any = None,
+        pin_memory: bool = False,
+        shard: Any = None,
+        uneven: str = "drop",
+    ) -> None:
+        if shard is not None:
+            count, rank = rank_and_count(dataset) if shard == "auto" else shard
+            dataset = parts.of_rank(dataset, count, rank, uneven) if count > 1 else dataset
+        self.dataset = dataset
+        self.device = None if device is None else torch.device(device)
+        self.pin_memory = bool(pin_memory)
+        self._pass: int | None = None
+        self._started = False
+
+    @property
+    def element_spec(self) -> Any:
+        """The spec of the elements."""
+        return self.dataset.element_spec
+
+    def set_epoch(self, epoch: int) -> None:
+        """Makes the next pass the one with that number: its order and its random numbers."""
+        self._pass = int(epoch)
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __iter__(self) -> Iterator[Any]:
+        worker = torch_data.get_worker_info()
+        dataset = self.dataset if worker is None else self._of_worker(worker)
+        wanted, self._pass = self._pass, None
+        if wanted is not None:
+            dataset = copy.deepcopy(dataset)
+            _skip_passes(dataset, wanted)
+        with dataset.iter() as elements:
+            yield from self._placed(map(_tensors, elements))
+
+    def _of_worker(self, worker: Any) -> Dataset:
+        # A worker makes its part once. The pipeline in it counts passes from 0, also if the worker is one of
+        # many that live for an epoch each: these get their number from the seed that the loader drew for the
+        # epoch.
+        if not self._started:
+            self._started = True
+            self.dataset = parts.of_worker(self.dataset, worker.num_workers, worker.id)
+            if self._pass is None:
+                _skip_passes(self.dataset, (worker.seed - worker.id) % _ORDERS)
+        return self.dataset
+
+    def _placed(self, elements: Iterable[Any]) -> Iterable[Any]:
+        if self.pin_memory and torch.cuda.is_available():
+            elements = map(_pinned, elements)
+        if self.device is None:
+            return elements
+        if self.device.type == "cuda":
+            return _through_stream(elements, self.device)
+        return map(functools.partial(_moved, device=self.device), elements)
+
+
+class Items(torch_data.Dataset):  # type: ignore[misc]
+    """The elements of a dataset by number, as tensors. For pipelines whose operators all allow it."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        dataset._need_index()
+        self.dataset = dataset
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, index: int) -> Any:
+        return _tensors(self.dataset[index])
+
+
+def rank_and_count(dataset: Dataset | None = None) -> tuple[int, int]:
+    """How many processes train together, and the number of this one.
+
+    With a dataset, and torch.distributed at work: checks that all have the same. Otherwise one that is
+    shuffled without a seed would be cut from different orders.
+    """
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized():
+        count, rank = distributed.get_world_size(), distributed.get_rank()
+        if dataset is not None and count > 1:
+            prints: list[Any] = [None] * count
+            distributed.all_gather_object(prints, dataset.fingerprint())
+            if len(set(prints)) > 1:
+                raise ValueError(
+                    "the ranks have built different datasets, so their parts would overlap: give shuffle a "
+                    "seed, or call fl.random.set_seed with the same number in all of them before building"
+                )
+        return count, rank
+    count, rank = os.environ.get("WORLD_SIZE"), os.environ.get("RANK")
+    if count is None or rank is None:
+        raise ValueError(
+            'shard="auto" needs torch.distributed.init_process_group(), or the variables RANK and WORLD_SIZE '
+            "(torchrun sets them); or say shard=(count, rank)"
+        )
+    return int(count), int(rank)
+
+
+def _skip_passes(dataset: Dataset, count: int) -> None:
+    for _ in range(count):
+        dataset._plan.iter({"prefetch": False}).close()
+
+
+# Elements as tensors.
+
+
+def _tensors(element: Any) -> Any:
+    return nest.map_structure(_tensor, element, lists=False)
+
+
+def _tensor(leaf: Any) -> Any:
+    if isinstance(leaf, np.ndarray):
+        if leaf.dtype == object:
+            return leaf
+        if leaf.dtype.name == "bfloat16":
+            return torch.from_numpy(leaf.view(np.uint16)).view(torch.bfloat16)
+        return torch.from_numpy(leaf)
+    if isinstance(leaf, np.generic):
+        return _tensor(np.asarray(leaf)).clone()
+    if isinstance(leaf, RaggedTensor) and leaf.ragged_rank == 1:
+        values, offsets = torch.from_numpy(leaf.flat_values), torch.from_numpy(leaf.row_splits)
+        return torch.nested.nested_tensor_from_jagged(values, offsets)
+    if isinstance(leaf, SparseTensor):
+        places = torch.from_numpy(np.ascontiguousarray(leaf.indices.T))
+        return torch.sparse_coo_tensor(places, torch.from_numpy(leaf.values), tuple(leaf.dense_shape))
+    return leaf
+
+
+def _each_tensor(function: Callable[[torch.Tensor], torch.Tensor], element: Any) -> Any:
+    return nest.map_structure(
+        lambda leaf: function(leaf) if isinstance(leaf, torch.Tensor) else leaf, element
+    )
+
+
+def _pinned(element: Any) -> Any:
+    return _each_tensor(torch.Tensor.pin_memory, element)
+
+
+def _moved(element: Any, device: torch.device) -> Any:
+    return _each_tensor(lambda tensor: tensor.to(device), element)
+
+
+def _through_stream(elements: Iterable[Any], device: torch.device) -> Iterator[Any]:
+    """Copies to a GPU on a stream of their own: the next element goes while the last one is computed with."""
+    stream = torch.cuda.Stream(device)
+
+    def start(tensor: torch.Tensor) -> torch.Tensor:
+        # Only from pinned memory a copy runs by itself.
+        source = tensor if tensor.is_pinned() else tensor.pin_memory()
+        with torch.cuda.stream(stream):
+            return source.to(device, non_blocking=True)
+
+    def finish(element: Any) -> Any:
+        compute = torch.cuda.current_stream(device)
+        compute.wait_stream(stream)
+        return _each_tensor(lambda tensor: (tensor.record_stream(compute), tensor)[1], element)
+
+    ahead = None
+    for element in elements:
+        waiting, ahead = ahead, (_each_tensor(start, element),)
+        if waiting is not None:
+            yield finish(waiting[0])
+    if ahead is not None:
+        yield finish(ahead[0])
+
+
+# PyTorch's datasets in feedline.
+
+
+class DataLoader(torch_data.DataLoader):  # type: ignore[misc]
+    """`torch.utils.data.DataLoader` with feedline's engine: the same arguments and the same batches.
+
+    The dataset's `__getitem__` and `collate_fn` run on feedline's threads, up to `num_workers` batches at
+    once and in order, while the consumer computes; nothing is pickled or copied between processes. That suits
+    datasets that read files, decode pictures or call NumPy and torch, which all let other threads run; for
+    work in pure Python use PyTorch's loader.
+
+    Different from PyTorch's: an iterable dataset is read once, whatever `num_workers` is, and need not be
+    split; `worker_init_fn` is called in each thread before its first batch; `timeout`,
+    `multiprocessing_context` and `persistent_workers` have no effect.
+    """
+
+    def __iter__(self) -> Iterator[Any]:
+        exchange = _Exchange(self)
+        tickets = Dataset.from_generator(exchange.tickets, output_signature=TensorSpec((), int64))
+        made = tickets.map(
+            exchange.batch,
+            num_parallel_calls=self.num_workers or None,
+            deterministic=getattr(self, "in_order", True),
+            synchronous=None if self.num_workers else True,
+            python=True,
+            output_signature=TensorSpec((), int64),
+        )
+        if self.num_workers:
+            made = made.prefetch(self.num_workers * (self.prefetch_factor or 2))
+        with made.iter(prefetch=bool(self.num_workers)) as numbers:
+            for number in numbers:
+                yield exchange.take(int(number))
+
+
+class _Exchange:
+    """What a loader's pipeline works on. A collated batch can be any object, so the pipeline carries numbers,
+    and the objects wait here: tasks until a thread takes them, batches until the consumer does.
+    """
+
+    def __init__(self, loader: DataLoader) -> None:
+        self.loader = loader
+        self.tasks: dict[int, Any] = {}
+        self.batches: dict[int, Any] = {}
+        self.threads = threading.local()
+        self.numbers = itertools.count()
+
+        # In the consumer's thread and in PyTorch's order, so that the same seeds give the same batches: the
+        # loader draws a seed for workers, then the sampler one for its order when it is asked for the first
+        # time.
+        torch.empty((), dtype=torch.int64).random_(generator=loader.generator)
+        waiting = self._tasks()
+        self.waiting = itertools.chain(list(itertools.islice(waiting, 1)), waiting)
+
+    def tickets(self) -> Iterator[int]:
+        for number, task in enumerate(self.waiting):
+            self.tasks[number] = task
+            yield number
+
+    def _tasks(self) -> Iterator[Any]:
+        """The numbers of a batch's samples, or the samples themselves where they come in a stream."""
+        loader = self.loader
+        if not isinstance(loader.dataset, torch_data.IterableDataset):
+            yield from loader.sampler if loader.batch_sampler is None else loader.batch_sampler
+            return
+        samples = iter(loader.dataset)
+        if loader.batch_size is None:
+            yield from samples
+            return
+        while batch := list(itertools.islice(samples, loader.batch_size)):
+            if loader.drop_last and len(batch) < loader.batch_size:
+                return
+            yield batch
+
+    def batch(self, number: Any) -> Any:
+        self._begin_thread()
+        task = self.tasks.pop(int(number))
+        loader = self.loader
+        if not isinstance(loader.dataset, torch_data.IterableDataset):
+            task = self._samples(task)
+        made = loader.collate_fn(task)
+        self.batches[int(number)] = _pinned(made) if loader.pin_memory and torch.cuda.is_available() else made
+        return number
+
+    def _samples(self, task: Any) -> Any:
+        dataset = self.loader.dataset
+        if self.loader.batch_sampler is None:
+            return dataset[task]
+        together: Callable[[Sequence[Any]], Any] | None = getattr(dataset, "__getitems__", None)
+        return together(task) if together else [dataset[index] for index in task]
+
+    def _begin_thread(self) -> None:
+        if not hasattr(self.threads, "number"):
+            self.threads.number = next(self.numbers)
+            if self.loader.worker_init_fn is not None and self.loader.num_workers:
+                self.loader.worker_init_fn(self.threads.number)
+
+    def take(self, number: int) -> Any:
+        return self.batches.pop(number)
