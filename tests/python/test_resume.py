@@ -270,3 +270,34 @@ def test_states_of_large_arrays_are_small() -> None:
     assert len(json.dumps(state)) < 4096
     again = ds.iter(state)
     np.testing.assert_array_equal(next(again), next(it))
+
+
+def ranks(world: int, steps: int, state: Any = None, equal: Any = None) -> tuple[list[int], list[Any]]:
+    """What all ranks of a training see in so many steps, and their states after them."""
+    seen: list[int] = []
+    states = []
+    for rank in range(world):
+        ds = fl.Dataset.range(100).shuffle(30, seed=1).shard(world, rank, equal=equal).batch(4).prefetch(1)
+        it = ds.iter(state)
+        for _, batch in zip(range(steps), it):
+            seen.extend(batch.tolist())
+        states.append(told(it.state_dict()))
+    return seen, states
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 3), (3, 4), (4, 3), (4, 1)])
+def test_another_number_of_ranks_loses_and_repeats_nothing(before: int, after: int) -> None:
+    first, states = ranks(before, 5)
+    rest, _ = ranks(after, 1000, states[0])
+    assert sorted(first + rest) == list(range(100))
+    assert ranks(after, 1000, states[-1])[0] == rest
+
+
+def test_equal_steps() -> None:
+    for equal, steps in [("drop", 9), ("wrap", 9), (None, 9)]:
+        parts = [fl.Dataset.range(103).shard(3, i, equal=equal).batch(4) for i in range(3)]
+        counts = {sum(len(batch) for batch in part) for part in parts}
+        assert counts == {"drop": {34}, "wrap": {35}}.get(str(equal), {34, 35}), equal
+        assert {len(list(part)) for part in parts} == {steps}
+    with pytest.raises(ValueError, match="drop.*wrap"):
+        fl.Dataset.range(3).shard(2, 0, equal="no")  # type: ignore[arg-type]

@@ -196,10 +196,9 @@ pub fn json_from_py(
         return Ok(Json::Bool(obj.extract()?));
     }
     if obj.is_instance_of::<PyInt>() {
-        return match (obj.extract::<i64>(), obj.extract::<u64>()) {
-            (Ok(n), _) => Ok(n.into()),
-            (_, Ok(n)) => Ok(n.into()),
-            _ => Err(value_error(format!("{obj} does not fit into 64 bits"))),
+        return match obj.extract::<i64>() {
+            Ok(n) => Ok(n.into()),
+            Err(_) => Err(value_error(format!("{obj} does not fit into 64 bits"))),
         };
     }
     if obj.is_instance_of::<PyFloat>() {
@@ -237,7 +236,12 @@ pub fn state_from_py(state: &Bound<'_, PyAny>) -> PyResult<State> {
             state.get_type().name()?
         )));
     }
-    State::from_json(&json_from_py(state, &mut |_| Ok(None))?).py()
+    // Numbers use all 64 bits.
+    let number = |obj: &Bound<'_, PyAny>| match obj.is_exact_instance_of::<PyInt>() {
+        true => Ok(obj.extract::<u64>().ok().map(Json::from)),
+        false => Ok(None),
+    };
+    State::from_json(&json_from_py(state, &mut { number })?).py()
 }
 
 pub fn json_to_py<'py>(py: Python<'py>, json: &Json) -> PyResult<Bound<'py, PyAny>> {
