@@ -28,6 +28,7 @@ import numpy as np
 from .. import nest, ops, warnings
 from ..dataset import INFINITE_CARDINALITY, Dataset
 from ..spec import DatasetSpec, RaggedTensorSpec, SparseTensorSpec, TensorSpec, spec_text
+from .memory import writable
 
 try:
     from keras.src.trainers import data_adapters
@@ -90,7 +91,7 @@ class Data(DataAdapter):  # type: ignore[misc]
 
     def get_torch_dataloader(self) -> Iterator[Any]:
         """A pass, as tensors on the device that Keras uses."""
-        return _Batches(self, keras.ops.convert_to_tensor)
+        return _Batches(self, lambda leaf: keras.ops.convert_to_tensor(writable(leaf)))
 
     def get_tf_dataset(self) -> Any:
         """The batches as a `tf.data.Dataset`."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
+from weakref import WeakKeyDictionary
 
 from .. import _native, warnings
 from ..dataset import Dataset
@@ -61,6 +61,17 @@ def of_rank(dataset: Dataset, count: int, number: int, uneven: str = "drop") -> 
     """
     if uneven not in ("drop", "pad", "keep"):
         raise ValueError(f'uneven must be "drop", "pad" or "keep", not {uneven!r}')
+    made = _made.setdefault(dataset, {})
+    if (count, number, uneven) not in made:
+        made[count, number, uneven] = _of_rank(dataset, count, number, uneven)
+    return made[count, number, uneven]
+
+
+_made: WeakKeyDictionary[Dataset, dict[tuple[int, int, str], Dataset]] = WeakKeyDictionary()
+"""Parts that were made already. A part counts its passes, so the next epoch needs the same one."""
+
+
+def _of_rank(dataset: Dataset, count: int, number: int, uneven: str) -> Dataset:
     whole, _ = cut_input(dataset)
     elements = int(whole.cardinality())
     over = elements % count if elements >= 0 else 0
@@ -114,38 +125,17 @@ def _costly(plan: _native.Plan) -> str | None:
 
 
 def _rebuilt(dataset: Dataset, whole: Dataset, part: Callable[[Dataset], Dataset]) -> Dataset:
-    """The dataset with a part of what lies in front of the cut in its place."""
-    steps = []
-    plan = dataset._plan
-    depth = _depth(plan) - _depth(whole._plan)
-    for _ in range(depth):
-        steps.append(plan)
-        plan = plan.inputs[0]
-    below, attached = part(whole)._plan.pickled()
-    made = json.loads(below)
-    for step in reversed(steps):
-        written, own = step.pickled()
-        nodes = json.loads(written)
-        node = nodes["nodes"][nodes["root"]]
-        made["nodes"].append({**_renumbered(node, own, attached), "inputs": [made["root"]]})
-        made["root"] = len(made["nodes"]) - 1
-    return type(dataset)(_native.unpickled(json.dumps(made), attached))
+    """The dataset with a part of what lies in front of the cut in its place.
 
-
-def _depth(plan: _native.Plan) -> int:
-    depth = 0
-    while len(plan.inputs) == 1:
-        plan, depth = plan.inputs[0], depth + 1
-    return depth
-
-
-def _renumbered(node: Any, own: list[Any], attached: list[Any]) -> Any:
-    """A written operator whose attachments have been added to others."""
-    if isinstance(node, list):
-        return [_renumbered(item, own, attached) for item in node]
-    if not isinstance(node, dict):
-        return node
-    if set(node) == {"attached"}:
-        attached.append(own[node["attached"]])
-        return {"attached": len(attached) - 1}
-    return {key: _renumbered(value, own, attached) for key, value in node.items()}
+    Plans are written inputs first, so what lies in front of the cut comes first in both of these, alike; the
+    operators that make the part are put in after it. They bring no attachments, so the numbers of those hold.
+    """
+    written, attached = dataset._plan.pickled()
+    old = json.loads(written)["nodes"]
+    cut = len(json.loads(whole._plan.pickled()[0])["nodes"])
+    made = json.loads(part(whole)._plan.pickled()[0])["nodes"]
+    shift = len(made) - cut
+    for node in old[cut:]:
+        made.append({**node, "inputs": [place + shift for place in node["inputs"]]})
+    plan = {"nodes": made, "root": len(made) - 1}
+    return type(dataset)(_native.unpickled(json.dumps(plan), attached))

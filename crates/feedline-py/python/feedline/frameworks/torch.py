@@ -27,6 +27,7 @@ from ..ragged import RaggedTensor
 from ..sparse import SparseTensor
 from ..spec import TensorSpec
 from . import parts
+from .memory import writable
 
 __all__ = ["DataLoader", "Items", "Stream", "rank_and_count"]
 
@@ -165,6 +166,7 @@ def _tensor(leaf: Any) -> Any:
     if isinstance(leaf, np.ndarray):
         if leaf.dtype == object:
             return leaf
+        leaf = writable(leaf)
         if leaf.dtype.name == "bfloat16":
             return torch.from_numpy(leaf.view(np.uint16)).view(torch.bfloat16)
         return torch.from_numpy(leaf)
@@ -175,7 +177,8 @@ def _tensor(leaf: Any) -> Any:
         return torch.nested.nested_tensor_from_jagged(values, offsets)
     if isinstance(leaf, SparseTensor):
         places = torch.from_numpy(np.ascontiguousarray(leaf.indices.T))
-        return torch.sparse_coo_tensor(places, torch.from_numpy(leaf.values), tuple(leaf.dense_shape))
+        values = torch.from_numpy(leaf.values)
+        return torch.sparse_coo_tensor(places, values, tuple(leaf.dense_shape), check_invariants=True)
     return leaf
 
 
@@ -260,8 +263,7 @@ class _Exchange:
         self.loader = loader
         self.tasks: dict[int, Any] = {}
         self.batches: dict[int, Any] = {}
-        self.threads = threading.local()
-        self.numbers = itertools.count()
+        self.threads: dict[int, int] = {}
 
         # In the consumer's thread and in PyTorch's order, so that the same seeds give the same batches: the
         # loader draws a seed for workers, then the sampler one for its order when it is asked for the first
@@ -308,10 +310,12 @@ class _Exchange:
         return together(task) if together else [dataset[index] for index in task]
 
     def _begin_thread(self) -> None:
-        if not hasattr(self.threads, "number"):
-            self.threads.number = next(self.numbers)
+        # By the system's number of the thread: to Python a thread of the engine is a new one each time.
+        thread = threading.get_ident()
+        if thread not in self.threads:
+            self.threads[thread] = len(self.threads)
             if self.loader.worker_init_fn is not None and self.loader.num_workers:
-                self.loader.worker_init_fn(self.threads.number)
+                self.loader.worker_init_fn(self.threads[thread])
 
     def take(self, number: int) -> Any:
         return self.batches.pop(number)
