@@ -21,7 +21,7 @@ test-rust: .tools/turbo
 	cargo test -p feedline-io --features remote
 	cargo test -p feedline --features shuttle --test shuttle
 
-test-python: $(VENV)/built
+test-python: $(VENV)/built-checked
 	$(PY) -m pytest
 
 # Training frameworks, each in an environment of its own, which uses the package that .venv has built.
@@ -43,7 +43,7 @@ bench: $(VENV)/built
 	cargo bench -p feedline-cli --bench scan | tee bench/results/scan.txt
 	cargo bench -p feedline-image --bench pictures $(call TURBO,feedline-image/)
 
-check: $(VENV)/built
+check: $(VENV)/built-checked
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets $(call TURBO,feedline/) -- -D warnings
 	$(PY) tools/generate.py --check
@@ -58,9 +58,16 @@ $(VENV)/tools: requirements-dev.txt
 .tools/turbo: $(VENV)/tools tools/turbo.sh
 	tools/turbo.sh
 
-# The package is installed in place: Python files are used as they are, the compiled part is made when it changed.
+# The package is installed in place: Python files are used as they are, the compiled part is made when it changed. Tests
+# run with overflow and debug checks on, everything else with the optimised build; one takes the place of the other.
 $(VENV)/built: $(VENV)/tools .tools/turbo $(SOURCES)
 	VIRTUAL_ENV=$(abspath $(VENV)) $(VENV)/bin/maturin develop --release --quiet $(call TURBO)
+	rm -f $(VENV)/built-checked
+	touch $@
+
+$(VENV)/built-checked: $(VENV)/tools .tools/turbo $(SOURCES)
+	VIRTUAL_ENV=$(abspath $(VENV)) $(VENV)/bin/maturin develop --quiet $(call TURBO)
+	rm -f $(VENV)/built
 	touch $@
 
 fmt:

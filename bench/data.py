@@ -4,14 +4,16 @@ from __future__ import annotations
 import gzip
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from digest import Columns
-
+from pictures import MEAN, STD, figures, summary
 
 FILES = Path(__file__).parent / "files"
+SHARDS = 8
 
 
 def kept(name: str) -> tuple[Path, bool]:
@@ -27,7 +29,7 @@ def features(n: int = 500_000) -> tuple[np.ndarray, np.ndarray]:
     return rng.standard_normal((n, 10), np.float32), rng.integers(0, 10, n)
 
 
-def examples(compressed: bool, shards: int = 8) -> list[str]:
+def examples(compressed: bool, shards: int = SHARDS) -> list[str]:
     """500,000 Examples of ten floats and a label, dealt out to TFRecord files. All have the same layout, so
     that they are made column by column, without any library that is measured here."""
     folder, whole = kept("examples.gz" if compressed else "examples")
@@ -62,14 +64,15 @@ def framed(records: np.ndarray) -> np.ndarray:
     return np.concatenate([np.broadcast_to(head, (n, 12)), records, masked_crc(records)], axis=1)
 
 
-def masked_crc(rows: np.ndarray) -> np.ndarray:
-    """CRC-32C of each row, rotated and shifted, as 4 bytes."""
+def masked_crc(rows: np.ndarray, sizes: np.ndarray | None = None) -> np.ndarray:
+    """CRC-32C of each row, or of its first so many bytes, rotated and shifted, as 4 bytes."""
     table = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         table = np.where(table & 1, (table >> 1) ^ np.uint32(0x82F63B78), table >> 1)
     crc = np.full(len(rows), 0xFFFFFFFF, np.uint32)
-    for column in rows.T:
-        crc = table[(crc ^ column) & 0xFF] ^ (crc >> 8)
+    for at, column in enumerate(rows.T):
+        longer = table[(crc ^ column) & 0xFF] ^ (crc >> 8)
+        crc = longer if sizes is None else np.where(at < sizes, longer, crc)
     crc = ~crc
     return ((crc >> 15 | crc << 17) + np.uint32(0xA282EAD8))[:, None].view(np.uint8)
 
@@ -161,3 +164,57 @@ def shuffled_table(files: list[str], window: int, batch: int) -> Iterator[Column
         order = rng.permutation(len(part))
         for start in range(0, len(order), batch):
             yield [column[order[start:start + batch]] for column in columns]
+
+
+PHOTOS = 2_000
+
+
+@dataclass(frozen=True)
+class Photos:
+    """JPEG files in a folder a class, with their labels, and the same in TFRecord files."""
+
+    folder: str
+    files: list[str]
+    labels: list[int]
+    records: list[str]
+
+
+def photos() -> Photos:
+    """photos.py makes them; run.py runs it first."""
+    root, whole = kept("photos")
+    if not whole:
+        raise FileNotFoundError(f"{root} is not there, or not whole: run bench/run.py, or bench/photos.py")
+    files = sorted((root / "classes").glob("*/*.jpg"))
+    return Photos(os.fspath(root / "classes"), [os.fspath(file) for file in files],
+                  [int(file.parent.name.removeprefix("class-")) for file in files],
+                  [os.fspath(name) for name in sorted(root.glob("*.tfrecord"))])
+
+
+def answers(name: str) -> np.ndarray:
+    """The cells of the right pictures: `resized` or `cropped`."""
+    return np.load(FILES / "photos" / f"{name}.npy")
+
+
+def crops_together() -> dict[str, float]:
+    return summary([figures(cells) for cells in answers("cropped").astype(np.float32)])
+
+
+def right_pictures(name: str, photos: Photos, order: np.ndarray, batch: int) -> Iterator[Columns]:
+    """The cells themselves, normalised: small pictures, of which a digest makes what it makes of the large ones."""
+    pictures, labels = answers(name), np.array(photos.labels)
+    for start in range(0, len(order), batch):
+        rows = order[start:start + batch]
+        yield [(pictures[rows] - MEAN) / STD, labels[rows]]
+
+
+def resized_photos(photos: Photos, batch: int) -> Iterator[Columns]:
+    return right_pictures("resized", photos, np.arange(PHOTOS), batch)
+
+
+def cropped_photos(photos: Photos, batch: int, window: int = PHOTOS) -> Iterator[Columns]:
+    return right_pictures("cropped", photos, np.random.default_rng(0).permutation(PHOTOS), batch)
+
+
+def decoded_sizes(photos: Photos, batch: int) -> Iterator[Columns]:
+    sizes = answers("sizes")
+    return ([sizes[start:start + batch]] for start in range(0, PHOTOS, batch))

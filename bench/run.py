@@ -23,10 +23,12 @@ from micro import import_times
 from report import report
 from summary import add_ratios, summarise
 
-RESULTS = Path(__file__).parent / "results"
+HERE = Path(__file__).parent
+RESULTS = HERE / "results"
 FULL = {"repeats": 3, "windows": 5, "min_s": 1.0, "max_s": 3.0}
 QUICK = {"repeats": 1, "windows": 3, "min_s": .2, "max_s": .4}
 LIMIT_S = 120
+PHOTOS = {"W3", "W4", "W7", "W10", "L1"}  # workloads whose input photos.py makes
 
 
 def main() -> None:
@@ -37,6 +39,8 @@ def main() -> None:
     todo = [(workload, loader, variant) for loader in pythons for workload, variant in listed(loader)
             if not args.workloads or workload in args.workloads]
     todo.sort(key=lambda cell: (cell[0][0] != "W", int("".join(filter(str.isdigit, cell[0]))), cell[0]))
+    if PHOTOS & {workload for workload, _, _ in todo}:
+        subprocess.run([interpreter("data", None), HERE / "photos.py"], check=True)
     runs = run_all(todo, pythons, settings)
     cells = [dict(zip(("workload", "loader", "variant"), cell, strict=True)) | summarise(runs[cell]) for cell in todo]
     add_ratios(cells)
@@ -103,7 +107,7 @@ def write(results: dict[str, Any], name: str) -> None:
     (RESULTS / f"{name}.md").write_text(report(results))
     if name == "results":
         figures.main(check=False)
-    print(f"written: {(RESULTS / name).relative_to(Path(__file__).parent.parent)}.json and .md")
+    print(f"written: {(RESULTS / name).relative_to(HERE.parent)}.json and .md")
 
 
 if __name__ == "__main__":

@@ -29,11 +29,11 @@ def summarise(runs: list[dict[str, Any]]) -> dict[str, Any]:
 
 def add_ratios(rows: list[dict[str, Any]]) -> None:
     """Adds to each row its rate over the best peer's and over tf.data's best, within its workload. A row with
-    another result than asked for is no yardstick."""
+    another result than asked for is no yardstick; the limits are no peer."""
     for workload in {row["workload"] for row in rows}:
         good = [row for row in rows if row["workload"] == workload and "rate" in row]
         right = [row for row in good if not row["differs"]]
-        peer = max((row["rate"] for row in right if row["loader"] != "feedline"), default=None)
+        peer = max((row["rate"] for row in right if row["loader"] not in ("feedline", "limits")), default=None)
         tfdata = max((row["rate"] for row in right if row["loader"] == "tfdata"), default=None)
         for row in good:
             row["x_best_peer"] = row["rate"] / peer if peer else None

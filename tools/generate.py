@@ -152,7 +152,33 @@ def item(text: str) -> str:
     return textwrap.indent(wrapped(text), "  ").replace("  ", "- ", 1)
 
 
-PAGES: dict[str, Callable[[], str]] = {"operators.md": operators, "functions.md": functions}
+def image() -> str:
+    """The page of `fl.image`, whose functions in Python are more than those of the table."""
+    names = sorted(fl.image.__all__, key=str.lower)
+    page = [
+        NOTE,
+        "# Pictures",
+        wrapped(
+            "What `fl.image` has, under the names of `tf.image` where it has them too. A picture is height x "
+            "width x channels; most functions take a batch of them as well. Arguments are explained at "
+            "length by the docstrings: `help(fl.image.resize)`."
+        ),
+    ]
+    return "\n\n".join(page + [picture_part(name) for name in names]) + "\n"
+
+
+def picture_part(name: str) -> str:
+    """A function of `fl.image`: its call and the first sentence of its docstring."""
+    found = getattr(fl.image, name)
+    text = f"fl.image.{name}" if isinstance(found, type) else call(f"fl.image.{name}", found)
+    return f"## {name}\n\n```py\n{text}\n```\n\n{first_paragraph(found)}"
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "operators.md": operators,
+    "functions.md": functions,
+    "image.md": image,
+}
 
 
 def main() -> int:

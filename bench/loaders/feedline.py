@@ -4,6 +4,8 @@ import store
 from numpy import ndarray
 
 from cells import Batches, cell
+from data import Photos
+from pictures import MEAN, SIDE, STD
 
 PACKAGE = "feedline"
 
@@ -89,6 +91,52 @@ def w8_global(images: ndarray, labels: ndarray, batch: int) -> Batches:
 @cell("W8", "feedline map-then-batch", "pool")
 def w8_map_first(images: ndarray, labels: ndarray, batch: int) -> Batches:
     return fl.Dataset.from_tensor_slices((images, labels)).shuffle(60_000).map(scale).batch(batch)
+
+
+IMAGE = {"image/encoded": fl.io.FixedLenFeature([], fl.string), "image/class/label": fl.io.FixedLenFeature([], fl.int64)}
+NORMAL = ((MEAN / 255).tolist(), (STD / 255).tolist())
+
+
+def train(record):
+    parsed = fl.io.parse_single_example(record, IMAGE)
+    image = fl.image.decode_jpeg(parsed["image/encoded"], channels=3)
+    image = fl.image.random_resized_crop(image, (SIDE, SIDE), antialias=True)
+    return fl.image.normalize(fl.image.random_flip_left_right(image), *NORMAL), parsed["image/class/label"]
+
+
+@cell("W3", "feedline", "pool")
+def w3(photos: Photos, batch: int) -> Batches:
+    return records(photos.records).map(train).batch(batch)
+
+
+@cell("W10", "feedline", "pool")
+def w10(photos: Photos, batch: int, window: int) -> Batches:
+    return records(photos.records).shuffle(window).map(train).batch(batch)
+
+
+def middle(name, label):
+    image = fl.image.decode_jpeg(fl.io.read_file(name), channels=3)
+    image = fl.image.resize_with_crop_or_pad(fl.image.resize_shorter_side(image, 256), SIDE, SIDE)
+    return fl.image.normalize(image, *NORMAL), label
+
+
+def middles(photos: Photos) -> fl.Dataset:
+    return fl.Dataset.from_tensor_slices((photos.files, photos.labels)).map(middle)
+
+
+@cell("W4", "feedline", "pool")
+def w4(photos: Photos, batch: int) -> Batches:
+    return middles(photos).batch(batch)
+
+
+@cell("W7", "feedline cache, batch", "pool")
+def w7(photos: Photos, batch: int) -> Batches:
+    return middles(photos).cache().batch(batch)
+
+
+@cell("W7", "feedline batch, cache", "pool")
+def w7_batches(photos: Photos, batch: int) -> Batches:
+    return middles(photos).batch(batch).cache()
 
 
 @cell("M1", "feedline", "pool")

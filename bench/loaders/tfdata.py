@@ -6,10 +6,13 @@ import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
+import numpy as np
 import tensorflow as tf
 from numpy import ndarray
 
 from cells import Batches, cell
+from data import Photos
+from pictures import MEAN, SIDE, STD
 
 PACKAGE = "tensorflow-cpu"
 AUTO = tf.data.AUTOTUNE
@@ -45,23 +48,113 @@ FEATURES = {**{f"f{j}": tf.io.FixedLenFeature([], tf.float32) for j in range(10)
 
 def records(files: list[str], compression: str = "") -> Dataset:
     return Dataset.from_tensor_slices(files).interleave(
-        lambda name: tf.data.TFRecordDataset(name, compression), cycle_length=8, num_parallel_calls=AUTO).repeat()
+        lambda name: tf.data.TFRecordDataset(name, compression), cycle_length=8, num_parallel_calls=AUTO)
 
 
 @cell("W2", "tf.data parse-each", "AUTOTUNE")
 def w2(files: list[str], batch: int) -> Batches:
-    return numpy(records(files).map(lambda r: tf.io.parse_single_example(r, FEATURES), AUTO).batch(batch))
+    return numpy(records(files).repeat().map(lambda r: tf.io.parse_single_example(r, FEATURES), AUTO).batch(batch))
 
 
 @cell("W2", "tf.data parse-batch", "AUTOTUNE")
 def w2_batched(files: list[str], batch: int) -> Batches:
-    return numpy(records(files).batch(batch).map(lambda r: tf.io.parse_example(r, FEATURES), AUTO))
+    return numpy(records(files).repeat().batch(batch).map(lambda r: tf.io.parse_example(r, FEATURES), AUTO))
 
 
 @cell("W2gz", "tf.data parse-batch", "AUTOTUNE")
 def w2_gz(files: list[str], batch: int) -> Batches:
-    ds = records(files, "GZIP").batch(batch)
+    ds = records(files, "GZIP").repeat().batch(batch)
     return numpy(ds.map(lambda r: tf.io.parse_example(r, FEATURES), AUTO))
+
+
+IMAGE = {"image/encoded": tf.io.FixedLenFeature([], tf.string), "image/class/label": tf.io.FixedLenFeature([], tf.int64)}
+FAST = {"dct_method": "INTEGER_FAST", "fancy_upscaling": False}
+
+
+def crop(jpeg: tf.Tensor, **how) -> tf.Tensor:
+    """The random crop's pixels: no others are decoded."""
+    begin, size, _ = tf.image.sample_distorted_bounding_box(
+        tf.io.extract_jpeg_shape(jpeg), tf.zeros([0, 0, 4]), area_range=(.08, 1), aspect_ratio_range=(3 / 4, 4 / 3),
+        max_attempts=10, use_image_if_no_bounding_boxes=True)
+    window = tf.concat([begin[:2], size[:2]], 0)
+    return tf.image.resize(tf.image.decode_and_crop_jpeg(jpeg, window, channels=3, **how), (SIDE, SIDE))
+
+
+def normalise(image: tf.Tensor) -> tf.Tensor:
+    return (image - MEAN) / STD
+
+
+def normalise_rows(image: tf.Tensor) -> tf.Tensor:
+    """The same with constants repeated to a row of pixels: Eigen is slow at broadcasting over three."""
+    rows = tf.reshape(image, (SIDE, SIDE * 3))
+    return tf.reshape(rows * np.tile(1 / STD, SIDE) - np.tile(MEAN / STD, SIDE), (SIDE, SIDE, 3))
+
+
+def train(record: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    parsed = tf.io.parse_single_example(record, IMAGE)
+    image = tf.image.random_flip_left_right(crop(parsed["image/encoded"]))
+    return normalise(image), parsed["image/class/label"]
+
+
+def train_tuned(record: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    parsed = tf.io.parse_single_example(record, IMAGE)
+    image = tf.image.random_flip_left_right(crop(parsed["image/encoded"], **FAST))
+    return normalise_rows(image), parsed["image/class/label"]
+
+
+@cell("W3", "tf.data", "AUTOTUNE")
+def w3(photos: Photos, batch: int) -> Batches:
+    return numpy(records(photos.records).repeat().map(train, AUTO).batch(batch))
+
+
+@cell("W3", "tf.data tuned", "AUTOTUNE")
+def w3_tuned(photos: Photos, batch: int) -> Batches:
+    return numpy(records(photos.records).repeat().map(train_tuned, AUTO).batch(batch))
+
+
+@cell("W10", "tf.data", "AUTOTUNE")
+def w10(photos: Photos, batch: int, window: int) -> Batches:
+    return numpy(records(photos.records).shuffle(window).repeat().map(train, AUTO).batch(batch))
+
+
+@cell("W10", "tf.data tuned", "AUTOTUNE")
+def w10_tuned(photos: Photos, batch: int, window: int) -> Batches:
+    return numpy(records(photos.records).shuffle(window).repeat().map(train_tuned, AUTO).batch(batch))
+
+
+def middle(name: tf.Tensor, antialias: bool = True, **how) -> tf.Tensor:
+    """Shorter side 256, then the middle: antialiased, as torchvision and Pillow resize."""
+    image = tf.io.decode_jpeg(tf.io.read_file(name), channels=3, **how)
+    size = tf.shape(image)[:2]
+    size = size * 256 // tf.reduce_min(size)
+    image = tf.image.resize(image, size, antialias=antialias)
+    return tf.image.resize_with_crop_or_pad(image, SIDE, SIDE)
+
+
+def middles(photos: Photos, normalise, **how) -> Dataset:
+    named = Dataset.from_tensor_slices((photos.files, np.array(photos.labels)))
+    return named.map(lambda name, label: (normalise(middle(name, **how)), label), AUTO)
+
+
+@cell("W4", "tf.data", "AUTOTUNE")
+def w4(photos: Photos, batch: int) -> Batches:
+    return numpy(middles(photos, normalise).repeat().batch(batch))
+
+
+@cell("W4", "tf.data tuned", "AUTOTUNE")
+def w4_tuned(photos: Photos, batch: int) -> Batches:
+    """Fast DCT; and without antialiasing, which in TensorFlow takes longer than the decoder."""
+    return numpy(middles(photos, normalise_rows, antialias=False, **FAST).repeat().batch(batch))
+
+
+@cell("W7", "tf.data cache, batch", "AUTOTUNE")
+def w7(photos: Photos, batch: int) -> Batches:
+    return numpy(middles(photos, normalise_rows).cache().repeat().batch(batch))
+
+
+@cell("W7", "tf.data batch, cache", "AUTOTUNE")
+def w7_batches(photos: Photos, batch: int) -> Batches:
+    return numpy(middles(photos, normalise_rows).batch(batch).cache().repeat())
 
 
 def scale(image: tf.Tensor, label: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

@@ -1,13 +1,20 @@
-"""torch DataLoader: in-process, with workers, with a batched sampler, and by hand with index tensors."""
+"""torch DataLoader: in-process, with workers, with a batched sampler, and by hand with index tensors; pictures by
+torchvision's transforms v2 in two workers, from the folder. They are made with channels first; a cell gives them out as
+height x width x channels, without moving them."""
 from collections.abc import Callable, Iterator
 
 import torch
 from numpy import ndarray
+from PIL import Image
 from torch import Tensor
 from torch.utils.data import (BatchSampler, DataLoader, Dataset, RandomSampler, Sampler, SequentialSampler,
                               TensorDataset)
+from torchvision.io import ImageReadMode, decode_jpeg, read_file
+from torchvision.transforms import v2
 
-from cells import Batches, cell
+from cells import Batches, Passes, cell
+from data import Photos
+from pictures import MEAN, SIDE, STD
 
 PACKAGE = "torch"
 
@@ -100,3 +107,97 @@ def w8_tensors(images: ndarray, labels: ndarray, batch: int) -> Batches:
     torch.set_num_threads(1)  # batches of 400 KB: a second thread costs more CPU than it saves time
     order = TensorBatches(lambda: torch.randperm(len(images)), batch)
     return batched(ScaledBatches(*tensors(images, labels)), order)
+
+
+NORMALISE = [v2.ToDtype(torch.float32, scale=True), v2.Normalize((MEAN / 255).tolist(), (STD / 255).tolist())]
+CROP = [v2.RandomResizedCrop(SIDE, antialias=True), v2.RandomHorizontalFlip()]
+MIDDLE = [v2.Resize(256, antialias=True), v2.CenterCrop(SIDE)]
+
+
+class Folder(Dataset):
+    """(picture, label) of each file."""
+
+    def __init__(self, photos: Photos, decode: Callable[[str], Tensor | Image.Image], transform: v2.Transform) -> None:
+        self.photos, self.decode, self.transform = photos, decode, transform
+
+    def __len__(self) -> int:
+        return len(self.photos.files)
+
+    def __getitem__(self, i: int) -> tuple[Tensor, int]:
+        return self.transform(self.decode(self.photos.files[i])), self.photos.labels[i]
+
+
+def tensor(name: str) -> Tensor:
+    return decode_jpeg(read_file(name), ImageReadMode.RGB)
+
+
+def pil(name: str) -> Image.Image:
+    return Image.open(name).convert("RGB")
+
+
+def pictures(dataset: Dataset, batch: int, shuffle: bool, **options) -> Batches:
+    loader = DataLoader(dataset, batch, shuffle=shuffle, num_workers=2, persistent_workers=True, **options)
+    return Passes(lambda: ((x.permute(0, 2, 3, 1), y) for x, y in loader))
+
+
+def by_tensor(photos: Photos, steps: list) -> Folder:
+    return Folder(photos, tensor, v2.Compose([*steps, *NORMALISE]))
+
+
+def by_pil(photos: Photos, steps: list) -> Folder:
+    return Folder(photos, pil, v2.Compose([*steps, v2.PILToTensor(), *NORMALISE]))
+
+
+@cell("W3", "torchvision v2 tensor", "2 workers")
+def w3(photos: Photos, batch: int) -> Batches:
+    return pictures(by_tensor(photos, CROP), batch, shuffle=True)
+
+
+@cell("W3", "torchvision v2 PIL", "2 workers")
+def w3_pil(photos: Photos, batch: int) -> Batches:
+    return pictures(by_pil(photos, CROP), batch, shuffle=True)
+
+
+def normalised(rows: list[tuple[Tensor, int]]) -> tuple[Tensor, Tensor]:
+    images, labels = zip(*rows, strict=True)
+    return v2.Compose(NORMALISE)(torch.stack(images)), torch.tensor(labels)
+
+
+@cell("W3", "torchvision v2 tensor, normalised by batch", "2 workers")
+def w3_batch(photos: Photos, batch: int) -> Batches:
+    return pictures(Folder(photos, tensor, v2.Compose(CROP)), batch, shuffle=True, collate_fn=normalised)
+
+
+@cell("W10", "torchvision v2 tensor", "2 workers")
+def w10(photos: Photos, batch: int, window: int) -> Batches:
+    """Its sampler shuffles positions: no window of records is held."""
+    return w3(photos, batch)
+
+
+@cell("W4", "torchvision v2 tensor", "2 workers")
+def w4(photos: Photos, batch: int) -> Batches:
+    return pictures(by_tensor(photos, MIDDLE), batch, shuffle=False)
+
+
+@cell("W4", "torchvision v2 PIL", "2 workers")
+def w4_pil(photos: Photos, batch: int) -> Batches:
+    return pictures(by_pil(photos, MIDDLE), batch, shuffle=False)
+
+
+@cell("W7", "torch, all pictures in a tensor", "0 workers")
+def w7(photos: Photos, batch: int) -> Batches:
+    """It has no cache: its second pass is over a tensor filled by hand, gathered by a batched sampler."""
+    kept = torch.empty((len(photos.files), SIDE, SIDE, 3))
+    at = 0
+    for images, _ in w4(photos, batch):
+        kept[at:at + len(images)] = images
+        at += len(images)
+    dataset = Gathered(kept, torch.tensor(photos.labels))
+    return batched(dataset, BatchSampler(SequentialSampler(dataset), batch, drop_last=False))
+
+
+class Gathered(TensorDataset):
+    """Takes many indices at once."""
+
+    def __getitem__(self, i: list[int]) -> tuple[Tensor, ...]:
+        return tuple(t.index_select(0, torch.as_tensor(i)) for t in self.tensors)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from . import drives, operations, steps, values
+from . import drives, keras_cases, operations, steps, values
 from .calls import Calls
 from .events import Failure, settle
 
@@ -19,7 +19,8 @@ Observed = dict[str, Any]
 def observe(case: Case, build: Callable[[Case, Calls], Any] | None = None) -> Observed:
     """What feedline does with a case. `build` makes the dataset where it is not that of the steps."""
     if "op" in case:
-        return operations.observe(case)
+        special = case["op"] in keras_cases.OBSERVERS
+        return keras_cases.observe(case) if special else operations.observe(case)
     calls = Calls()
     try:
         dataset = (build or _build)(case, calls)
@@ -60,7 +61,7 @@ def comparable(case: Case, observed: Observed) -> tuple[Any, Any]:
 
 
 def _within(case: Case, got: Any, expected: Any) -> Any:
-    """What was observed, with every number that lies within the tolerance of the case taken for the recorded one."""
+    """What was observed; a number within the tolerance of the case is taken for the recorded one."""
     tolerance = case.get("tol", 0)
     match got, expected:
         case {**ours}, {**theirs} if ours.keys() == theirs.keys():

@@ -133,6 +133,13 @@ impl Records for Rows {
     fn base(&self) -> u64 {
         self.carry.base()
     }
+    fn place(&self) -> Option<u64> {
+        (!self.passing && !self.header).then(|| self.carry.offset())
+    }
+    fn start_at(&mut self, byte: u64, _: u64) -> bool {
+        (self.carry, self.header) = (Carry::at(byte), false);
+        true
+    }
     fn cut(&mut self, want: usize, out: &mut dyn Out) -> Cut {
         if self.passing {
             self.pass();

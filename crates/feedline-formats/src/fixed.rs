@@ -89,6 +89,13 @@ impl Records for Fixed {
     fn finish(&mut self) {
         self.carry.finish();
     }
+    fn place(&self) -> Option<u64> {
+        (self.header_left == 0 && !self.done).then(|| self.carry.offset())
+    }
+    fn start_at(&mut self, byte: u64, _: u64) -> bool {
+        (self.carry, self.header_left) = (Carry::at(byte), 0);
+        true
+    }
     fn cut(&mut self, want: usize, out: &mut dyn Out) -> Cut {
         let pass = self.header_left.min(self.carry.rest().len() as u64);
         self.carry.advance(pass as usize);

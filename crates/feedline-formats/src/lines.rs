@@ -67,6 +67,13 @@ impl Records for Lines {
     fn base(&self) -> u64 {
         self.carry.base()
     }
+    fn place(&self) -> Option<u64> {
+        (!self.passing).then(|| self.carry.offset())
+    }
+    fn start_at(&mut self, byte: u64, _: u64) -> bool {
+        self.carry = Carry::at(byte);
+        true
+    }
     fn cut(&mut self, want: usize, out: &mut dyn Out) -> Cut {
         let mut given = 0;
         while given < want {

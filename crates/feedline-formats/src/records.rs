@@ -37,6 +37,15 @@ pub trait Records: Send {
     fn base(&self) -> u64 {
         0
     }
+    /// The byte from which a new reader goes on like this one; `None` where it would need to know more.
+    fn place(&self) -> Option<u64> {
+        None
+    }
+    /// Makes a new reader go on at such a byte, where so many records have been cut: the first block begins there. False if
+    /// it cannot.
+    fn start_at(&mut self, _byte: u64, _record: u64) -> bool {
+        false
+    }
 }
 
 /// The bytes that are not cut yet: one block, in front of which lies what the last one had left over.

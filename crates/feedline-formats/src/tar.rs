@@ -101,6 +101,10 @@ impl Default for Tar {
 }
 
 impl Tar {
+    /// Begins in the middle of a file, at the (first) header of a member.
+    pub fn at(byte: u64) -> Tar {
+        Tar { carry: Carry::at(byte), ..Tar::default() }
+    }
     pub fn max_bytes(self, max_bytes: u64) -> Tar {
         Tar { max_bytes, ..self }
     }

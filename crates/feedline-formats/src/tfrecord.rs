@@ -149,6 +149,13 @@ impl Records for Reader {
     fn base(&self) -> u64 {
         self.carry.base()
     }
+    fn place(&self) -> Option<u64> {
+        (self.state == State::Reading).then(|| self.carry.offset())
+    }
+    fn start_at(&mut self, byte: u64, record: u64) -> bool {
+        (self.carry, self.record) = (Carry::at(byte), record);
+        true
+    }
     fn cut(&mut self, want: usize, out: &mut dyn Out) -> Cut {
         let mut cut = 0;
         while cut < want {

@@ -132,6 +132,17 @@ impl Records for Reader {
     fn finish(&mut self) {
         self.tar.finish();
     }
+    fn place(&self) -> Option<u64> {
+        // The sample whose first members are there is read again.
+        match self.later {
+            None | Some(Cut::More) => self.samples.current.as_ref().map(|sample| sample.header),
+            _ => None,
+        }
+    }
+    fn start_at(&mut self, byte: u64, _: u64) -> bool {
+        self.tar = Tar::at(byte);
+        true
+    }
     fn cut(&mut self, want: usize, out: &mut dyn Out) -> Cut {
         let mut given = 0;
         while given < want {

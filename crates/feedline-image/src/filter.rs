@@ -2,6 +2,7 @@
 
 use crate::Size;
 use crate::geometry::Rect;
+use crate::wide::wide;
 
 /// The weights of a Gaussian curve around its middle, which sum up to 1: torchvision's.
 pub fn gaussian(taps: usize, sigma: f64) -> Vec<f32> {
@@ -18,6 +19,36 @@ fn mirrored(at: isize, n: usize) -> usize {
     (if at > last { 2 * last - at } else { at }) as usize
 }
 
+/// A type of items that can be blurred.
+pub trait Blurred: Copy {
+    fn value(self) -> f32;
+    /// The nearest item; `value` is a mean of others.
+    fn near(value: f32) -> Self;
+}
+impl Blurred for f32 {
+    #[inline(always)]
+    fn value(self) -> f32 {
+        self
+    }
+    #[inline(always)]
+    fn near(value: f32) -> f32 {
+        value
+    }
+}
+impl Blurred for u8 {
+    #[inline(always)]
+    fn value(self) -> f32 {
+        f32::from(self)
+    }
+    #[inline(always)]
+    fn near(value: f32) -> u8 {
+        // A float of this size has no bits left for a fraction: adding it rounds, to even, and the lowest bits are the
+        // whole number.
+        const WHOLE: f32 = 8_388_608.0;
+        (value + WHOLE).to_bits() as u8
+    }
+}
+
 /// Blurs pictures with one curve along the rows and one along the columns. Half of a curve must be shorter than the
 /// side along which it lies.
 pub struct Blur {
@@ -25,58 +56,64 @@ pub struct Blur {
     rows: Vec<f32>,
     /// A row of the picture after the first pass, with its mirrored ends.
     line: Vec<f32>,
+    /// Where the rows begin that are part of a row of the result.
+    taps: Vec<usize>,
 }
+
+/// So many values are computed at a time: their sums stay in registers.
+const SPAN: usize = 32;
 
 impl Blur {
     /// Curves of odd length: for neighbours above and below, and for those at the sides.
     pub fn new(columns: Vec<f32>, rows: Vec<f32>) -> Blur {
-        Blur { columns, rows, line: Vec::new() }
+        Blur { columns, rows, line: Vec::new(), taps: Vec::new() }
     }
-    /// The pixels that it looks at beyond each, along the height and along the width.
-    pub fn reach(&self) -> (usize, usize) {
-        (self.columns.len() / 2, self.rows.len() / 2)
-    }
-    /// Blurs a picture. `load` and `store` are the way from items to values and back.
-    pub fn apply<T: Copy>(
-        &mut self,
-        from: &[T],
-        size: Size,
-        to: &mut [T],
-        load: impl Fn(T) -> f32,
-        store: impl Fn(f32) -> T,
-    ) {
-        let ((above, side), stride, n) = (self.reach(), size.stride(), size.channels);
+    pub fn apply<T: Blurred>(&mut self, from: &[T], size: Size, to: &mut [T]) {
+        let (above, side) = (self.columns.len() / 2, self.rows.len() / 2);
         if size.items() == 0 {
             return;
         }
         assert!(above < size.height && side < size.width, "a curve longer than the picture");
+        let (stride, n) = (size.stride(), size.channels);
         self.line.clear();
         self.line.resize(stride + 2 * side * n, 0.0);
         for (y, to) in to.chunks_exact_mut(stride).enumerate() {
-            let line = &mut self.line[side * n..side * n + stride];
-            line.fill(0.0);
-            for (k, weight) in self.columns.iter().enumerate() {
-                let row = mirrored((y + k) as isize - above as isize, size.height);
-                let row = &from[row * stride..(row + 1) * stride];
-                line.iter_mut().zip(row).for_each(|(sum, x)| *sum += weight * load(*x));
-            }
+            self.taps.clear();
+            let row = |k: usize| mirrored((y + k) as isize - above as isize, size.height) * stride;
+            self.taps.extend((0..self.columns.len()).map(row));
+            let Blur { columns, rows, line, taps } = self;
+            wide(|| weigh(columns, |k| &from[taps[k]..], &mut line[side * n..side * n + stride], |sum| sum));
             for k in 0..side {
-                let (left, right) = (side - k, size.width - 2 - k);
-                self.line.copy_within((side + left) * n..(side + left + 1) * n, k * n);
-                self.line.copy_within((side + right) * n..(side + right + 1) * n, (side + size.width + k) * n);
+                let (left, right) = (2 * side - k, side + size.width - 2 - k);
+                line.copy_within(left * n..(left + 1) * n, k * n);
+                line.copy_within(right * n..(right + 1) * n, (side + size.width + k) * n);
             }
-            // A few values at a time: their sums stay in registers.
-            const SPAN: usize = 16;
-            for (block, to) in to.chunks_mut(SPAN).enumerate() {
-                let mut sums = [0f32; SPAN];
-                let at = block * SPAN;
-                for (k, weight) in self.rows.iter().enumerate() {
-                    let part = &self.line[at + k * n..][..to.len()];
-                    sums.iter_mut().zip(part).for_each(|(sum, x)| *sum += weight * x);
-                }
-                to.iter_mut().zip(sums).for_each(|(to, sum)| *to = store(sum));
-            }
+            wide(|| weigh(rows, |k| &line[k * n..], to, T::near));
         }
+    }
+}
+
+/// For each place the sum of what the sources have there, each source with its weight.
+#[inline(always)]
+fn weigh<'a, T: Blurred + 'a, U>(
+    weights: &[f32],
+    source: impl Fn(usize) -> &'a [T],
+    to: &mut [U],
+    store: impl Fn(f32) -> U,
+) {
+    let (blocks, rest) = to.as_chunks_mut::<SPAN>();
+    let done = blocks.len() * SPAN;
+    for (i, block) in blocks.iter_mut().enumerate() {
+        let mut sums = [0f32; SPAN];
+        for (k, weight) in weights.iter().enumerate() {
+            let part: &[T; SPAN] = source(k)[i * SPAN..].first_chunk().expect("sources are as long as the result");
+            (0..SPAN).for_each(|j| sums[j] += weight * part[j].value());
+        }
+        (0..SPAN).for_each(|j| block[j] = store(sums[j]));
+    }
+    for (i, to) in rest.iter_mut().enumerate() {
+        let sum = weights.iter().enumerate().fold(0f32, |sum, (k, weight)| sum + weight * source(k)[done + i].value());
+        *to = store(sum);
     }
 }
 
@@ -106,7 +143,7 @@ mod tests {
             let from: Vec<f32> = (0..size.items()).map(|i| (seed.wrapping_mul(i as u64 * 2 + 1) >> 48) as f32).collect();
             let (columns, rows) = (gaussian(2 * reach.0 + 1, sigma), gaussian(2 * reach.1 + 1, sigma * 1.5));
             let mut to = vec![0f32; from.len()];
-            Blur::new(columns.clone(), rows.clone()).apply(&from, size, &mut to, |x| x, |x| x);
+            Blur::new(columns.clone(), rows.clone()).apply(&from, size, &mut to);
             for (i, got) in to.iter().enumerate() {
                 let (y, x, k) = (i / c / w, i / c % w, i % c);
                 let mut want = 0f64;
@@ -119,6 +156,13 @@ mod tests {
                 }
                 prop_assert!((f64::from(*got) - want).abs() < 0.1, "{} {}", got, want);
             }
+        }
+    }
+
+    #[test]
+    fn bytes_are_rounded_to_even() {
+        for (value, want) in [(0.0, 0), (0.49, 0), (0.5, 0), (1.5, 2), (2.5, 2), (254.51, 255), (255.0, 255)] {
+            assert_eq!(u8::near(value), want, "{value}");
         }
     }
 

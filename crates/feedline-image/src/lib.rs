@@ -4,14 +4,17 @@
 //! that a picture can be made where its batch lies.
 
 pub mod affine;
+pub mod augment;
 pub mod codec;
 pub mod colour;
 pub mod filter;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod geometry;
+pub mod mixing;
 pub mod orient;
 pub mod resize;
+mod wide;
 
 pub use feedline_io::{Error, Result};
 

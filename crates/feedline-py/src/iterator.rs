@@ -2,11 +2,13 @@
 
 use crate::error::{IntoPy, interrupted, to_py};
 use crate::host::is_shut_down;
+use crate::plan::{json_to_py, state_from_py};
 use crate::structure::{self, spec_to_py};
 use crate::values::cell_to_py;
 use feedline::Kind;
+use feedline::Options;
 use feedline::element::{Chunk, Spec, Tree};
-use feedline::plan::Plan;
+use feedline::plan::Bound as BoundPlan;
 use feedline::runtime::{Iter, Stopper};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -17,11 +19,12 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 pub struct Iterator {
     iter: ManuallyDrop<Mutex<Iter>>,
     spec: Spec,
-    /// The plan as the user wrote it.
-    asked: Plan,
+    /// The plan as the user wrote it, and the options of this pass.
+    asked: BoundPlan,
+    options: Option<Options>,
     /// Tuples of leaves only: the commonest structure, built without walking the tree.
     flat: Option<usize>,
-    stopper: Stopper,
+    stopper: Mutex<Stopper>,
     /// The process that made it: after a fork its workers do not exist in the child.
     pid: u32,
 }
@@ -43,14 +46,18 @@ impl Drop for Iterator {
 }
 
 impl Iterator {
-    pub fn new(iter: Iter, asked: Plan) -> Iterator {
-        let spec = asked.spec.clone();
+    pub fn new(iter: Iter, asked: BoundPlan, options: Option<Options>) -> Iterator {
+        let spec = asked.plan.spec.clone();
         let flat = match &spec {
             Tree::Tuple { tag: None, items } if items.iter().all(|i| matches!(i, Tree::Leaf(_))) => Some(items.len()),
             _ => None,
         };
-        let stopper = iter.stopper();
-        Iterator { iter: ManuallyDrop::new(Mutex::new(iter)), spec, asked, flat, stopper, pid: std::process::id() }
+        let stopper = Mutex::new(iter.stopper());
+        let (iter, pid) = (ManuallyDrop::new(Mutex::new(iter)), std::process::id());
+        Iterator { iter, spec, asked, options, flat, stopper, pid }
+    }
+    fn stopper(&self) -> MutexGuard<'_, Stopper> {
+        self.stopper.lock().unwrap_or_else(|e| e.into_inner())
     }
 
     fn is_forked(&self) -> bool {
@@ -125,7 +132,7 @@ impl Iterator {
         if self.is_forked() {
             return;
         }
-        self.stopper.stop();
+        self.stopper().stop();
         if let Ok(mut iter) = self.iter.try_lock() {
             iter.close();
         }
@@ -136,6 +143,40 @@ impl Iterator {
     #[pyo3(signature = (format="text"))]
     fn explain(&self, format: &str) -> PyResult<String> {
         let format = feedline::plan::Format::parse(format).py()?;
-        Ok(feedline::plan::explain(&self.asked, format))
+        Ok(feedline::plan::explain(&self.asked.plan, format))
+    }
+    /// Where this iterator is: what `Dataset.iter(state)` and `load_state_dict` go on from.
+    ///
+    /// It tells of the elements that were delivered, not of those that workers have made ahead, and holds none of them.
+    /// Taking it is cheap enough to be done at every step. It is made of dicts, lists, numbers and text: `json.dumps`
+    /// takes it.
+    ///
+    /// Raises:
+    ///     FailedPreconditionError: An operator cannot be resumed, such as a plain Python generator; the text names it.
+    fn state_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let mut guard = self.lock(py)?;
+        if self.is_forked() {
+            return Err(forked());
+        }
+        let iter = &mut *guard;
+        // A generator may have to be asked, by a worker that needs the interpreter.
+        let json = py.detach(|| iter.state().and_then(|state| state.to_json()));
+        json_to_py(py, &json.py()?)
+    }
+    /// Goes to where another iterator of the same dataset was, in whatever process.
+    ///
+    /// Raises:
+    ///     ValueError: The state was taken from a dataset that does something else; the text says what.
+    fn load_state_dict(&self, py: Python<'_>, state: &Bound<'_, PyAny>) -> PyResult<()> {
+        let state = state_from_py(state)?;
+        let mut guard = self.lock(py)?;
+        if self.is_forked() {
+            return Err(forked());
+        }
+        let new = py.detach(|| feedline::iterate_from(&self.asked, self.options.clone(), &state)).py()?;
+        *self.stopper() = new.stopper();
+        let old = std::mem::replace(&mut *guard, new);
+        py.detach(|| drop(old));
+        Ok(())
     }
 }

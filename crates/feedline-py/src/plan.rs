@@ -8,11 +8,12 @@ use crate::iterator::Iterator;
 use crate::structure::{self, spec_from_py, spec_to_py};
 use crate::trace::Function;
 use crate::values::{Packed, element_to_py, value_from_py, value_to_py};
+use feedline::Options;
 use feedline::element::{Attachments, Reader, Tensor, Tree, Value, with_attachments};
 use feedline::expr::HostAttachment;
 use feedline::ops::from_generator::GeneratorAttachment;
 use feedline::plan::{Bound as BoundPlan, Format, Plan};
-use feedline::runtime::process_pool;
+use feedline::runtime::{State, process_pool};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
@@ -61,17 +62,26 @@ impl PyPlan {
     fn symbolic(&self) -> bool {
         self.0.env.is_empty() && self.0.plan.is_symbolic()
     }
-    #[pyo3(signature = (options=None))]
-    fn iter(&self, py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Iterator> {
-        let options = match options {
+    #[pyo3(signature = (options=None, state=None))]
+    fn iter(
+        &self,
+        py: Python<'_>,
+        options: Option<&Bound<'_, PyDict>>,
+        state: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Iterator> {
+        let options: Option<Options> = match options {
             Some(options) if !options.is_empty() => {
                 let json = json_from_py(options, &mut |_| Ok(None))?;
                 Some(serde_json::from_value(json).map_err(|e| value_error(format!("iter: {e}")))?)
             }
             _ => None,
         };
-        let iter = py.detach(|| feedline::iterate_with(&self.0, options)).py()?;
-        Ok(Iterator::new(iter, self.0.plan.clone()))
+        let state = state.map(state_from_py).transpose()?;
+        let iter = py.detach(|| match &state {
+            None => feedline::iterate_with(&self.0, options.clone()),
+            Some(state) => feedline::iterate_from(&self.0, options.clone(), state),
+        });
+        Ok(Iterator::new(iter.py()?, self.0.clone(), options))
     }
     fn at<'py>(&self, py: Python<'py>, index: i64) -> PyResult<Bound<'py, PyAny>> {
         let chunk = py.detach(|| -> feedline::Result<_> {
@@ -141,7 +151,8 @@ fn attachment_to_py(py: Python<'_>, object: Arc<dyn Any + Send + Sync>) -> PyRes
     if let Some(generator) = object.downcast_ref::<GeneratorAttachment>()
         && let Some(g) = (&*generator.0 as &dyn Any).downcast_ref::<PyGenerator>()
     {
-        return ("generator", g.callable.clone_ref(py), spec_to_py(py, &g.spec)?)
+        let resume = g.resume.as_ref().map(|f| f.clone_ref(py));
+        return ("generator", g.callable.clone_ref(py), spec_to_py(py, &g.spec)?, resume)
             .into_pyobject(py)
             .map(|t| t.into_any());
     }
@@ -164,6 +175,7 @@ fn attachment_from_py(object: &Bound<'_, PyAny>) -> PyResult<Arc<dyn Any + Send 
         "generator" => Arc::new(GeneratorAttachment(Arc::new(PyGenerator {
             callable: object.get_item(1)?.unbind(),
             spec: spec_from_py(&object.get_item(2)?)?,
+            resume: object.get_item(3)?.extract()?,
         }))),
         other => return Err(type_error(format!("an attachment of unknown kind {other:?}"))),
     })
@@ -184,9 +196,10 @@ pub fn json_from_py(
         return Ok(Json::Bool(obj.extract()?));
     }
     if obj.is_instance_of::<PyInt>() {
-        return match obj.extract::<i64>() {
-            Ok(n) => Ok(n.into()),
-            Err(_) => Err(value_error(format!("{obj} does not fit into 64 bits"))),
+        return match (obj.extract::<i64>(), obj.extract::<u64>()) {
+            (Ok(n), _) => Ok(n.into()),
+            (_, Ok(n)) => Ok(n.into()),
+            _ => Err(value_error(format!("{obj} does not fit into 64 bits"))),
         };
     }
     if obj.is_instance_of::<PyFloat>() {
@@ -216,13 +229,25 @@ pub fn json_from_py(
     Err(type_error(format!("{} of type {} is not a possible parameter", obj.repr()?, obj.get_type().name()?)))
 }
 
-fn json_to_py<'py>(py: Python<'py>, json: &Json) -> PyResult<Bound<'py, PyAny>> {
+/// A state as `state_dict` gave it.
+pub fn state_from_py(state: &Bound<'_, PyAny>) -> PyResult<State> {
+    if state.cast::<PyDict>().is_err() {
+        return Err(type_error(format!(
+            "a state is the dict that state_dict() gave, not {}",
+            state.get_type().name()?
+        )));
+    }
+    State::from_json(&json_from_py(state, &mut |_| Ok(None))?).py()
+}
+
+pub fn json_to_py<'py>(py: Python<'py>, json: &Json) -> PyResult<Bound<'py, PyAny>> {
     Ok(match json {
         Json::Null => py.None().into_bound(py),
         Json::Bool(b) => PyBool::new(py, *b).to_owned().into_any(),
-        Json::Number(n) => match (n.as_i64(), n.as_f64()) {
-            (Some(i), _) => i.into_pyobject(py)?.into_any(),
-            (None, x) => x.unwrap_or(f64::NAN).into_pyobject(py)?.into_any(),
+        Json::Number(n) => match (n.as_i64(), n.as_u64(), n.as_f64()) {
+            (Some(i), ..) => i.into_pyobject(py)?.into_any(),
+            (_, Some(i), _) => i.into_pyobject(py)?.into_any(),
+            (.., x) => x.unwrap_or(f64::NAN).into_pyobject(py)?.into_any(),
         },
         Json::String(s) => PyString::new(py, s).into_any(),
         Json::Array(list) => {
@@ -285,7 +310,11 @@ fn make_plan(op: &str, params: &Bound<'_, PyAny>, inputs: Vec<Plan>) -> PyResult
     if op == "from_generator" {
         let need =
             |name: &str| params.get_item(name)?.ok_or_else(|| type_error(format!("from_generator: {name} is missing")));
-        let generator = PyGenerator { callable: need("generator")?.unbind(), spec: spec_from_py(&need("spec")?)? };
+        let generator = PyGenerator {
+            callable: need("generator")?.unbind(),
+            spec: spec_from_py(&need("spec")?)?,
+            resume: params.get_item("resume")?.filter(|f| !f.is_none()).map(|f| f.unbind()),
+        };
         attachments.push(Arc::new(GeneratorAttachment(Arc::new(generator))));
         map.insert("generator".into(), 0.into());
     } else {

@@ -84,6 +84,30 @@ fn main() {
         &[("getitem", vec![None], json!({"spec": [{"s": [16, 208, 1]}, {"s": [16, 208, 1]}]}))],
     );
     time("image: flip", image.clone(), &[("reverse", vec![None], json!({"axis": [1]}))]);
+    let number = |x: f32| with(Tensor::scalar(x));
+    let middle = Tensor::from_items([4], &[16i32, 16, 192, 192]);
+    time("image.crop", image.clone(), &[("image.crop", with(middle), json!({"size": [192, 192]}))]);
+    time("image.flip_left_right", image.clone(), &[("image.flip_left_right", vec![None], none())]);
+    time("image.rot90", image.clone(), &[("image.rot90", vec![None], json!({"k": 1}))]);
+    for (what, x) in [("uint8", image.clone()), ("float32", f32s(&image))] {
+        let how = json!({"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225], "scale": 1.0 / 255.0});
+        let mut first = how.clone();
+        first["channels_first"] = json!(true);
+        let one = |name: &str, args: Vec<Option<Tensor>>, how: Json| {
+            time(&format!("{name}, {what}"), x.clone(), &[(name, args, how)]);
+        };
+        one("image.normalize", vec![None], how);
+        one("image.normalize", vec![None], first);
+        one("image.adjust_brightness", number(0.1), none());
+        one("image.adjust_contrast", number(0.9), none());
+        one("image.adjust_saturation", number(0.9), none());
+        one("image.adjust_hue", number(0.1), none());
+        one("image.per_image_standardization", vec![None], none());
+        one("image.rgb_to_grayscale", vec![None], none());
+        one("image.gaussian_blur", vec![None], json!({"kernel_size": 5, "sigma": 1.0}));
+        let to = if what == "uint8" { "float32" } else { "uint8" };
+        one("image.convert_image_dtype", vec![None], json!({"dtype": to}));
+    }
     time("reduce_sum, axis 0, float32", floats.clone(), &[("reduce_sum", vec![None], none())]);
     time("reduce_mean of images, axes 0 1", f32s(&image), &[("reduce_mean", vec![None], json!({"axis": [0, 1]}))]);
     time("reduce_max, int64 rows of 1", ints.clone(), &[("reduce_max", vec![None], none())]);

@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::op::Op;
 use crate::options::Options;
 use crate::plan::{Bound, Card, Format, Plan};
-use crate::runtime::{Index, Iter, index_of, process_pool, settings};
+use crate::runtime::{Index, Iter, State, index_of, process_pool, settings};
 use std::fmt;
 use std::sync::Arc;
 
@@ -40,6 +40,22 @@ impl Dataset {
     pub fn iter(&self) -> Result<Iter> {
         iterate(&Bound { plan: self.plan.clone(), env: Arc::new([]) })
     }
+    /// Goes on where the iterator was whose `state` this is, in this process or another, with any options.
+    ///
+    /// ```
+    /// # use feedline::Dataset;
+    /// let ds = Dataset::range(1000)?.shuffle(Some(100), None, true)?;
+    /// let mut iter = ds.iter()?;
+    /// iter.next().unwrap()?;
+    /// let state = iter.state()?;
+    /// let rest: Vec<i64> = iter.map(|e| e.unwrap()[0].tensor().item()).collect();
+    /// let again: Vec<i64> = ds.iter_from(&state)?.map(|e| e.unwrap()[0].tensor().item()).collect();
+    /// assert_eq!(rest, again);
+    /// # Ok::<(), feedline::Error>(())
+    /// ```
+    pub fn iter_from(&self, state: &State) -> Result<Iter> {
+        iterate_from(&Bound { plan: self.plan.clone(), env: Arc::new([]) }, None, state)
+    }
     /// Access by number, or an error that says which operator does not allow it.
     pub fn index(&self) -> Result<Arc<dyn Index>> {
         index_of(&Bound { plan: self.plan.clone(), env: Arc::new([]) }, 0, process_pool())
@@ -58,6 +74,21 @@ pub fn iterate(bound: &Bound) -> Result<Iter> {
 /// The same under further options, for this pass only.
 pub fn iterate_with(bound: &Bound, options: Option<Options>) -> Result<Iter> {
     let epoch = bound.plan.next_pass();
+    let iter = Iter::new(&as_run(bound, options)?, epoch, process_pool())?;
+    bound.plan.set_meters(iter.meters().clone());
+    Ok(iter)
+}
+
+/// The same from where a state was taken on. The next pass is then the one behind it.
+pub fn iterate_from(bound: &Bound, options: Option<Options>, state: &State) -> Result<Iter> {
+    let iter = Iter::resume(&as_run(bound, options)?, state, process_pool())?;
+    bound.plan.set_next_pass(state.epoch().saturating_add(1));
+    bound.plan.set_meters(iter.meters().clone());
+    Ok(iter)
+}
+
+/// The plan as it runs: rewritten, with the options of this pass and of the process.
+fn as_run(bound: &Bound, options: Option<Options>) -> Result<Bound> {
     let mut plan = match options {
         None => bound.plan.rewritten()?.plan,
         Some(options) => Dataset { plan: bound.plan.clone() }.with_options(options)?.plan.rewritten()?.plan,
@@ -68,9 +99,7 @@ pub fn iterate_with(bound: &Bound, options: Option<Options>) -> Result<Iter> {
         let options = Options { memory_limit: Some(limit), ..Default::default() };
         plan = Dataset { plan }.with_options(options)?.plan;
     }
-    let iter = Iter::new(&Bound { plan, env: bound.env.clone() }, epoch, process_pool())?;
-    bound.plan.set_meters(iter.meters().clone());
-    Ok(iter)
+    Ok(Bound { plan, env: bound.env.clone() })
 }
 
 impl fmt::Debug for Dataset {

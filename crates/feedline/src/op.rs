@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::expr::{Arg, Graph};
 use crate::options::Options;
 use crate::plan::{Card, Plan};
-use crate::runtime::{BuildCx, Built, Index};
+use crate::runtime::{BuildCx, Built, Index, PassSeeds};
 use serde::{Deserialize, Serialize};
 use std::any::Any;
 use std::fmt;
@@ -31,6 +31,22 @@ pub trait Op: fmt::Debug + Send + Sync + Any {
     /// it has none to leave out.
     fn narrowed(&self, _reads: &[bool]) -> Result<Option<Narrowed>> {
         Ok(None)
+    }
+    /// The stream of seeds from which its passes draw, if it has one.
+    fn seeds(&self) -> Option<&Arc<PassSeeds>> {
+        None
+    }
+    /// The functions that it calls.
+    fn functions(&self) -> Vec<&Function> {
+        vec![]
+    }
+    /// Parameters that cannot change results: a state does not mind if they are others.
+    fn tunables(&self) -> &'static [&'static str] {
+        &[]
+    }
+    /// Into how many parts it divides elements, of which it gives one; `None` for every operator but `shard`.
+    fn shards(&self) -> Option<u64> {
+        None
     }
     /// Bytes of data that the operator itself carries, as a window out of a stream does.
     fn held_bytes(&self) -> usize {

@@ -41,7 +41,7 @@ impl Format {
             [b'B', b'M', ..] => Format::Bmp,
             [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Format::Webp,
             [] => return Err(Error::data("no bytes where a picture was expected")),
-            [first @ ..] => {
+            first => {
                 let shown = first[..first.len().min(8)].escape_ascii();
                 return Err(Error::data(format!(
                     "not a picture: JPEG, PNG, GIF, BMP and WebP are known, and it begins with \"{shown}\""
@@ -66,7 +66,7 @@ pub struct Opened<'a> {
 
 enum Body<'a> {
     Jpeg(jpeg::Job<'a>),
-    Png(png::Opened<'a>),
+    Png(Box<png::Opened<'a>>),
     /// The pixels of all frames.
     Pixels(Vec<u8>),
 }
@@ -83,7 +83,7 @@ impl<'a> Opened<'a> {
             }
             Format::Png => {
                 let png = png::Opened::new(bytes, channels)?;
-                (1, png.size, Body::Png(png))
+                (1, png.size, Body::Png(Box::new(png)))
             }
             Format::Gif => gif::decode(bytes, channels).map(|(n, size, pixels)| (n, size, Body::Pixels(pixels)))?,
             Format::Bmp => bmp::decode(bytes, channels).map(|(size, pixels)| (1, size, Body::Pixels(pixels)))?,

@@ -1,8 +1,17 @@
 //! Brightness, gamma, contrast.
 
 use super::{TURN, byte, unit};
+use crate::wide::wide;
 
-/// A function of single values, for bytes: it is asked once for each of the 256.
+/// Adds a number to every value.
+pub fn brighten(items: &mut [f32], by: f32) {
+    wide(|| items.iter_mut().for_each(|x| *x += by));
+}
+pub fn brighten_bytes(items: &mut [u8], by: f32) {
+    wide(|| items.iter_mut().for_each(|x| *x = byte(unit(*x) + by)));
+}
+
+/// A costly function of single values, for bytes: it is asked once for each of the 256.
 pub struct Curve([u8; 256]);
 
 impl Curve {
@@ -24,7 +33,11 @@ pub fn contrast(picture: &mut [f32], channels: usize, factor: f32) {
     if TURN.is_multiple_of(channels) {
         let means: [f32; TURN] = std::array::from_fn(|i| means[i % channels]);
         let (blocks, rest) = picture.as_chunks_mut::<TURN>();
-        blocks.iter_mut().for_each(|b| (0..TURN).for_each(|i| b[i] = (b[i] - means[i]) * factor + means[i]));
+        wide(|| {
+            for block in blocks {
+                (0..TURN).for_each(|i| block[i] = (block[i] - means[i]) * factor + means[i]);
+            }
+        });
         rest.iter_mut().zip(means).for_each(|(x, mean)| *x = (*x - mean) * factor + mean);
         return;
     }
@@ -33,36 +46,42 @@ pub fn contrast(picture: &mut [f32], channels: usize, factor: f32) {
     }
 }
 
-/// The same for bytes: a curve for each channel.
+/// The same for bytes.
 pub fn contrast_bytes(picture: &mut [u8], channels: usize, factor: f32) {
     if picture.is_empty() {
         return;
     }
-    let mut sums = vec![0u64; channels];
-    match channels {
-        1 => sums[0] = picture.iter().map(|x| u64::from(*x)).sum(),
-        3 => {
-            for pixel in picture.as_chunks::<3>().0 {
-                (0..3).for_each(|c| sums[c] += u64::from(pixel[c]));
-            }
-        }
-        _ => {
-            for pixel in picture.chunks_exact(channels) {
-                sums.iter_mut().zip(pixel).for_each(|(sum, x)| *sum += u64::from(*x));
-            }
-        }
-    }
     let pixels = (picture.len() / channels) as f64;
-    let curves: Vec<Curve> = sums
-        .into_iter()
-        .map(|sum| {
-            let mean = (sum as f64 / (255.0 * pixels)) as f32;
-            Curve::new(|x| (x - mean) * factor + mean)
-        })
-        .collect();
-    for pixel in picture.chunks_exact_mut(channels) {
-        pixel.iter_mut().zip(&curves).for_each(|(x, curve)| *x = curve.0[usize::from(*x)]);
+    let mean = |sum: u64| (sum as f64 / (255.0 * pixels)) as f32;
+    let means: Vec<f32> = byte_sums(picture, channels).into_iter().map(mean).collect();
+    let moved = |x: u8, mean: f32| byte((unit(x) - mean) * factor + mean);
+    // Long enough for a loop that is worth it, and a whole number of pixels.
+    let line: Vec<f32> = means.iter().copied().cycle().take(channels * (512 / channels).max(1)).collect();
+    wide(|| {
+        for part in picture.chunks_mut(line.len()) {
+            part.iter_mut().zip(&line).for_each(|(x, mean)| *x = moved(*x, *mean));
+        }
+    });
+}
+
+/// The sum of each channel, exactly.
+fn byte_sums(picture: &[u8], channels: usize) -> Vec<u64> {
+    let mut sums = vec![0u64; channels];
+    if !TURN.is_multiple_of(channels) {
+        for pixel in picture.chunks_exact(channels) {
+            sums.iter_mut().zip(pixel).for_each(|(sum, x)| *sum += u64::from(*x));
+        }
+        return sums;
     }
+    let (blocks, rest) = picture.as_chunks::<TURN>();
+    // So many bytes fit into 32 bits.
+    for blocks in blocks.chunks(1 << 24) {
+        let mut lanes = [0u32; TURN];
+        wide(|| blocks.iter().for_each(|block| (0..TURN).for_each(|i| lanes[i] += u32::from(block[i]))));
+        lanes.iter().enumerate().for_each(|(i, lane)| sums[i % channels] += u64::from(*lane));
+    }
+    rest.iter().enumerate().for_each(|(i, x)| sums[i % channels] += u64::from(*x));
+    sums
 }
 
 /// The sum of each channel. In double precision: millions of values must not lose the last ones.
@@ -76,7 +95,7 @@ fn sums(picture: &[f32], channels: usize) -> Vec<f64> {
     }
     let mut lanes = [0f64; TURN];
     let (blocks, rest) = picture.as_chunks::<TURN>();
-    blocks.iter().for_each(|block| (0..TURN).for_each(|i| lanes[i] += f64::from(block[i])));
+    wide(|| blocks.iter().for_each(|block| (0..TURN).for_each(|i| lanes[i] += f64::from(block[i]))));
     rest.iter().enumerate().for_each(|(i, x)| lanes[i] += f64::from(*x));
     lanes.iter().enumerate().for_each(|(i, lane)| sums[i % channels] += lane);
     sums
@@ -92,6 +111,9 @@ mod tests {
         Curve::new(|x| x + 0.1).apply(&mut all);
         assert!((0..=255u8).all(|b| all[usize::from(b)] == byte(unit(b) + 0.1)));
         assert_eq!((all[0], all[230], all[255]), (25, 255, 255));
+        let mut again: Vec<u8> = (0..=255).collect();
+        brighten_bytes(&mut again, 0.1);
+        assert_eq!(again, all);
     }
 
     #[test]
@@ -106,6 +128,16 @@ mod tests {
             }
             let mean = (before[0] / 50.0) as f32;
             assert!((picture[0] - (mean + 2.0 * (first - mean))).abs() < 1e-5);
+        }
+    }
+
+    #[test]
+    fn sums_are_exact() {
+        for channels in [1, 3, 5] {
+            let bytes: Vec<u8> = (0..channels * 1000).map(|i| (i * i % 253) as u8).collect();
+            let want: Vec<u64> =
+                (0..channels).map(|c| bytes[c..].iter().step_by(channels).map(|x| u64::from(*x)).sum()).collect();
+            assert_eq!(byte_sums(&bytes, channels), want);
         }
     }
 

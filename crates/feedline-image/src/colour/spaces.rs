@@ -1,6 +1,9 @@
 //! Colour spaces, and what is done to hue and saturation. Pixels have three values here.
+// Constants have the digits that TensorFlow has, though not all of them count.
+#![allow(clippy::excessive_precision)]
 
 use super::{byte, unit};
+use crate::wide::wide;
 
 /// Pixels are taken apart into planes of this many values, on which a function of one pixel becomes vector code.
 const BLOCK: usize = 64;
@@ -8,18 +11,32 @@ const BLOCK: usize = 64;
 /// A function of each pixel, in place. `load` and `store` are the way from items to values and back.
 #[inline(always)]
 fn each<T: Copy>(items: &mut [T], load: impl Fn(T) -> f32, store: impl Fn(f32) -> T, f: impl Fn([f32; 3]) -> [f32; 3]) {
+    wide(|| each_block(items, load, store, f));
+}
+
+#[inline(always)]
+fn each_block<T: Copy>(
+    items: &mut [T],
+    load: impl Fn(T) -> f32,
+    store: impl Fn(f32) -> T,
+    f: impl Fn([f32; 3]) -> [f32; 3],
+) {
+    let mut values = [0f32; 3 * BLOCK];
     let mut planes = [[0f32; BLOCK]; 3];
-    for block in items.as_chunks_mut::<3>().0.chunks_mut(BLOCK) {
-        for (i, pixel) in block.iter().enumerate() {
-            (0..3).for_each(|c| planes[c][i] = load(pixel[c]));
+    for block in items.chunks_mut(3 * BLOCK) {
+        values.iter_mut().zip(&*block).for_each(|(value, x)| *value = load(*x));
+        let [first, second, third] = &mut planes;
+        let pixels = values.as_chunks_mut::<3>().0;
+        for (i, pixel) in pixels.iter().enumerate() {
+            (first[i], second[i], third[i]) = (pixel[0], pixel[1], pixel[2]);
         }
-        for i in 0..BLOCK {
-            let pixel = f([planes[0][i], planes[1][i], planes[2][i]]);
-            (0..3).for_each(|c| planes[c][i] = pixel[c]);
+        for ((a, b), c) in first.iter_mut().zip(&mut *second).zip(&mut *third) {
+            [*a, *b, *c] = f([*a, *b, *c]);
         }
-        for (i, pixel) in block.iter_mut().enumerate() {
-            (0..3).for_each(|c| pixel[c] = store(planes[c][i]));
+        for (i, pixel) in pixels.iter_mut().enumerate() {
+            *pixel = [first[i], second[i], third[i]];
         }
+        block.iter_mut().zip(&values).for_each(|(x, value)| *x = store(*value));
     }
 }
 
@@ -120,7 +137,7 @@ pub enum Matrix {
 
 pub const RGB_TO_HSV: Matrix = Matrix::ToHsv;
 pub const HSV_TO_RGB: Matrix = Matrix::OfHsv;
-// NTSC's and PAL's colours, with the digits that TensorFlow has.
+// NTSC's and PAL's colours.
 pub const RGB_TO_YIQ: Matrix =
     Matrix::Linear([[0.299, 0.59590059, 0.2115], [0.587, -0.27455667, -0.52273617], [0.114, -0.32134392, 0.31119955]]);
 pub const YIQ_TO_RGB: Matrix =
@@ -151,10 +168,11 @@ fn brightness([r, g, b]: [f32; 3]) -> f32 {
 
 /// One value for each pixel: how bright it is.
 pub fn gray(items: &[f32], to: &mut [f32]) {
-    to.iter_mut().zip(items.as_chunks::<3>().0).for_each(|(to, pixel)| *to = brightness(*pixel));
+    wide(|| to.iter_mut().zip(items.as_chunks::<3>().0).for_each(|(to, pixel)| *to = brightness(*pixel)));
 }
 pub fn gray_bytes(items: &[u8], to: &mut [u8]) {
-    to.iter_mut().zip(items.as_chunks::<3>().0).for_each(|(to, pixel)| *to = byte(brightness(pixel.map(unit))));
+    let pixels = items.as_chunks::<3>().0;
+    wide(|| to.iter_mut().zip(pixels).for_each(|(to, pixel)| *to = byte(brightness(pixel.map(unit)))));
 }
 
 #[cfg(test)]

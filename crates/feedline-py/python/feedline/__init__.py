@@ -11,7 +11,8 @@
 from __future__ import annotations
 
 import atexit as _atexit
-from typing import Any as _Any
+import importlib as _importlib
+from typing import TYPE_CHECKING as _TYPE_CHECKING, Any as _Any
 
 from . import (
     _native,
@@ -35,6 +36,7 @@ from . import (
     warnings,
 )
 from ._native import __version__
+from .class_folders import ClassFolderDataset
 from .config import configuration, configure
 from .dataset import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Dataset
 from .dtypes import *  # noqa: F403
@@ -62,6 +64,7 @@ __all__ = [
     "INFINITE_CARDINALITY",
     "UNKNOWN_CARDINALITY",
     "ArrowDataset",
+    "ClassFolderDataset",
     "Dataset",
     "DatasetSpec",
     "Iterator",
@@ -92,11 +95,13 @@ __all__ = [
     "lookup",
     "math",
     "nest",
+    "preprocessing",
     "ragged",
     "random",
     "sparse",
     "strings",
     "train",
+    "utils",
     "warnings",
     *dtypes.__all__,
     *ops.__all__,
@@ -113,6 +118,17 @@ def from_tf(dataset: _Any) -> Dataset:
     from .frameworks.tensorflow import from_tf as made
 
     return made(dataset)
+
+
+if _TYPE_CHECKING:
+    from . import preprocessing, utils
+
+
+def __getattr__(name: str) -> _Any:
+    """Helpers that few programs need are loaded when they are first asked for."""
+    if name in ("preprocessing", "utils"):
+        return _importlib.import_module(f".{name}", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 config.read_environment()

@@ -29,8 +29,11 @@ class Plan:
     @property
     def symbolic(self) -> bool:
         """Whether it refers to symbolic values of a function being traced (then it cannot be iterated)."""
-    def iter(self, options: Mapping[str, Any] | None = None) -> Iterator:
-        """A new iterator. `options` are those of `Options`, flattened (see make_options)."""
+    def iter(
+        self, options: Mapping[str, Any] | None = None, state: Mapping[str, Any] | None = None
+    ) -> Iterator:
+        """A new iterator, from a state on if one is given. `options` are those of `Options`, flattened (see
+        make_options)."""
     def at(self, index: int) -> Any:
         """Element number `index` (negative is refused) of an indexed plan; errors if the plan is not indexed."""
     def explain(self, format: str = "text") -> str: ...
@@ -75,6 +78,8 @@ class Iterator(PyIterator[Any]):
     def explain(self, format: str = "text") -> str:
         """The plan as it runs, with its meters."""
     def delivered(self) -> int: ...
+    def state_dict(self) -> dict[str, Any]: ...
+    def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
 
 class Function:
     """A finished traced function."""

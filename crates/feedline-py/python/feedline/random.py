@@ -17,6 +17,8 @@ from .seeds import get_seed, op_seed, set_seed
 
 __all__ = [
     "bernoulli",
+    "beta",
+    "gamma",
     "get_seed",
     "integers",
     "normal",
@@ -124,6 +126,31 @@ def _normal(shape: Any, mean: Any, stddev: Any, dtype: Any, seed: int | None, tr
     if symbolic(mean, stddev):
         return _filled("random.normal", shape, seed, **how) * stddev + mean
     return _filled("random.normal", shape, seed, mean=float(mean), stddev=float(stddev), **how)
+
+
+def gamma(
+    shape: Any,
+    alpha: float,
+    beta: float | None = None,
+    dtype: Any = float32,
+    seed: int | None = None,
+    name: str | None = None,
+) -> Any:
+    """Numbers with a gamma distribution of shape `alpha` and rate `beta` (1 by default)."""
+    rate = 1.0 if beta is None else float(beta)
+    return _filled("random.gamma", shape, seed, alpha=float(alpha), beta=rate, dtype=as_dtype(dtype))
+
+
+def beta(shape: Any, alpha: float, beta: float, dtype: Any = float32, seed: int | None = None) -> Any:
+    """Numbers between 0 and 1 with a beta distribution.
+
+    >>> import feedline as fl
+    >>> x = fl.random.beta([100], 0.2, 0.2, seed=1)
+    >>> bool((x >= 0).all() and (x <= 1).all())
+    True
+    """
+    how = {"alpha": float(alpha), "beta": float(beta), "dtype": as_dtype(dtype)}
+    return _filled("random.beta", shape, seed, **how)
 
 
 def bernoulli(shape: Any = (), p: float = 0.5, seed: int | None = None) -> Any:

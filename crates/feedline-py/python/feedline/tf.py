@@ -18,18 +18,22 @@ from . import (
     dtypes as _dtypes,
     errors,
     experimental as _experimental,
+    image,
     io as _io,
     lookup,
     math,
     nest,
     ops as _ops,
+    preprocessing as _preprocessing,
     ragged,
     random,
     readers as _readers,
     sparse,
     strings,
     train,
+    utils as _utils,
 )
+from .class_folders import LabelledDataset as _LabelledDataset
 from .dataset import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Dataset as _Dataset
 from .dtypes import *  # noqa: F403
 from .iterator import Iterator as _Iterator, Optional
@@ -63,8 +67,10 @@ __all__ = [
     "data",
     "debugging",
     "errors",
+    "image",
     "io",
     "is_tensor",
+    "keras",
     "lookup",
     "math",
     "nest",
@@ -163,6 +169,58 @@ class Dataset(_Dataset, metaclass=_AnyDataset):
         return _element(super().reduce(initial_state, reduce_func, name))
 
 
+class LabelledDataset(_LabelledDataset, Dataset):
+    """A dataset of files that belong to classes."""
+
+
+class ImageDataGenerator(_preprocessing.ImageDataGenerator):
+    """`feedline.preprocessing.ImageDataGenerator`, with flows whose elements answer `.numpy()`."""
+
+    def flow(self, *args: Any, **kwargs: Any) -> Dataset:
+        """Batches of changed pictures from arrays."""
+        return Dataset(super().flow(*args, **kwargs)._plan)
+
+    def flow_from_directory(self, *args: Any, **kwargs: Any) -> LabelledDataset:
+        """Batches of changed pictures from class folders."""
+        return _labelled(super().flow_from_directory(*args, **kwargs))
+
+
+def _labelled(dataset: _LabelledDataset) -> LabelledDataset:
+    return LabelledDataset.of(dataset, dataset.class_names, dataset.file_paths)
+
+
+def _keras_names() -> SimpleNamespace:
+    """The helpers of `tf.keras`."""
+
+    def of_folder(function: Any) -> Any:
+        @functools.wraps(function)
+        def made(*args: Any, **kwargs: Any) -> Any:
+            found = function(*args, **kwargs)
+            return [_labelled(part) for part in found] if isinstance(found, list) else _labelled(found)
+
+        return made
+
+    @functools.wraps(_utils.split_dataset)
+    def split_dataset(*args: Any, **kwargs: Any) -> tuple[Dataset, Dataset]:
+        left, right = _utils.split_dataset(*args, **kwargs)
+        return Dataset(left._plan), Dataset(right._plan)
+
+    names = {name: getattr(_utils, name) for name in _utils.__all__}
+    for name in ("image_dataset_from_directory", "text_dataset_from_directory"):
+        names[name] = of_folder(names[name])
+    names["timeseries_dataset_from_array"] = _of_this_class(names["timeseries_dataset_from_array"])
+    names["split_dataset"] = split_dataset
+    names["to_categorical"] = _answering(names["to_categorical"])
+    image = SimpleNamespace(
+        ImageDataGenerator=ImageDataGenerator, smart_resize=_answering(_preprocessing.image.smart_resize)
+    )
+    folders = {name: names[name] for name in names if name.endswith(("_directory", "_array"))}
+    return SimpleNamespace(
+        utils=SimpleNamespace(**names),
+        preprocessing=SimpleNamespace(image=image, **folders),
+    )
+
+
 def _experimental_names() -> SimpleNamespace:
     names = {name: getattr(_experimental, name) for name in _experimental.__all__}
     for name in (
@@ -225,3 +283,4 @@ data = SimpleNamespace(
     **{name: _of_this_class(getattr(_readers, name)) for name in _readers.__all__},
 )
 io = _answering_names(_io)
+keras = _keras_names()

@@ -201,15 +201,16 @@ impl Graph {
                             false => slots[a][0].clone(),
                         })
                         .collect();
+                    let failed = |e: Error| self.in_file(e, id, inputs, rows).in_op(func.name);
                     match work {
                         Work::One(kernel) => {
                             let slot = self.slot_of[id].and_then(|k| into.get_mut(k)).and_then(|s| s.as_mut());
-                            let column = run(&**kernel, args, rows, at, slot).map_err(|e| e.in_op(func.name))?;
+                            let column = run(&**kernel, args, rows, at, slot).map_err(failed)?;
                             smallvec::smallvec![Arg::Rows(column)]
                         }
                         Work::Several(specs, kernel) => {
-                            let columns = run_several(&**kernel, args, specs.len(), rows, at);
-                            columns.map_err(|e| e.in_op(func.name))?.into_iter().map(Arg::Rows).collect()
+                            let columns = run_several(&**kernel, args, specs.len(), rows, at).map_err(failed)?;
+                            columns.into_iter().map(Arg::Rows).collect()
                         }
                     }
                 }
@@ -236,6 +237,38 @@ impl Graph {
             slots.push(slot);
         }
         Ok(self.outputs.iter().map(|&n| slots[n][0].clone().into_column(rows)).collect())
+    }
+
+    /// An error of a node, with the file whose contents it worked on, if the function reads one and has one row.
+    fn in_file(&self, error: Error, node: NodeId, inputs: &[Column], rows: usize) -> Error {
+        if rows != 1 || error.at().file.is_some() {
+            return error;
+        }
+        let (mut todo, mut seen) = (vec![node], vec![false; self.nodes.len()]);
+        while let Some(n) = todo.pop() {
+            if std::mem::replace(&mut seen[n], true) {
+                continue;
+            }
+            let kind = &self.nodes[n].kind;
+            if let Kind::Call { func, args, .. } = kind
+                && func.name == "io.read_file"
+                && let Some(name) = self.known(args[0], inputs)
+                && let Some(name) = name.as_tensor().filter(|t| t.dtype() == DType::String && t.len() == 1)
+            {
+                return error.in_file(&String::from_utf8_lossy(name.str_at(0)), None);
+            }
+            todo.extend(kind.reads(&self.exports));
+        }
+        error
+    }
+    /// A node's value in the only row, if it needs no computing.
+    fn known(&self, node: NodeId, inputs: &[Column]) -> Option<Value> {
+        match &self.nodes[node].kind {
+            Kind::Input(i) => inputs.get(*i).map(|column| column.get(0)),
+            Kind::Const(value) => Some(value.clone()),
+            Kind::Part { node, index: 0 } => self.known(*node, inputs),
+            _ => None,
+        }
     }
 
     /// One element.

@@ -5,7 +5,7 @@ use crate::element::Spec;
 use crate::error::{Error, Kind, Result};
 use crate::op::{Int, Op, OpInfo, Param, Props, at_least, read};
 use crate::plan::{Card, Plan};
-use crate::runtime::{BuildCx, Built, Cx, Index, Pull, Stage};
+use crate::runtime::{At, BuildCx, Built, Cx, Index, Mark, Pull, Stage};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -112,6 +112,14 @@ impl Stage for AssertStage {
         };
         self.input = None;
         Pull::Fail(Error::new(Kind::Precondition, wrong(self.count, &found)))
+    }
+    fn mark(&mut self, out: &mut Mark) {
+        out.number(self.seen);
+        super::mark_open(&mut self.input, out);
+    }
+    fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
+        self.seen = at.up_to(self.count.unwrap_or(u64::MAX))?;
+        super::seek_open(&mut self.input, at)
     }
 }
 

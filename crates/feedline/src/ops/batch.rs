@@ -5,7 +5,7 @@ use crate::element::{Chunk, Column, Element, Leaf, Pos, Shape, Spec};
 use crate::error::{Error, Result};
 use crate::op::{Int, Op, OpInfo, Param, Props, at_least, read};
 use crate::plan::{Card, Plan};
-use crate::runtime::{BuildCx, Built, Cx, Index, Meter, Pull, Stage};
+use crate::runtime::{At, BuildCx, Built, Cx, Index, Mark, Meter, Pull, Stage};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -100,6 +100,7 @@ impl Op for Batch {
             drop_remainder: self.drop_remainder,
             made: 0,
             ended: false,
+            back: None,
         })))
     }
     fn index(&self, cx: &BuildCx, node: &Plan) -> Result<Option<Arc<dyn Index>>> {
@@ -170,6 +171,19 @@ struct BatchStage {
     drop_remainder: bool,
     made: u64,
     ended: bool,
+    /// Rows that were taken too early: they come next.
+    back: Option<Chunk>,
+}
+
+impl BatchStage {
+    fn pull(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
+        let Some(back) = &mut self.back else { return self.input.next(cx, want) };
+        let front = back.split_front(want);
+        if back.rows() == 0 {
+            self.back = None;
+        }
+        Pull::Rows(front)
+    }
 }
 
 impl Stage for BatchStage {
@@ -181,7 +195,7 @@ impl Stage for BatchStage {
             let size = self.gather.rows;
             // With nothing collected, several batches can be cut out of one dense chunk at once.
             let ask = if self.gather.is_empty() { size.saturating_mul(want) } else { self.gather.missing() };
-            match self.input.next(cx, ask) {
+            match self.pull(cx, ask) {
                 Pull::Rows(mut chunk) => {
                     let whole = chunk.rows() / size;
                     if self.gather.is_empty() && whole > 0 {
@@ -220,6 +234,28 @@ impl Stage for BatchStage {
             };
         }
     }
+    fn mark(&mut self, out: &mut Mark) {
+        out.number(self.made);
+        out.flag(self.ended);
+        self.input.mark(out);
+    }
+    fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
+        self.made = at.number()?;
+        self.ended = at.flag()?;
+        self.gather.clear();
+        self.back = None;
+        self.input.seek(at)
+    }
+    fn pass(&mut self, results: u64) -> bool {
+        self.made += results;
+        results.checked_mul(self.gather.rows as u64).is_some_and(|rows| self.input.pass(rows))
+    }
+    fn is_settled(&self) -> bool {
+        self.gather.is_empty() && self.back.is_none()
+    }
+    fn replays(&self) -> bool {
+        true
+    }
 }
 
 impl BatchStage {
@@ -243,8 +279,7 @@ impl BatchStage {
         let mut chunk = chunk;
         let one = chunk.split_front(size);
         if chunk.rows() > 0 {
-            self.input =
-                Box::new(Pushed { chunk: Some(chunk), rest: std::mem::replace(&mut self.input, Box::new(Nothing)) });
+            self.back = Some(chunk);
         }
         match stack(&one) {
             Ok(element) => {
@@ -256,32 +291,15 @@ impl BatchStage {
     }
 }
 
-/// Rows that were taken too early, then the rest.
-struct Pushed {
-    chunk: Option<Chunk>,
-    rest: Box<dyn Stage>,
-}
-
-impl Stage for Pushed {
-    fn next(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
-        match &mut self.chunk {
-            Some(chunk) => {
-                let front = chunk.split_front(want);
-                if chunk.rows() == 0 {
-                    self.chunk = None;
-                }
-                Pull::Rows(front)
-            }
-            None => self.rest.next(cx, want),
-        }
-    }
-}
-
 pub(super) struct Nothing;
 
 impl Stage for Nothing {
     fn next(&mut self, _: &mut Cx<'_>, _: usize) -> Pull {
         Pull::End
+    }
+    fn mark(&mut self, _: &mut Mark) {}
+    fn seek(&mut self, _: &mut At<'_>) -> Result<()> {
+        Ok(())
     }
 }
 

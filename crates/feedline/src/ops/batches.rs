@@ -5,7 +5,7 @@ use crate::element::{Chunk, Element, Pos};
 use crate::error::Result;
 use crate::op::{Int, at_least};
 use crate::plan::Plan;
-use crate::runtime::{BuildCx, Built, Cx, Index, Item, Pull, Stage};
+use crate::runtime::{At, BuildCx, Built, Cx, Index, Item, Mark, Pull, Stage};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -97,6 +97,24 @@ impl<F: Fn(&Chunk) -> Result<Element> + Send> Stage for BatchesStage<F> {
                 }
             }
         }
+    }
+    fn mark(&mut self, out: &mut Mark) {
+        out.number(self.made);
+        out.flag(self.ended);
+        self.input.mark(out);
+    }
+    fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
+        self.made = at.number()?;
+        self.ended = at.flag()?;
+        self.gather.clear();
+        self.ready.clear();
+        self.input.seek(at)
+    }
+    fn is_settled(&self) -> bool {
+        self.gather.is_empty() && self.ready.is_empty()
+    }
+    fn replays(&self) -> bool {
+        true
     }
 }
 

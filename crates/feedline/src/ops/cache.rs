@@ -1,13 +1,16 @@
 //! `cache()`: the elements are kept in memory after the first complete pass.
+//!
+//! A state does not hold them: a process that resumes reads them again, as the pass read them that filled the cache here,
+//! and so fills its own.
 
-use super::held::Held;
+use super::held::{Held, HeldStage};
 use crate::dataset::Dataset;
 use crate::element::{Chunk, Spec, Value};
 use crate::error::Result;
 use crate::op::{Op, OpInfo, read};
 use crate::plan::{Card, Plan};
 use crate::runtime::sync::{Mutex, lock};
-use crate::runtime::{BuildCx, Built, Cx, Index, Pull, Stage};
+use crate::runtime::{At, BuildCx, Built, Cx, Index, Mark, Pull, Saved, Stage};
 use feedline_io::brief;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -45,27 +48,62 @@ impl Dataset {
 #[derive(Default)]
 struct Store(Mutex<Vec<Kept>>);
 
-type Kept = (Option<Weak<[Value]>>, Held);
+type Kept = (Option<Weak<[Value]>>, Filled);
+
+/// The elements, and the pass that they come from.
+#[derive(Clone)]
+struct Filled {
+    held: Held,
+    origin: Origin,
+}
+
+/// A pass over the input: what it gives depends on its epoch and on the seeds that it began with.
+#[derive(Clone, PartialEq)]
+struct Origin {
+    epoch: u64,
+    start: Arc<[Saved]>,
+    /// Why there is no telling where it began.
+    never: Option<&'static str>,
+}
+
+impl Origin {
+    fn of(cx: &BuildCx, input: &mut dyn Stage) -> Origin {
+        let (mut mark, mut start) = (Mark::default(), Vec::new());
+        input.mark(&mut mark);
+        let never = mark.saved(&mut start).err().map(|_| "an operator before cache cannot be resumed");
+        Origin { epoch: cx.epoch, start: start.into(), never }
+    }
+    fn mark(&self, out: &mut Mark) {
+        out.number(self.epoch);
+        out.counted(&Mark::from(&*self.start));
+        if let Some(why) = self.never {
+            out.never(why);
+        }
+    }
+    fn read(at: &mut At<'_>) -> Result<Origin> {
+        Ok(Origin { epoch: at.number()?, start: at.counted()?.into(), never: None })
+    }
+}
 
 impl Store {
-    fn find(list: &[Kept], env: &Arc<[Value]>) -> Option<Held> {
+    fn find(list: &[Kept], env: &Arc<[Value]>) -> Option<Filled> {
         let same = |key: &Option<Weak<[Value]>>| match key {
             None => env.is_empty(),
             Some(key) => key.ptr_eq(&Arc::downgrade(env)),
         };
-        list.iter().find(|(key, _)| same(key)).map(|(_, held)| held.clone())
+        list.iter().find(|(key, _)| same(key)).map(|(_, filled)| filled.clone())
     }
-    fn get(&self, env: &Arc<[Value]>) -> Option<Held> {
+    fn get(&self, env: &Arc<[Value]>) -> Option<Filled> {
         let _brief = brief();
         Store::find(&lock(&self.0), env)
     }
     /// The first complete pass wins.
-    fn put(&self, env: &Arc<[Value]>, held: Held) {
+    fn put(&self, env: &Arc<[Value]>, filled: Filled) {
         let _brief = brief();
         let mut list = lock(&self.0);
         list.retain(|(key, _)| key.as_ref().is_none_or(|k| k.strong_count() > 0));
         if Store::find(&list, env).is_none() {
-            list.push(((!env.is_empty()).then(|| Arc::downgrade(env)), held));
+            list.push(((!env.is_empty()).then(|| Arc::downgrade(env)), filled));
         }
     }
 }
@@ -88,16 +126,20 @@ impl Op for Cache {
         inputs[0].card
     }
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
-        if let Some(held) = self.store.get(&cx.env) {
-            return Ok(held.into_stage());
-        }
-        let (store, env) = (self.store.clone(), cx.env.clone());
-        let input = cx.stage(&node.inputs[0])?;
-        Ok(Built::Stage(Box::new(CacheStage { input, store, env, filling: Some(Filling::default()) })))
+        let (cx, plan, store) = (cx.clone(), node.inputs[0].clone(), self.store.clone());
+        let (source, origin) = match store.get(&cx.env) {
+            Some(Filled { held, origin }) => (Source::Held(held.stage()), origin),
+            None => {
+                let mut input = cx.stage(&plan)?;
+                let origin = Origin::of(&cx, &mut *input);
+                (Source::Input(input, Some(Filling::default())), origin)
+            }
+        };
+        Ok(Built::Stage(Box::new(CacheStage { cx, plan, store, source, origin, given: 0, drop: 0 })))
     }
     fn index(&self, cx: &BuildCx, node: &Plan) -> Result<Option<Arc<dyn Index>>> {
         match self.store.get(&cx.env) {
-            Some(held) => Ok(Some(Arc::new(held))),
+            Some(filled) => Ok(Some(Arc::new(filled.held))),
             None => cx.index(&node.inputs[0]),
         }
     }
@@ -144,25 +186,39 @@ impl Filling {
 }
 
 struct CacheStage {
-    input: Box<dyn Stage>,
+    cx: BuildCx,
+    plan: Plan,
     store: Arc<Store>,
-    env: Arc<[Value]>,
-    /// `None` once this pass can no longer fill the cache.
-    filling: Option<Filling>,
+    source: Source,
+    origin: Origin,
+    /// Elements and errors so far.
+    given: u64,
+    /// To be left out, though they are kept: they were given before the state was taken.
+    drop: u64,
 }
 
-impl Stage for CacheStage {
-    fn next(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
-        let pull = self.input.next(cx, want);
+enum Source {
+    Held(HeldStage),
+    /// What was read so far; `None` once this pass can no longer fill the cache.
+    Input(Box<dyn Stage>, Option<Filling>),
+}
+
+impl CacheStage {
+    fn pull(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
+        let (input, filling) = match &mut self.source {
+            Source::Held(held) => return held.next(cx, want),
+            Source::Input(input, filling) => (input, filling),
+        };
+        let pull = input.next(cx, want);
         match &pull {
             Pull::Rows(chunk) => {
-                if let Some(filling) = &mut self.filling {
+                if let Some(filling) = filling {
                     chunk.freeze();
                     filling.push(chunk.clone());
                 }
             }
             Pull::Fail(error) => {
-                if self.filling.take().is_some() {
+                if filling.take().is_some() {
                     log::warn!(
                         "cache: an element failed, so this pass is not kept and the next one starts anew: {error}"
                     );
@@ -170,13 +226,57 @@ impl Stage for CacheStage {
             }
             // Stages that are stopped also say that they are at the end.
             Pull::End if !cx.is_cancelled() => {
-                if let Some(filling) = self.filling.take() {
-                    self.store.put(&self.env, filling.finish());
+                if let Some(filling) = filling.take() {
+                    let filled = Filled { held: filling.finish(), origin: self.origin.clone() };
+                    self.store.put(&self.cx.env, filled);
                 }
             }
             Pull::Pending | Pull::End => {}
         }
         pull
+    }
+}
+
+impl Stage for CacheStage {
+    fn next(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
+        loop {
+            let ask = if self.drop > 0 { self.drop.min(1 << 12) as usize } else { want };
+            let pull = self.pull(cx, ask);
+            let events = match &pull {
+                Pull::Rows(chunk) => chunk.rows() as u64,
+                Pull::Fail(_) => 1,
+                Pull::Pending | Pull::End => return pull,
+            };
+            self.given += events;
+            if self.drop == 0 {
+                return pull;
+            }
+            self.drop -= events;
+        }
+    }
+    fn mark(&mut self, out: &mut Mark) {
+        out.number(self.given + self.drop);
+        self.origin.mark(out);
+    }
+    fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
+        let given = at.number()?;
+        let origin = Origin::read(at)?;
+        let same = origin == self.origin || self.plan.is_pure();
+        if let Some(filled) = self.store.get(&self.cx.env).filter(|f| f.origin == origin || self.plan.is_pure()) {
+            let mut held = filled.held.stage();
+            held.seek(&mut At::new(&[Saved::Number(given)]))?;
+            (self.source, self.origin, self.given, self.drop) = (Source::Held(held), filled.origin, given, 0);
+            return Ok(());
+        }
+        // What lies ahead is read on to; for anything else the pass begins anew.
+        if !(same && matches!(self.source, Source::Input(..)) && self.given <= given) {
+            let cx = BuildCx { epoch: origin.epoch, ..self.cx.clone() };
+            let mut input = cx.stage(&self.plan)?;
+            input.seek(&mut At::new(&origin.start))?;
+            (self.source, self.origin, self.given) = (Source::Input(input, Some(Filling::default())), origin, 0);
+        }
+        self.drop = given - self.given;
+        Ok(())
     }
 }
 
@@ -245,7 +345,10 @@ mod tests {
     #[test]
     fn values_around_a_dataset_have_their_own() {
         let store = Store::default();
-        let held = |n| Held::new(Chunk::new(n, crate::element::Pos::Run(0), []));
+        let held = |n| Filled {
+            held: Held::new(Chunk::new(n, crate::element::Pos::Run(0), [])),
+            origin: Origin { epoch: 0, start: Arc::new([]), never: None },
+        };
         let env = |n: i64| -> Arc<[Value]> { [Value::Tensor(Tensor::scalar(n))].into() };
         let (a, b) = (env(1), env(2));
         store.put(&a, held(1));
@@ -253,7 +356,8 @@ mod tests {
         store.put(&Arc::from([]), held(3));
         drop(a);
         store.put(&b, held(2));
-        assert_eq!((store.get(&b).unwrap().len(), store.get(&Arc::from([])).unwrap().len()), (2, 3));
+        let rows = |env: &Arc<[Value]>| store.get(env).unwrap().held.len();
+        assert_eq!((rows(&b), rows(&Arc::from([]))), (2, 3));
         assert_eq!(lock(&store.0).len(), 2);
     }
 }

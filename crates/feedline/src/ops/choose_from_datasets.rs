@@ -6,7 +6,7 @@ use crate::element::{Chunk, DType, Spec};
 use crate::error::{Error, Result};
 use crate::op::{Op, OpInfo, Param, read};
 use crate::plan::{Card, Plan};
-use crate::runtime::{BuildCx, Built, Cx, Pull, Stage};
+use crate::runtime::{At, BuildCx, Built, Cx, Mark, Pull, Stage, Tap, unfit};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -88,7 +88,7 @@ impl Op for ChooseFromDatasets {
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
         let mut serial = false;
         node.inputs[0].walk(&mut |p| serial |= p.op.props().host);
-        let choices = Given { stage: cx.stage(&node.inputs[0])?, ready: VecDeque::new(), serial };
+        let choices = Given { tap: Tap::new(cx.stage(&node.inputs[0])?), ready: VecDeque::new(), serial };
         Ok(Built::Stage(mixed(cx, node, &node.inputs[1..], choices, self.stop_on_empty_dataset)?))
     }
     fn write(&self) -> Result<serde_json::Value> {
@@ -107,11 +107,14 @@ pub trait Choices: Send {
     fn count(&self, dataset: usize, want: usize) -> usize;
     /// That dataset, which was the next choice, has no more elements.
     fn gone(&mut self, dataset: usize);
+    /// As those of a stage. `open`: which datasets have more elements.
+    fn mark(&mut self, out: &mut Mark);
+    fn seek(&mut self, at: &mut At<'_>, open: &[bool]) -> Result<()>;
 }
 
 /// Choices that a dataset gives.
 struct Given {
-    stage: Box<dyn Stage>,
+    tap: Tap,
     ready: VecDeque<Result<i64>>,
     serial: bool,
 }
@@ -121,7 +124,7 @@ impl Choices for Given {
         if !self.ready.is_empty() {
             return None;
         }
-        match self.stage.next(cx, if self.serial { 1 } else { want.min(4096) }) {
+        match self.tap.next(cx, if self.serial { 1 } else { want.min(4096) }) {
             Pull::Rows(chunk) => {
                 self.ready.extend(numbers(&chunk));
                 None
@@ -134,12 +137,20 @@ impl Choices for Given {
     }
     fn pop(&mut self) {
         self.ready.pop_front();
+        self.tap.used(1);
     }
     fn count(&self, dataset: usize, want: usize) -> usize {
         self.ready.iter().take(want).filter(|c| matches!(c, Ok(k) if *k == dataset as i64)).count()
     }
     fn gone(&mut self, _: usize) {
         self.pop();
+    }
+    fn mark(&mut self, out: &mut Mark) {
+        self.tap.mark(!self.ready.is_empty(), out);
+    }
+    fn seek(&mut self, at: &mut At<'_>, _: &[bool]) -> Result<()> {
+        self.ready.clear();
+        self.tap.seek(at)
     }
 }
 
@@ -241,6 +252,38 @@ impl<C: Choices> Stage for MixStage<C> {
             }
         }
         collected(self.picked.take(&mut self.made), stop, &mut self.failed)
+    }
+    fn mark(&mut self, out: &mut Mark) {
+        out.number(self.made);
+        out.flag(self.ended);
+        for source in &mut self.sources {
+            out.flag(source.is_some());
+            if let Some(source) = source {
+                source.mark(out);
+            }
+        }
+        self.choices.mark(out);
+    }
+    fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
+        self.made = at.number()?;
+        self.ended = at.flag()?;
+        (self.picked, self.failed) = (Picked::new(), None);
+        for source in &mut self.sources {
+            if at.flag()? {
+                source.as_mut().ok_or_else(unfit)?.seek(at)?;
+            } else {
+                *source = None;
+            }
+        }
+        let open: Vec<bool> = self.sources.iter().map(|s| s.is_some()).collect();
+        self.open = open.iter().filter(|open| **open).count();
+        self.choices.seek(at, &open)
+    }
+    fn is_settled(&self) -> bool {
+        self.failed.is_none()
+    }
+    fn replays(&self) -> bool {
+        true
     }
 }
 

@@ -5,7 +5,7 @@ use crate::element::{Chunk, Pos, Spec};
 use crate::error::{Error, Result};
 use crate::op::{Op, OpInfo, Param, read};
 use crate::plan::{Card, Plan};
-use crate::runtime::{BuildCx, Built, Cx, Index, Pull, Stage};
+use crate::runtime::{At, BuildCx, Built, Cx, Index, Mark, Pull, Stage, Taken};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -61,7 +61,8 @@ impl Op for Concatenate {
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
         let stage = Some(cx.stage(&node.inputs[0])?);
         let order = node.spec.leaf_order(&node.inputs[0].spec);
-        let stage = ConcatenateStage { stage, order, cx: cx.clone(), node: node.clone(), input: 0, made: 0 };
+        let taken = Taken::new(cx, &node.inputs);
+        let stage = ConcatenateStage { stage, order, cx: cx.clone(), node: node.clone(), input: 0, made: 0, taken };
         Ok(Built::Stage(Box::new(stage)))
     }
     fn index(&self, cx: &BuildCx, node: &Plan) -> Result<Option<Arc<dyn Index>>> {
@@ -88,6 +89,8 @@ struct ConcatenateStage {
     node: Plan,
     input: usize,
     made: u64,
+    /// The seeds of operators below: each input takes some.
+    taken: Taken,
 }
 
 impl Stage for ConcatenateStage {
@@ -116,6 +119,30 @@ impl Stage for ConcatenateStage {
             }
             self.order = self.node.spec.leaf_order(&input.spec);
         }
+    }
+    fn mark(&mut self, out: &mut Mark) {
+        out.number(self.made);
+        out.number(self.input as u64);
+        self.taken.mark(out);
+        out.flag(self.stage.is_some());
+        if let Some(stage) = &mut self.stage {
+            stage.mark(out);
+        }
+    }
+    fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
+        self.made = at.number()?;
+        let input = at.up_to(self.node.inputs.len() as u64 - 1)? as usize;
+        self.taken.seek(at)?;
+        if !at.flag()? {
+            (self.stage, self.input) = (None, input);
+            return Ok(());
+        }
+        if input != self.input || self.stage.is_none() {
+            let plan = &self.node.inputs[input];
+            self.stage = Some(self.cx.stage(plan)?);
+            (self.input, self.order) = (input, self.node.spec.leaf_order(&plan.spec));
+        }
+        self.stage.as_mut().map_or(Ok(()), |stage| stage.seek(at))
     }
 }
 

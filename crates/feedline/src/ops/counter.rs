@@ -5,7 +5,7 @@ use crate::element::{Chunk, Column, DType, Pos, Spec, Tensor};
 use crate::error::{Error, Result};
 use crate::op::{Int, Op, OpInfo, Param, read};
 use crate::plan::{Card, Plan};
-use crate::runtime::{BuildCx, Built, Cx, Pull, Stage};
+use crate::runtime::{At, BuildCx, Built, Cx, Mark, Pull, Stage};
 use serde::{Deserialize, Serialize};
 
 pub static INFO: OpInfo = OpInfo {
@@ -119,6 +119,13 @@ impl Stage for CounterStage {
         };
         let tensor = if self.dtype.is_float() { floats(self.dtype) } else { super::counted(self.dtype, rows, whole) };
         Pull::Rows(Chunk::new(rows, Pos::Run(first), [Column::Dense(tensor)]))
+    }
+    fn mark(&mut self, out: &mut Mark) {
+        out.number(self.at);
+    }
+    fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
+        self.at = at.up_to(u64::MAX / 2)?;
+        Ok(())
     }
 }
 

@@ -207,6 +207,9 @@ impl Op for Csv {
         let head = RecordFiles::new(files, self.reading(self.header)?);
         Ok(cx.open(node, Box::new(head), Arc::new(ParseRows { schema: self.schema()?, places })))
     }
+    fn tunables(&self) -> &'static [&'static str] {
+        &["buffer_size"]
+    }
     fn write(&self) -> Result<serde_json::Value> {
         let mut json = serde_json::to_value(self)?;
         // What was learned stays so, wherever the plan is read.

@@ -5,7 +5,7 @@ use crate::element::{Chunk, Column, DType, Spec, Tree};
 use crate::error::Result;
 use crate::op::{Int, Op, OpInfo, Param, read};
 use crate::plan::{Card, Plan};
-use crate::runtime::{BuildCx, Built, Cx, Index, Pull, Stage};
+use crate::runtime::{At, BuildCx, Built, Cx, Index, Mark, Pull, Stage};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -85,6 +85,14 @@ impl Stage for EnumerateStage {
             }
             other => other,
         }
+    }
+    fn mark(&mut self, out: &mut Mark) {
+        out.number(self.at as u64);
+        self.input.mark(out);
+    }
+    fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
+        self.at = at.number()? as i64;
+        self.input.seek(at)
     }
 }
 

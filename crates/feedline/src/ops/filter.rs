@@ -61,6 +61,9 @@ impl Op for Filter {
         let graph = &self.predicate.0;
         Props { host: is_serial_host(graph), pure: graph.is_pure(), ..Props::default() }
     }
+    fn functions(&self) -> Vec<&Function> {
+        vec![&self.predicate]
+    }
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
         cx.then(node, Arc::new(FilterFn(self.predicate.bound(cx))), None, true)
     }

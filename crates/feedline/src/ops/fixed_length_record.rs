@@ -142,6 +142,9 @@ impl Op for FixedLengthRecord {
             false => Ok(None),
         }
     }
+    fn tunables(&self) -> &'static [&'static str] {
+        &["buffer_size"]
+    }
     fn write(&self) -> Result<serde_json::Value> {
         Ok(serde_json::to_value(self)?)
     }

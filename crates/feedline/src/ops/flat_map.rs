@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::expr::{Builder, Graph, NodeId};
 use crate::op::{Function, Op, OpInfo, Param, Props, read};
 use crate::plan::{Bound, Card, Plan};
-use crate::runtime::{BuildCx, Built, ChunkFn, Cx, Item, Pull, Stage, pop_rows};
+use crate::runtime::{At, BuildCx, Built, ChunkFn, Cx, Item, Mark, Pull, Stage, Taken, pop_rows, unfit, wait_for};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -90,11 +90,14 @@ impl Op for FlatMap {
         Card::Unknown
     }
     fn props(&self) -> Props {
-        super::function_props(&[&self.function])
+        super::function_props(&self.functions())
+    }
+    fn functions(&self) -> Vec<&Function> {
+        vec![&self.function]
     }
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
         let outer = Inners::new(cx, node, &self.function)?;
-        Ok(Built::Stage(Box::new(Stepping::new(FlatMapSteps { outer, inner: None }))))
+        Ok(Built::Stage(Box::new(Stepping::new(FlatMapSteps { outer, inner: None, from: Mark::default() }))))
     }
     fn write(&self) -> Result<serde_json::Value> {
         Ok(serde_json::to_value(self)?)
@@ -115,6 +118,15 @@ pub struct Inners {
     serial: bool,
     /// What host code must return: it makes a new dataset each time.
     check: Option<Spec>,
+    /// What it was started with, to start it again.
+    node: Plan,
+    op: Function,
+    /// Where the input was before what is ready came, and how much of that was used.
+    from: Mark,
+    used: u64,
+    drop: u64,
+    /// The seeds of operators inside the function: each dataset takes some when it is opened.
+    taken: Taken,
 }
 
 /// What comes next of them.
@@ -137,11 +149,25 @@ impl Inners {
             ask: Ask(1),
             serial: super::map::is_serial_host(&function.0),
             check,
+            node: node.clone(),
+            op: function.clone(),
+            from: Mark::default(),
+            used: 0,
+            drop: 0,
+            taken: super::seeds_taken(cx, &[function]),
         })
     }
     pub fn next(&mut self, cx: &mut Cx<'_>) -> Inner {
         loop {
-            match pop_rows(&mut self.ready, 1) {
+            let item = pop_rows(&mut self.ready, 1);
+            if item.is_some() {
+                self.used += 1;
+                if self.drop > 0 {
+                    self.drop -= 1;
+                    continue;
+                }
+            }
+            match item {
                 Some(Item::Rows(one)) => {
                     let value = one.columns()[0].get(0);
                     return match self.checked(&value) {
@@ -152,6 +178,9 @@ impl Inners {
                 Some(Item::Fail(error)) => return Inner::Fail(error),
                 None => {}
             }
+            self.from.clear();
+            self.input.mark(&mut self.from);
+            self.used = 0;
             let want = if self.serial { 1 } else { self.ask.0 };
             match self.input.next(cx, want) {
                 Pull::Rows(chunk) => {
@@ -160,10 +189,48 @@ impl Inners {
                     self.function.run(chunk, &mut out);
                     self.ready.extend(out);
                 }
+                Pull::Fail(_) if self.drop > 0 => self.drop -= 1,
                 Pull::Fail(error) => return Inner::Fail(error),
                 Pull::Pending => return Inner::Pending,
                 Pull::End => return Inner::End,
             }
+        }
+    }
+    /// From where the next dataset comes.
+    pub fn mark(&mut self, out: &mut Mark) {
+        self.taken.mark(out);
+        if self.ready.is_empty() {
+            out.number(self.drop);
+            self.input.mark(out);
+        } else {
+            out.number(self.used + self.drop);
+            out.extend(&self.from);
+        }
+    }
+    pub fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
+        self.taken.seek(at)?;
+        self.drop = at.number()?;
+        self.ready.clear();
+        self.input.seek(at)
+    }
+    /// The dataset that came next at a mark. `again` is kept from one call to the next.
+    pub fn recall(&self, at: &mut At<'_>, again: &mut Option<Box<Inners>>) -> Result<(Value, u64)> {
+        let inners = match again {
+            Some(inners) => inners,
+            None => {
+                let cx = BuildCx { again: true, nested: true, ..self.cx.clone() };
+                again.insert(Box::new(Inners::new(&cx, &self.node, &self.op)?))
+            }
+        };
+        inners.seek(at)?;
+        let next = wait_for(&self.cx.run.cancelled, |cx| match inners.next(cx) {
+            Inner::Pending => None,
+            next => Some(next),
+        });
+        match next? {
+            Inner::Dataset(value, pos) => Ok((value, pos)),
+            Inner::Fail(error) => Err(error),
+            Inner::Pending | Inner::End => Err(unfit()),
         }
     }
     /// Starts such a dataset. Its random numbers depend on the element that it was made of.
@@ -185,6 +252,8 @@ impl Inners {
 struct FlatMapSteps {
     outer: Inners,
     inner: Option<Box<dyn Stage>>,
+    /// From where the inner one came.
+    from: Mark,
 }
 
 impl Steps for FlatMapSteps {
@@ -197,6 +266,8 @@ impl Steps for FlatMapSteps {
             }
             return None;
         }
+        self.from.clear();
+        self.outer.mark(&mut self.from);
         let opened = match self.outer.next(cx) {
             Inner::Dataset(value, pos) => self.outer.stage(&value, pos),
             Inner::Fail(error) => Err(error),
@@ -208,6 +279,26 @@ impl Steps for FlatMapSteps {
             Err(error) => return Some(Pull::Fail(error)),
         }
         None
+    }
+    fn mark(&mut self, out: &mut Mark) {
+        out.flag(self.inner.is_some());
+        if let Some(inner) = &mut self.inner {
+            out.extend(&self.from);
+            inner.mark(out);
+        }
+        self.outer.mark(out);
+    }
+    fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
+        self.inner = None;
+        if at.flag()? {
+            let start = at.rest();
+            let (value, pos) = self.outer.recall(at, &mut None)?;
+            self.from = Mark::from(&start[..start.len() - at.rest().len()]);
+            let mut stage = self.outer.stage(&value, pos)?;
+            stage.seek(at)?;
+            self.inner = Some(stage);
+        }
+        self.outer.seek(at)
     }
 }
 

@@ -4,7 +4,8 @@ use crate::element::{Chunk, Element, Pos, Spec};
 use crate::error::{Error, Result};
 use crate::op::{Op, OpInfo, Param, Props};
 use crate::plan::{Card, Plan};
-use crate::runtime::{BuildCx, Built, Cx, Pull, Stage};
+use crate::runtime::{At, BuildCx, Built, Cx, Mark, Pull, Saved, Stage, unfit};
+use serde_json::Value as Json;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
@@ -23,6 +24,10 @@ pub static INFO: OpInfo = OpInfo {
 pub trait Generator: Send + Sync + fmt::Debug + std::any::Any {
     fn spec(&self) -> &Spec;
     fn open(&self) -> Result<Box<dyn Cursor>>;
+    /// A pass that goes on where another one was, after so many elements: `state` is what its cursor saved.
+    fn open_at(&self, _given: u64, _state: &Json) -> Result<Box<dyn Cursor>> {
+        Err(unfit())
+    }
 }
 
 /// One pass of a generator.
@@ -31,7 +36,14 @@ pub trait Cursor: Send {
     fn scoped(&mut self, body: &mut dyn FnMut(&mut dyn Cursor));
     /// The next element; an error stands in the place of one; `None` is the end.
     fn next(&mut self) -> Result<Option<Element>>;
+    /// Where it is; `None` if it cannot tell.
+    fn save(&mut self) -> Result<Option<Json>> {
+        Ok(None)
+    }
 }
+
+const PLAIN: &str = "from_generator: nobody can tell where a plain Python generator is, so it cannot be resumed; let the \
+                     function return an object with state_dict() and load_state_dict(), or pass resume=";
 
 #[derive(Clone, Debug)]
 pub struct FromGenerator(pub Arc<dyn Generator>);
@@ -66,6 +78,7 @@ impl Op for FromGenerator {
             at: 0,
             next: None,
             ended: false,
+            saved: None,
         })))
     }
     fn write(&self) -> Result<serde_json::Value> {
@@ -88,6 +101,28 @@ struct GeneratorStage {
     /// An error that came after rows that had to be delivered first.
     next: Option<Error>,
     ended: bool,
+    /// Where the cursor is, once it was asked.
+    saved: Option<Mark>,
+}
+
+impl GeneratorStage {
+    /// Asks the cursor, which may have to call Python: once for each place.
+    fn save(&mut self) -> &Mark {
+        let GeneratorStage { saved, cursor, .. } = self;
+        saved.get_or_insert_with(|| {
+            let mut mark = Mark::default();
+            let mut found = Ok(None);
+            if let Some(cursor) = cursor {
+                cursor.scoped(&mut |cursor| found = cursor.save());
+            }
+            match found {
+                Ok(Some(state)) => mark = Mark::from(&[Saved::Json(state)][..]),
+                Ok(None) => mark.never(PLAIN),
+                Err(error) => mark.failed(error),
+            }
+            mark
+        })
+    }
 }
 
 impl Stage for GeneratorStage {
@@ -98,6 +133,7 @@ impl Stage for GeneratorStage {
         if self.ended {
             return Pull::End;
         }
+        self.saved = None;
         if self.cursor.is_none() {
             match self.generator.open() {
                 Ok(cursor) => self.cursor = Some(cursor),
@@ -147,5 +183,30 @@ impl Stage for GeneratorStage {
             true => Pull::End,
             false => Pull::Rows(Chunk::from_elements(Pos::Run(first), rows)),
         }
+    }
+    fn mark(&mut self, out: &mut Mark) {
+        out.number(self.at);
+        out.flag(self.ended);
+        out.flag(self.cursor.is_some());
+        if self.cursor.is_some() {
+            out.extend(self.save());
+        }
+    }
+    fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
+        self.at = at.number()?;
+        self.ended = at.flag()?;
+        self.saved = None;
+        self.next = None;
+        self.cursor = match at.flag()? {
+            true => Some(self.generator.open_at(self.at, at.json()?)?),
+            false => None,
+        };
+        Ok(())
+    }
+    fn is_settled(&self) -> bool {
+        self.next.is_none()
+    }
+    fn replays(&self) -> bool {
+        true
     }
 }

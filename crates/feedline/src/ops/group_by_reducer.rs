@@ -7,7 +7,7 @@ use crate::element::{Chunk, Element, Pos, Spec, Tensor};
 use crate::error::Result;
 use crate::op::{Bound, Function, Op, OpInfo, Param, Props, read};
 use crate::plan::{Card, Plan};
-use crate::runtime::{BuildCx, Built, Cx, Pull, Stage};
+use crate::runtime::{At, BuildCx, Built, Cx, Mark, Pull, Stage};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::collections::VecDeque;
@@ -63,7 +63,10 @@ impl Op for GroupByReducer {
         Card::Unknown
     }
     fn props(&self) -> Props {
-        super::function_props(&[&self.key, &self.init, &self.reduce, &self.finalize])
+        super::function_props(&self.functions())
+    }
+    fn functions(&self) -> Vec<&Function> {
+        vec![&self.key, &self.init, &self.reduce, &self.finalize]
     }
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
         Ok(Built::Stage(Box::new(ReducerStage {
@@ -77,6 +80,7 @@ impl Op for GroupByReducer {
             failed: VecDeque::new(),
             ended: false,
             made: 0,
+            begun: false,
         })))
     }
     fn write(&self) -> Result<serde_json::Value> {
@@ -96,6 +100,8 @@ struct ReducerStage {
     failed: VecDeque<crate::Error>,
     ended: bool,
     made: u64,
+    /// Whether anything was read.
+    begun: bool,
 }
 
 impl ReducerStage {
@@ -130,6 +136,7 @@ impl Stage for ReducerStage {
                     Err(error) => Pull::Fail(error.at_element(pos)),
                 };
             }
+            self.begun = true;
             match self.input.next(cx, if self.serial { 1 } else { want }) {
                 Pull::Rows(chunk) => {
                     for (row, key) in keys(&self.key, &chunk).into_iter().enumerate() {
@@ -143,6 +150,22 @@ impl Stage for ReducerStage {
                 other => return other,
             }
         }
+    }
+    fn mark(&mut self, out: &mut Mark) {
+        self.input.mark(out);
+    }
+    fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
+        self.states.clear();
+        self.failed.clear();
+        (self.ended, self.made, self.begun) = (false, 0, false);
+        self.input.seek(at)
+    }
+    // The states are made of all that came so far: it is read again from the start.
+    fn is_settled(&self) -> bool {
+        !self.begun
+    }
+    fn replays(&self) -> bool {
+        true
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::element::{Chunk, RowRef, gather};
 use crate::error::Result;
-use crate::runtime::{Built, Cx, Index, Pull, Stage};
+use crate::runtime::{At, Built, Cx, Index, Mark, Pull, Stage};
 use std::sync::{Arc, OnceLock};
 
 /// Blocks of rows, one after the other. Cloning shares them.
@@ -74,6 +74,16 @@ impl Stage for HeldStage {
             (self.block, self.at) = (self.block + 1, 0);
         }
         Pull::End
+    }
+    fn mark(&mut self, out: &mut Mark) {
+        let first = self.held.starts.get(self.block).copied().unwrap_or(self.held.rows);
+        out.number(first + self.at as u64);
+    }
+    fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
+        let row = at.up_to(self.held.rows)?;
+        self.block = self.held.starts.partition_point(|s| *s <= row).saturating_sub(1);
+        self.at = (row - self.held.starts.get(self.block).copied().unwrap_or(0)) as usize;
+        Ok(())
     }
 }
 

@@ -5,7 +5,7 @@ use crate::element::Spec;
 use crate::error::Result;
 use crate::op::{Op, OpInfo, Param, read};
 use crate::plan::{Card, Plan};
-use crate::runtime::{BuildCx, Built, Cx, Pull, Stage};
+use crate::runtime::{At, BuildCx, Built, Cx, Mark, Pull, Stage};
 use serde::{Deserialize, Serialize};
 
 pub static INFO: OpInfo = OpInfo {
@@ -75,6 +75,12 @@ impl Stage for IgnoreStage {
                 return Pull::End;
             }
         }
+    }
+    fn mark(&mut self, out: &mut Mark) {
+        self.input.mark(out);
+    }
+    fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
+        self.input.seek(at)
     }
 }
 

@@ -254,6 +254,9 @@ impl Op for JsonLines {
         let leaves = node.spec.leaves().into_iter().cloned().collect();
         Ok(cx.open(node, Box::new(head), Arc::new(ParseLines { schema, leaves, places })))
     }
+    fn tunables(&self) -> &'static [&'static str] {
+        &["buffer_size"]
+    }
     fn write(&self) -> Result<serde_json::Value> {
         let mut json = serde_json::to_value(self)?;
         // What was learned stays so, wherever the plan is read.

@@ -106,6 +106,9 @@ impl Op for Map {
         let graph = &self.function.0;
         Props { host: is_serial_host(graph), pure: graph.is_pure(), noop: graph.is_identity(), ..Props::default() }
     }
+    fn functions(&self) -> Vec<&Function> {
+        vec![&self.function]
+    }
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
         let function = Arc::new(MapFn(self.function.bound(cx)));
         if self.synchronous {

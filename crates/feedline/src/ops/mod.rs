@@ -42,9 +42,10 @@ mod rebatch;
 mod record_files;
 mod repeat;
 mod rows;
+mod runs;
 mod sample_from_datasets;
 mod scan;
-mod shard;
+pub mod shard;
 mod shuffle;
 mod skip;
 mod sparse_batch;
@@ -66,7 +67,7 @@ use crate::error::{Error, Result};
 use crate::expr::{Graph, Kind};
 use crate::op::{Function, OpInfo, Props};
 use crate::plan::{Bound, Plan};
-use crate::runtime::BuildCx;
+use crate::runtime::{At, BuildCx, Mark, Stage, Taken, unfit};
 
 /// Every operator.
 pub static OPS: &[&OpInfo] = &[
@@ -166,6 +167,22 @@ fn show_files(files: &[String], columns: Option<&[String]>) -> String {
     format!("{first}{more}{columns}")
 }
 
+/// The mark of an input that may be gone.
+fn mark_open(input: &mut Option<Box<dyn Stage>>, out: &mut Mark) {
+    out.flag(input.is_some());
+    if let Some(input) = input {
+        input.mark(out);
+    }
+}
+
+fn seek_open(input: &mut Option<Box<dyn Stage>>, at: &mut At<'_>) -> Result<()> {
+    if !at.flag()? {
+        *input = None;
+        return Ok(());
+    }
+    input.as_mut().ok_or_else(unfit)?.seek(at)
+}
+
 /// These rows of a chunk (in rising order), without a copy if they are neighbours.
 fn kept(chunk: Chunk, rows: &[usize]) -> Chunk {
     match (rows.first(), rows.last()) {
@@ -262,6 +279,14 @@ fn function_props(functions: &[&Function]) -> Props {
         });
     }
     props
+}
+
+/// The seeds that datasets inside these functions take whenever one is opened.
+fn seeds_taken(cx: &BuildCx, functions: &[&Function]) -> Taken {
+    let mut plans = Vec::new();
+    functions.iter().for_each(|f| for_each_dataset(&f.0, &mut |plan| plans.push(plan.clone())));
+    // Each operator by itself: those below it were found as well.
+    Taken::of(cx, plans.iter().filter_map(|plan| plan.op.seeds()))
 }
 
 /// Every operator of every dataset that a function contains.

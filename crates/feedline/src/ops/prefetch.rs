@@ -5,7 +5,8 @@ use crate::element::Spec;
 use crate::error::Result;
 use crate::op::{Int, Op, OpInfo, Param, Props, at_least, read};
 use crate::plan::{Card, Plan};
-use crate::runtime::{BuildCx, Built, Index};
+use crate::runtime::sync::atomic::Ordering::Relaxed;
+use crate::runtime::{BuildCx, Built, Index, Stage};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -59,19 +60,27 @@ impl Op for Prefetch {
         };
         at_least("buffer_size", size, -1)?;
         // Inside functions there may be thousands of pipelines: what is around them works ahead.
-        if size == 0 || cx.nested {
+        if size == 0 {
             return cx.build(&node.inputs[0]);
+        }
+        if cx.nested {
+            return Ok(Built::Stage(cx.not_ahead(&node.inputs[0])?));
         }
         let segment = cx.ahead(&node.inputs[0], |bounds| {
             if size > 0 {
                 bounds.rows = bounds.rows.min(size as usize);
             }
         })?;
-        segment.start();
+        if !cx.run.resuming.load(Relaxed) {
+            segment.start();
+        }
         Ok(Built::Stage(Box::new(segment)))
     }
     fn index(&self, cx: &BuildCx, node: &Plan) -> Result<Option<Arc<dyn Index>>> {
         cx.index(&node.inputs[0])
+    }
+    fn tunables(&self) -> &'static [&'static str] {
+        &["buffer_size"]
     }
     fn write(&self) -> Result<serde_json::Value> {
         Ok(serde_json::to_value(self)?)

@@ -6,9 +6,9 @@ use crate::error::Result;
 use crate::expr::Philox;
 use crate::op::{Op, OpInfo, Param, Props, read};
 use crate::plan::{Card, Plan};
-use crate::runtime::{BuildCx, Built, Cx, PassSeeds, Pull, Stage};
+use crate::runtime::{At, BuildCx, Built, Cx, Mark, PassSeeds, Pull, Seeded, Stage};
 use serde::{Deserialize, Serialize};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 pub static INFO: OpInfo = OpInfo {
     name: "random",
@@ -31,7 +31,7 @@ pub struct Random {
     #[serde(default)]
     rerandomize_each_iteration: Option<bool>,
     #[serde(skip)]
-    seeds: OnceLock<PassSeeds>,
+    seeds: OnceLock<Arc<PassSeeds>>,
 }
 
 impl Dataset {
@@ -52,8 +52,8 @@ impl Random {
     fn each_pass(&self) -> bool {
         self.rerandomize_each_iteration == Some(true)
     }
-    fn seeds(&self) -> &PassSeeds {
-        self.seeds.get_or_init(|| PassSeeds::new(self.seed, self.seed2, self.each_pass()))
+    fn pass_seeds(&self) -> &Arc<PassSeeds> {
+        self.seeds.get_or_init(|| Arc::new(PassSeeds::new(self.seed, self.seed2, self.each_pass())))
     }
 }
 
@@ -70,8 +70,11 @@ impl Op for Random {
     fn props(&self) -> Props {
         Props { pure: !self.each_pass(), ..Props::default() }
     }
+    fn seeds(&self) -> Option<&Arc<PassSeeds>> {
+        Some(self.pass_seeds())
+    }
     fn build(&self, cx: &BuildCx, _: &Plan) -> Result<Built> {
-        Ok(Built::Stage(Box::new(RandomStage { numbers: self.seeds().start(&cx.run.finished), at: 0 })))
+        Ok(Built::Stage(Box::new(RandomStage::new(self.pass_seeds().start(cx)))))
     }
     fn write(&self) -> Result<serde_json::Value> {
         Ok(serde_json::to_value(self)?)
@@ -79,8 +82,15 @@ impl Op for Random {
 }
 
 struct RandomStage {
+    seeds: Seeded,
     numbers: Philox,
     at: u64,
+}
+
+impl RandomStage {
+    fn new(seeds: Seeded) -> RandomStage {
+        RandomStage { numbers: seeds.random(), seeds, at: 0 }
+    }
 }
 
 impl Stage for RandomStage {
@@ -90,6 +100,17 @@ impl Stage for RandomStage {
         let mut t = Tensor::new(DType::Int64, [rows]);
         t.items_mut::<i64>().iter_mut().for_each(|x| *x = self.numbers.next_u32().into());
         Pull::Rows(Chunk::new(rows, Pos::Run(first), [Column::Dense(t)]))
+    }
+    fn mark(&mut self, out: &mut Mark) {
+        self.seeds.mark(out);
+        out.number(self.at);
+    }
+    fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
+        self.seeds.seek(at)?;
+        self.numbers = self.seeds.random();
+        self.at = at.up_to(u64::MAX / 2)?;
+        self.numbers.seek(self.at);
+        Ok(())
     }
 }
 

@@ -5,7 +5,7 @@ use crate::element::{Chunk, Column, DType, Pos, Spec};
 use crate::error::{Error, Result};
 use crate::op::{Int, Op, OpInfo, Param, read};
 use crate::plan::{Card, Plan};
-use crate::runtime::{BuildCx, Built, Cx, Index, Pull, Stage};
+use crate::runtime::{At, BuildCx, Built, Cx, Index, Mark, Pull, Stage};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -124,6 +124,13 @@ impl Stage for RangeStage {
         let first = self.at;
         self.at += rows as u64;
         Pull::Rows(Chunk::new(rows, Pos::Run(first), [self.numbers.column(rows, |i| first + i as u64)]))
+    }
+    fn mark(&mut self, out: &mut Mark) {
+        out.number(self.at);
+    }
+    fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
+        self.at = at.up_to(self.numbers.len)?;
+        Ok(())
     }
 }
 

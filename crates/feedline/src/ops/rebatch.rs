@@ -7,7 +7,7 @@ use crate::element::{Chunk, Element, Leaf, Ragged, Sparse, Spec, Tensor, Value};
 use crate::error::{Error, Result};
 use crate::op::{Int, Op, OpInfo, Param, at_least, read};
 use crate::plan::{Card, Plan};
-use crate::runtime::{BuildCx, Built, Cx, Pull, Stage};
+use crate::runtime::{At, BuildCx, Built, Cx, Mark, Pull, Replay, Stage};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -82,7 +82,7 @@ impl Op for Rebatch {
         let sizes = self.batch_sizes.iter().map(|n| n.get(cx)).collect::<Result<Vec<i64>>>()?;
         check_sizes(&sizes)?;
         Ok(Built::Stage(Box::new(RebatchStage {
-            input: UnbatchStage::new(cx.stage(&node.inputs[0])?),
+            input: Replay::new(Box::new(UnbatchStage::new(cx.stage(&node.inputs[0])?))),
             gather: Gather::new(sizes[0] as usize),
             sizes: sizes.into_iter().map(|n| n as usize).collect(),
             at: 0,
@@ -129,7 +129,7 @@ fn empty(spec: &Spec) -> Result<Element> {
 }
 
 struct RebatchStage {
-    input: UnbatchStage,
+    input: Replay,
     gather: Gather,
     sizes: Vec<usize>,
     at: usize,
@@ -183,6 +183,26 @@ impl Stage for RebatchStage {
                 }
             }
         }
+    }
+    fn mark(&mut self, out: &mut Mark) {
+        out.number(self.made);
+        out.number(self.at as u64);
+        out.flag(self.ended);
+        self.input.mark(out);
+    }
+    fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
+        self.made = at.number()?;
+        self.at = at.up_to(self.sizes.len() as u64 - 1)? as usize;
+        self.ended = at.flag()?;
+        self.gather.clear();
+        self.gather.rows = self.sizes[self.at];
+        self.input.seek(at)
+    }
+    fn is_settled(&self) -> bool {
+        self.gather.is_empty()
+    }
+    fn replays(&self) -> bool {
+        true
     }
 }
 

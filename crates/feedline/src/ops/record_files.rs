@@ -4,7 +4,7 @@
 use super::from_tensors::Given;
 use crate::element::{Chunk, Column, DType, Packed, Pos, Spec, StringsBuilder, Tensor};
 use crate::error::{Error, Kind, Result};
-use crate::runtime::{BuildCx, Cx, Pull, Stage};
+use crate::runtime::{At, BuildCx, Cx, Mark, Pull, Stage, unfit};
 use feedline_formats::compress::{Compression, Inflate, Step};
 use feedline_formats::records::{Cut, Out, Records};
 use feedline_io::{Blocks, Buf, Stat, Task};
@@ -102,6 +102,19 @@ pub struct RecordFiles {
     later: Option<Result<Opened>>,
     /// The place in the stream of the next record.
     pos: u64,
+    /// Where the next file that is opened goes on.
+    start: Start,
+}
+
+/// Where a file is begun.
+#[derive(Clone, Copy, Default, PartialEq)]
+enum Start {
+    #[default]
+    Beginning,
+    /// At a byte that is the first of a record.
+    Byte(u64, u64),
+    /// Behind so many records, which must be cut again: compressed files have no places to jump to, nor do damaged ones.
+    Record(u64),
 }
 
 /// A file being read.
@@ -111,6 +124,7 @@ struct Opened {
     number: usize,
     /// The number of the next record in it.
     record: u64,
+    start: Start,
     state: State,
 }
 
@@ -121,15 +135,29 @@ enum State {
 
 impl RecordFiles {
     pub fn new(files: Vec<Arc<str>>, reading: Reading) -> RecordFiles {
-        RecordFiles { files, reading: Arc::new(reading), next: 0, file: None, later: None, pos: 0 }
+        RecordFiles {
+            files,
+            reading: Arc::new(reading),
+            next: 0,
+            file: None,
+            later: None,
+            pos: 0,
+            start: Start::default(),
+        }
     }
     /// The next file of the list, if there is one.
     fn open(&mut self) -> Option<Result<Opened>> {
         let (name, number) = (self.files.get(self.next)?.clone(), self.next);
         self.next += 1;
+        let start = std::mem::take(&mut self.start);
+        let (byte, record) = match start {
+            Start::Byte(byte, record) => (byte, record),
+            _ => (0, 0),
+        };
         let opened = feedline_io::open(&name).map(|source| {
-            let blocks = Some(Blocks::new(source.clone(), 0, self.reading.buffer));
-            Opened { name: name.clone(), number, record: 0, state: State::Asking { stat: source.stat(), blocks } }
+            let blocks = Some(Blocks::new(source.clone(), byte, self.reading.buffer));
+            let state = State::Asking { stat: source.stat(), blocks };
+            Opened { name: name.clone(), number, record, start, state }
         });
         Some(opened.map_err(|e| e.in_file(&name, None)))
     }
@@ -285,7 +313,26 @@ impl Iterator for Contents {
     }
 }
 
+#[cold]
+fn shrunk(byte: u64) -> Error {
+    Error::loss(format!("the state goes on at byte {byte}, where this file has no record: it is another one by now"))
+}
+
 impl Opened {
+    /// Where it would have to begin to go on like this.
+    fn place(&self) -> Start {
+        let State::Reading { inflate, records, .. } = &self.state else { return self.start };
+        match records.place().filter(|_| inflate.is_none()) {
+            _ if self.passing() => self.start,
+            _ if self.record == 0 => Start::Beginning,
+            Some(byte) => Start::Byte(byte, self.record),
+            None => Start::Record(self.record),
+        }
+    }
+    /// Whether records are still cut that were given before.
+    fn passing(&self) -> bool {
+        matches!(self.start, Start::Record(n) if self.record < n)
+    }
     /// Brings the reader its next block, or the end. Pending while a read is on its way.
     fn feed(&mut self, cx: &Cx<'_>, reading: &Reading) -> Poll<Result<()>> {
         let waker = cx.std_waker();
@@ -298,7 +345,13 @@ impl Opened {
                 };
                 let len = inflate.is_none().then_some(stat.len);
                 let blocks = blocks.take().ok_or_else(|| Error::internal("a file is opened twice"))?;
-                self.state = State::Reading { blocks, inflate, records: (reading.reader)(len)? };
+                let mut records = (reading.reader)(len)?;
+                if let Start::Byte(byte, record) = self.start
+                    && (inflate.is_some() || byte > stat.len || !records.start_at(byte, record))
+                {
+                    return Poll::Ready(Err(shrunk(byte)));
+                }
+                self.state = State::Reading { blocks, inflate, records };
             }
             State::Reading { blocks, inflate: None, records } => match std::task::ready!(blocks.poll_next(&waker)) {
                 Some(block) => records.feed(block?),
@@ -332,6 +385,11 @@ impl Stage for RecordFiles {
                 }
                 continue;
             };
+            let passing = file.passing();
+            let want = match file.start {
+                Start::Record(n) if passing => usize::try_from(n - file.record).unwrap_or(usize::MAX).min(1024),
+                _ => want,
+            };
             if let State::Reading { records, .. } = &mut file.state {
                 let mut out = Placed {
                     strings: StringsBuilder::with_capacity(want.min(1024) * reading.parts),
@@ -339,12 +397,20 @@ impl Stage for RecordFiles {
                     bytes: reading.places.then(Vec::new),
                 };
                 match records.cut(want, &mut out) {
+                    Cut::Records(rows) if passing => {
+                        file.record += rows as u64;
+                        continue;
+                    }
                     Cut::Records(rows) => {
                         let (pos, first) = (Pos::Run(self.pos), file.record);
                         self.pos += rows as u64;
                         file.record += rows as u64;
                         let columns = out.columns(rows, reading.parts, file.number, first);
                         return Pull::Rows(Chunk::new(rows, pos, columns));
+                    }
+                    Cut::Fail(_) if passing => {
+                        file.record += 1;
+                        continue;
                     }
                     Cut::Fail(error) => {
                         file.record += 1;
@@ -371,6 +437,35 @@ impl Stage for RecordFiles {
                 Poll::Pending => return Pull::Pending,
             }
         }
+    }
+    fn mark(&mut self, out: &mut Mark) {
+        let (file, start) = match (&self.file, &self.later) {
+            (Some(file), _) => (file.number, file.place()),
+            (None, Some(_)) => (self.next - 1, Start::Beginning),
+            (None, None) => (self.next, self.start),
+        };
+        let (kind, byte, record) = match start {
+            Start::Beginning => (0, 0, 0),
+            Start::Byte(byte, record) => (1, byte, record),
+            Start::Record(record) => (2, 0, record),
+        };
+        [self.pos, file as u64, kind, byte, record].into_iter().for_each(|n| out.number(n));
+    }
+    fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
+        self.pos = at.number()?;
+        let file = at.up_to(self.files.len() as u64)? as usize;
+        let start = match (at.number()?, at.number()?, at.number()?) {
+            (0, 0, 0) => Start::Beginning,
+            (1, byte, record) => Start::Byte(byte, record),
+            (2, 0, record) => Start::Record(record),
+            _ => return Err(unfit()),
+        };
+        // It may be there already: whoever reads one place after the other comes by here for each.
+        if self.file.as_ref().is_some_and(|f| f.number == file && f.place() == start) {
+            return Ok(());
+        }
+        (self.next, self.start, self.file, self.later) = (file, start, None, None);
+        Ok(())
     }
 }
 

@@ -5,7 +5,7 @@ use crate::element::{Chunk, Pos, Spec};
 use crate::error::Result;
 use crate::op::{Int, Op, OpInfo, Param, Props, read};
 use crate::plan::{Card, Plan};
-use crate::runtime::{BuildCx, Built, Cx, Index, Pull, Stage};
+use crate::runtime::{At, BuildCx, Built, Cx, Index, Mark, Pull, Stage, Taken};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -81,8 +81,9 @@ impl Op for Repeat {
         // An empty pass is followed by others only if they may differ.
         let ends_empty = passes.is_none() || input.is_pure();
         let stage = Some(cx.in_epoch(1).stage(&input)?);
-        let cx = cx.clone();
-        Ok(Built::Stage(Box::new(RepeatStage { stage, cx, input, pass: 0, passes, ends_empty, any: false, made: 0 })))
+        let taken = Taken::new(cx, &node.inputs);
+        let (pass, any, made, cx) = (0, false, 0, cx.clone());
+        Ok(Built::Stage(Box::new(RepeatStage { stage, cx, input, pass, passes, ends_empty, any, made, taken })))
     }
     fn index(&self, cx: &BuildCx, node: &Plan) -> Result<Option<Arc<dyn Index>>> {
         let input = node.inputs[0].clone();
@@ -109,6 +110,8 @@ struct RepeatStage {
     /// Whether this pass gave anything that a further one would give again.
     any: bool,
     made: u64,
+    /// The seeds of operators below: each pass takes some.
+    taken: Taken,
 }
 
 impl Stage for RepeatStage {
@@ -142,6 +145,33 @@ impl Stage for RepeatStage {
                 Err(error) => return Pull::Fail(error),
             }
         }
+    }
+    fn mark(&mut self, out: &mut Mark) {
+        out.number(self.made);
+        out.number(self.pass);
+        out.flag(self.any);
+        self.taken.mark(out);
+        out.flag(self.stage.is_some());
+        if let Some(stage) = &mut self.stage {
+            stage.mark(out);
+        }
+    }
+    fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
+        self.made = at.number()?;
+        let pass = at.up_to(u64::MAX - 1)?;
+        self.any = at.flag()?;
+        self.taken.seek(at)?;
+        if !at.flag()? {
+            (self.stage, self.pass) = (None, pass);
+            return Ok(());
+        }
+        if pass != self.pass || self.stage.is_none() {
+            // Let go first: it may hold what the other one needs.
+            self.stage = None;
+            self.stage = Some(self.cx.in_epoch(pass + 1).stage(&self.input)?);
+            self.pass = pass;
+        }
+        self.stage.as_mut().map_or(Ok(()), |stage| stage.seek(at))
     }
 }
 

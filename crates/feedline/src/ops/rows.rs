@@ -4,7 +4,7 @@ use crate::element::{Chunk, Element, Pos, Spec, Value};
 use crate::error::Result;
 use crate::op::{Op, OpInfo, Param};
 use crate::plan::{Bound, Card, Plan};
-use crate::runtime::{BuildCx, Built, Cx, Index, Pull, Stage};
+use crate::runtime::{At, BuildCx, Built, Cx, Index, Mark, Pull, Stage};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -111,6 +111,19 @@ impl Stage for RowsStage {
             }
         }
         Pull::End
+    }
+    fn mark(&mut self, out: &mut Mark) {
+        let first = match self.chunks.get(self.chunk) {
+            Some(chunk) => chunk.pos.at(0),
+            None => self.chunks.iter().map(|c| c.rows() as u64).sum(),
+        };
+        out.number(first + self.row as u64);
+    }
+    fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
+        let row = at.number()?;
+        self.chunk = self.chunks.partition_point(|c| c.pos.at(0) + c.rows() as u64 <= row);
+        self.row = self.chunks.get(self.chunk).map_or(0, |c| (row - c.pos.at(0)) as usize);
+        Ok(())
     }
 }
 

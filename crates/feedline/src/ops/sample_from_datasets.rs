@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::expr::Philox;
 use crate::op::{Op, OpInfo, Param, Props, read};
 use crate::plan::{Card, Plan};
-use crate::runtime::{BuildCx, Built, Cx, PassSeeds, Pull, Stage};
+use crate::runtime::{At, BuildCx, Built, Cx, Mark, PassSeeds, Pull, Seeded};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
@@ -43,7 +43,7 @@ pub struct SampleFromDatasets {
     #[serde(default)]
     rerandomize_each_iteration: Option<bool>,
     #[serde(skip)]
-    seeds: OnceLock<PassSeeds>,
+    seeds: OnceLock<Arc<PassSeeds>>,
 }
 
 impl Dataset {
@@ -83,6 +83,12 @@ impl SampleFromDatasets {
     }
 }
 
+impl SampleFromDatasets {
+    fn pass_seeds(&self) -> &Arc<PassSeeds> {
+        self.seeds.get_or_init(|| Arc::new(PassSeeds::new(self.seed, self.seed2, self.each_pass())))
+    }
+}
+
 impl Op for SampleFromDatasets {
     fn info(&self) -> &'static OpInfo {
         &INFO
@@ -111,16 +117,19 @@ impl Op for SampleFromDatasets {
     fn props(&self) -> Props {
         Props { pure: self.seed.or(self.seed2).is_some() && !self.each_pass(), ..Props::default() }
     }
+    fn seeds(&self) -> Option<&Arc<PassSeeds>> {
+        Some(self.pass_seeds())
+    }
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
         let (live, weights) = self.live(&node.inputs);
         if let [one] = live.as_slice() {
             return cx.build(one);
         }
-        let seeds = self.seeds.get_or_init(|| PassSeeds::new(self.seed, self.seed2, self.each_pass()));
         if live.is_empty() {
-            return Ok(Built::Stage(Box::new(Empty)));
+            return Ok(Built::Stage(Box::new(super::batch::Nothing)));
         }
-        let choices = Drawn { random: seeds.start(&cx.run.finished), weights, ready: VecDeque::new(), at: Ok(0) };
+        let seeds = self.pass_seeds().start(cx);
+        let choices = Drawn { random: seeds.random(), seeds, weights, ready: VecDeque::new(), used: 0, at: Ok(0) };
         Ok(Built::Stage(mixed(cx, node, &live, choices, self.stop_on_empty_dataset)?))
     }
     fn write(&self) -> Result<serde_json::Value> {
@@ -128,20 +137,15 @@ impl Op for SampleFromDatasets {
     }
 }
 
-struct Empty;
-
-impl Stage for Empty {
-    fn next(&mut self, _: &mut Cx<'_>, _: usize) -> Pull {
-        Pull::End
-    }
-}
-
 /// Choices drawn by weight. A dataset that has no more has the weight 0 from its last draw on.
 struct Drawn {
+    seeds: Seeded,
     random: Philox,
     weights: Vec<f64>,
     /// Numbers from 0 up to 1 that were drawn ahead. What they choose depends on the weights when their turn comes.
     ready: VecDeque<f64>,
+    /// How many of them were used.
+    used: u64,
     /// What the first of them chooses.
     at: Result<i64>,
 }
@@ -180,6 +184,7 @@ impl Choices for Drawn {
     }
     fn pop(&mut self) {
         self.ready.pop_front();
+        self.used += 1;
     }
     fn count(&self, dataset: usize, want: usize) -> usize {
         self.ready.iter().take(want).filter(|draw| self.choice(**draw) == dataset).count()
@@ -187,6 +192,19 @@ impl Choices for Drawn {
     fn gone(&mut self, dataset: usize) {
         self.weights[dataset] = 0.0;
         self.pop();
+    }
+    fn mark(&mut self, out: &mut Mark) {
+        self.seeds.mark(out);
+        out.number(self.used);
+    }
+    fn seek(&mut self, at: &mut At<'_>, open: &[bool]) -> Result<()> {
+        self.seeds.seek(at)?;
+        self.random = self.seeds.random();
+        self.used = at.up_to(u64::MAX / 4)?;
+        self.random.seek(2 * self.used);
+        self.ready.clear();
+        self.weights.iter_mut().zip(open).filter(|(_, open)| !**open).for_each(|(weight, _)| *weight = 0.0);
+        Ok(())
     }
 }
 

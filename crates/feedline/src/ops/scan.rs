@@ -1,13 +1,13 @@
 //! `scan(initial, function)`: a function that carries a state from element to element.
 
 use crate::dataset::Dataset;
-use crate::element::{Chunk, Element, Leaf, Packed, Spec, Tensor, Tree};
+use crate::element::{Chunk, Element, Leaf, Packed, Spec, Tensor, Tree, Value};
 use crate::error::{Error, Result};
 use crate::expr::{Builder, NodeId};
 use crate::op::{Bound, Function, Op, OpInfo, Param, Props, read};
 use crate::plan::{Card, Plan};
 use crate::rows;
-use crate::runtime::{BuildCx, Built, Cx, Item, Pull, Stage, pop_rows};
+use crate::runtime::{At, BuildCx, Built, Cx, Item, Mark, Pull, Stage, pop_rows, unfit};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
@@ -70,7 +70,10 @@ impl Op for Scan {
         inputs[0].card
     }
     fn props(&self) -> Props {
-        super::function_props(&[&self.function])
+        super::function_props(&self.functions())
+    }
+    fn functions(&self) -> Vec<&Function> {
+        vec![&self.function]
     }
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
         Ok(Built::Stage(Box::new(ScanStage {
@@ -88,6 +91,12 @@ impl Op for Scan {
 
 fn no_pair(spec: &Spec) -> Error {
     Error::usage(format!("the function must return a pair, the next state and a result, but returns {spec}"))
+}
+
+/// Whether values from elsewhere can be a state: as many, of the same kinds and dtypes.
+fn fits(values: &[Value], state: &Element) -> bool {
+    let kind = |v: &Value| Leaf::of(v).map(|leaf| (std::mem::discriminant(&leaf), leaf.dtype()));
+    values.len() == state.len() && values.iter().zip(state).all(|(a, b)| kind(a) == kind(b))
 }
 
 struct ScanStage {
@@ -148,6 +157,26 @@ impl Stage for ScanStage {
             let out = self.run(&chunk);
             self.ready.extend(out);
         }
+    }
+    fn mark(&mut self, out: &mut Mark) {
+        out.values(self.state.as_slice().into());
+        self.input.mark(out);
+    }
+    fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
+        self.ready.clear();
+        let state = at.values()?;
+        if !fits(state, &self.state) {
+            return Err(unfit());
+        }
+        self.state = state.iter().cloned().collect();
+        self.state.iter().for_each(|v| v.freeze());
+        self.input.seek(at)
+    }
+    fn is_settled(&self) -> bool {
+        self.ready.is_empty()
+    }
+    fn replays(&self) -> bool {
+        true
     }
 }
 

@@ -5,7 +5,7 @@ use crate::element::{Chunk, Spec};
 use crate::error::{Error, Result};
 use crate::op::{Int, Op, OpInfo, Param, Props, read};
 use crate::plan::{Card, Plan};
-use crate::runtime::{BuildCx, Built, Cx, Index, Pull, Stage};
+use crate::runtime::{At, BuildCx, Built, Cx, Index, Mark, Pull, Stage, wait_for};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -15,6 +15,11 @@ pub static INFO: OpInfo = OpInfo {
     params: &[
         Param::new("num_shards", "", "how many parts there are"),
         Param::new("index", "", "which part, from 0 on"),
+        Param::new(
+            "equal",
+            "None",
+            "\"drop\" leaves out last elements, \"wrap\" adds first ones again, so that all parts have as many",
+        ),
     ],
     read: read::<Shard>,
 };
@@ -24,6 +29,18 @@ pub static INFO: OpInfo = OpInfo {
 pub struct Shard {
     pub num_shards: Int,
     pub index: Int,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub equal: Option<Equal>,
+}
+
+/// How parts get equally many elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Equal {
+    /// The last elements, too few for all parts, are left out.
+    Drop,
+    /// Parts that would have one less get one of the first elements again.
+    Wrap,
 }
 
 impl Dataset {
@@ -36,7 +53,19 @@ impl Dataset {
     /// # Ok::<(), feedline::Error>(())
     /// ```
     pub fn shard(&self, num_shards: i64, index: i64) -> Result<Dataset> {
-        self.apply(Shard { num_shards: num_shards.into(), index: index.into() })
+        self.apply(Shard { num_shards: num_shards.into(), index: index.into(), equal: None })
+    }
+    /// The same so that all parts have equally many elements: as many steps for all who train together.
+    ///
+    /// ```
+    /// # use feedline::{Dataset, ops::shard::Equal};
+    /// let part = |i| Dataset::range(7)?.shard_equally(3, i, Equal::Wrap);
+    /// let n: Vec<i64> = part(2)?.iter()?.map(|e| e.unwrap()[0].tensor().item()).collect();
+    /// assert_eq!(n, [2, 5, 1]);
+    /// # Ok::<(), feedline::Error>(())
+    /// ```
+    pub fn shard_equally(&self, num_shards: i64, index: i64, equal: Equal) -> Result<Dataset> {
+        self.apply(Shard { num_shards: num_shards.into(), index: index.into(), equal: Some(equal) })
     }
 }
 
@@ -60,6 +89,17 @@ impl Shard {
     }
 }
 
+impl Shard {
+    /// How many of `n` elements are in the part.
+    fn len(&self, n: u64, shards: u64, index: u64) -> u64 {
+        match self.equal {
+            None => n.saturating_sub(index).div_ceil(shards),
+            Some(Equal::Drop) => n / shards,
+            Some(Equal::Wrap) => n.div_ceil(shards),
+        }
+    }
+}
+
 impl Op for Shard {
     fn info(&self) -> &'static OpInfo {
         &INFO
@@ -72,22 +112,37 @@ impl Op for Shard {
     }
     fn cardinality(&self, inputs: &[Plan]) -> Card {
         match (inputs[0].card, self.num_shards.known(), self.index.known()) {
-            (Card::Known(n), Some(k), Some(i)) => Card::Known(n.saturating_sub(i as u64).div_ceil(k as u64)),
+            (Card::Known(n), Some(k), Some(i)) => Card::Known(self.len(n, k as u64, i as u64)),
             (Card::Known(_), ..) => Card::Unknown,
             (other, ..) => other,
         }
     }
     fn props(&self) -> Props {
-        Props { noop: self.num_shards.known() == Some(1), carries: true, ..Props::default() }
+        // One part is not left out, though it does nothing: a state of many may be resumed by one.
+        Props { carries: true, ..Props::default() }
+    }
+    fn shards(&self) -> Option<u64> {
+        self.num_shards.known().map(|n| n as u64)
+    }
+    fn tunables(&self) -> &'static [&'static str] {
+        &["num_shards", "index"]
     }
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
         let (every, index) = self.numbers(cx)?;
-        Ok(Built::Stage(Box::new(ShardStage { input: cx.stage(&node.inputs[0])?, every, until: index })))
+        let mut input = cx.stage(&node.inputs[0])?;
+        let Some(equal) = self.equal else {
+            return Ok(Built::Stage(Box::new(ShardStage { input, every, index, until: index, was: every })));
+        };
+        let start = Mark::start(&mut *input);
+        let (cx, plan) = (cx.clone(), node.inputs[0].clone());
+        let (seen, total, drop, was, ended, held) = (0, 0, 0, every, false, None);
+        let stage = EqualStage { input, cx, plan, start, equal, every, index, seen, total, held, drop, was, ended };
+        Ok(Built::Stage(Box::new(stage)))
     }
     fn index(&self, cx: &BuildCx, node: &Plan) -> Result<Option<Arc<dyn Index>>> {
         let Some(input) = cx.index(&node.inputs[0])? else { return Ok(None) };
         let (every, index) = self.numbers(cx)?;
-        let len = input.len().saturating_sub(index).div_ceil(every);
+        let len = self.len(input.len(), every, index);
         Ok(Some(Arc::new(ShardIndex { input, every, index, len })))
     }
     fn write(&self) -> Result<serde_json::Value> {
@@ -95,11 +150,16 @@ impl Op for Shard {
     }
 }
 
+/// Elements come in groups: one for each part. A state tells how far it is to the next group, which is the same for all
+/// parts that have gone equally far; so it can be resumed by parts of another number.
 struct ShardStage {
     input: Box<dyn Stage>,
     every: u64,
+    index: u64,
     /// Elements until the next one of ours. Failed ones are not counted.
     until: u64,
+    /// How many parts there were when the state was taken.
+    was: u64,
 }
 
 impl Stage for ShardStage {
@@ -127,6 +187,162 @@ impl Stage for ShardStage {
             });
         }
     }
+    fn mark(&mut self, out: &mut Mark) {
+        out.number(self.every);
+        out.number(self.until - self.index);
+        self.input.mark(out);
+    }
+    fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
+        self.was = at.up_to(1 << 40)?;
+        self.until = at.up_to(u64::MAX / 4)?.saturating_add(self.index);
+        at.not_resharded();
+        self.input.seek(at)
+    }
+    fn pass(&mut self, results: u64) -> bool {
+        let passed = results.checked_mul(self.was).and_then(|n| self.until.checked_add(n));
+        passed.map(|until| self.until = until).is_some()
+    }
+    // In the middle of a group, before our own: after an error, for instance.
+    fn is_settled(&self) -> bool {
+        self.until >= self.index
+    }
+    fn replays(&self) -> bool {
+        true
+    }
+}
+
+/// The same with equally many elements in all parts: ours is given when its group is known to be whole, or the end.
+struct EqualStage {
+    input: Box<dyn Stage>,
+    cx: BuildCx,
+    plan: Plan,
+    /// Where the input began, to begin again.
+    start: Mark,
+    equal: Equal,
+    every: u64,
+    index: u64,
+    /// Elements of the group that was begun, and of all.
+    seen: u64,
+    total: u64,
+    /// Ours of that group.
+    held: Option<Chunk>,
+    /// Elements in front of the next group that belong to groups that were passed.
+    drop: u64,
+    was: u64,
+    ended: bool,
+}
+
+impl EqualStage {
+    /// Our rows of the groups that these complete.
+    fn ours(&mut self, chunk: &Chunk) -> Option<Chunk> {
+        let (rows, every) = (chunk.rows() as u64, self.every);
+        let (first, begun) = (self.seen, self.seen + rows);
+        // Counted from the beginning of the first group.
+        let mine = (self.index..begun).step_by(every as usize).filter(|at| *at >= first);
+        let whole = begun / every * every;
+        let (given, open): (Vec<u64>, Vec<u64>) = mine.partition(|at| *at < whole);
+        self.total += rows;
+        self.seen = begun % every;
+        let given: Vec<usize> = given.into_iter().map(|at| (at - first) as usize).collect();
+        let mut parts: Vec<Chunk> = if whole > 0 { self.held.take().into_iter().collect() } else { vec![] };
+        if !given.is_empty() {
+            parts.push(chunk.take(&given));
+        }
+        if let Some(at) = open.first() {
+            let row = (at - first) as usize;
+            self.held = Some(chunk.slice(row..row + 1));
+        }
+        (!parts.is_empty()).then(|| super::joined(&parts))
+    }
+    /// What is given in the end, when the last group is not whole.
+    fn last(&mut self) -> Result<Option<Chunk>> {
+        if self.equal == Equal::Drop || self.seen == 0 {
+            return Ok(None);
+        }
+        if let Some(held) = self.held.take() {
+            return Ok(Some(held));
+        }
+        let (mut start, again) = (Vec::new(), BuildCx { again: true, nested: true, ..self.cx.clone() });
+        self.start.saved(&mut start)?;
+        let mut input = again.stage(&self.plan)?;
+        input.seek(&mut At::new(&start))?;
+        let mut skip = (self.index - self.seen) % self.total;
+        loop {
+            let ask = skip.clamp(1, 1 << 12) as usize;
+            let pull = wait_for(&self.cx.run.cancelled, |cx| match input.next(cx, ask) {
+                Pull::Pending => None,
+                pull => Some(pull),
+            });
+            match pull? {
+                Pull::Rows(chunk) if skip == 0 => return Ok(Some(chunk)),
+                Pull::Rows(chunk) => skip -= chunk.rows() as u64,
+                Pull::End => return Ok(None),
+                // It was given in its place.
+                Pull::Fail(_) | Pull::Pending => {}
+            }
+        }
+    }
+}
+
+impl Stage for EqualStage {
+    fn next(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
+        while !self.ended {
+            if cx.is_cancelled() {
+                return Pull::End;
+            }
+            let ask = (want as u64).saturating_mul(self.every).saturating_sub(self.seen).clamp(1, 1 << 20);
+            let ask = if self.drop > 0 { self.drop.min(ask) } else { ask };
+            match self.input.next(cx, ask as usize) {
+                Pull::Rows(chunk) if self.drop > 0 => {
+                    self.drop -= chunk.rows() as u64;
+                    self.total += chunk.rows() as u64;
+                }
+                Pull::Rows(chunk) => {
+                    if let Some(chunk) = self.ours(&chunk) {
+                        return Pull::Rows(chunk);
+                    }
+                }
+                Pull::End => {
+                    self.ended = true;
+                    match self.last() {
+                        Ok(Some(chunk)) => return Pull::Rows(chunk),
+                        Ok(None) => {}
+                        Err(error) => return Pull::Fail(error),
+                    }
+                }
+                other => return other,
+            }
+        }
+        Pull::End
+    }
+    fn mark(&mut self, out: &mut Mark) {
+        out.number(self.every);
+        out.number(self.drop);
+        out.number(self.total);
+        out.flag(self.ended);
+        out.counted(&self.start);
+        self.input.mark(out);
+    }
+    fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
+        self.was = at.up_to(1 << 40)?;
+        self.drop = at.up_to(u64::MAX / 4)?;
+        self.total = at.up_to(u64::MAX / 4)?;
+        self.ended = at.flag()?;
+        self.start = at.counted()?.into();
+        (self.seen, self.held) = (0, None);
+        at.not_resharded();
+        self.input.seek(at)
+    }
+    fn pass(&mut self, results: u64) -> bool {
+        let passed = results.checked_mul(self.was).and_then(|n| self.drop.checked_add(n));
+        passed.map(|drop| self.drop = drop).is_some()
+    }
+    fn is_settled(&self) -> bool {
+        self.seen == 0 || self.ended
+    }
+    fn replays(&self) -> bool {
+        true
+    }
 }
 
 struct ShardIndex {
@@ -141,7 +357,9 @@ impl Index for ShardIndex {
         self.len
     }
     fn get(&self, rows: &[u64]) -> Result<Chunk> {
-        let rows: Vec<u64> = rows.iter().map(|r| r * self.every + self.index).collect();
+        // Behind the last element comes the first one again.
+        let all = self.input.len().max(1);
+        let rows: Vec<u64> = rows.iter().map(|r| (r * self.every + self.index) % all).collect();
         self.input.get(&rows)
     }
 }
@@ -164,6 +382,26 @@ mod tests {
         assert_eq!(part.index().unwrap().get(&[2]).unwrap().element(0)[0].tensor().item::<i64>(), 55);
         for rows in [1, 2, 5] {
             assert_eq!(ints(&in_chunks(&part, rows)), ints(&part));
+        }
+    }
+
+    #[test]
+    fn equal_parts() {
+        let ds = Dataset::range(8).unwrap();
+        let part = |i, equal, rows| in_chunks(&ds.shard_equally(3, i, equal).unwrap(), rows);
+        for rows in [1, 2, 3, 100] {
+            let all = |equal| (0..3).map(|i| ints(&part(i, equal, rows))).collect::<Vec<_>>();
+            assert_eq!(all(Equal::Drop), [[0, 3], [1, 4], [2, 5]]);
+            assert_eq!(all(Equal::Wrap), [[0, 3, 6], [1, 4, 7], [2, 5, 0]]);
+        }
+        let few = |i| ints(&Dataset::range(2).unwrap().shard_equally(5, i, Equal::Wrap).unwrap());
+        assert_eq!((0..5).map(few).collect::<Vec<_>>(), [[0], [1], [0], [1], [0]]);
+        for (equal, len) in [(Equal::Drop, 2), (Equal::Wrap, 3)] {
+            let part = ds.shard_equally(3, 2, equal).unwrap();
+            assert_eq!((part.cardinality(), part.index().unwrap().len()), (Card::Known(len), len));
+            let all = part.index().unwrap().get(&(0..len).collect::<Vec<_>>()).unwrap();
+            let got: Vec<i64> = (0..all.rows()).map(|r| all.element(r)[0].tensor().item()).collect();
+            assert_eq!(got, ints(&part));
         }
     }
 

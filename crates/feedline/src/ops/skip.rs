@@ -5,7 +5,7 @@ use crate::element::{Chunk, Spec};
 use crate::error::Result;
 use crate::op::{Int, Op, OpInfo, Param, Props, read};
 use crate::plan::{Card, Plan};
-use crate::runtime::{BuildCx, Built, Cx, Index, Pull, Stage};
+use crate::runtime::{At, BuildCx, Built, Cx, Index, Mark, Pull, Stage};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -88,6 +88,14 @@ impl Stage for SkipStage {
             self.left -= chunk.rows() as u64;
         }
         self.input.next(cx, want)
+    }
+    fn mark(&mut self, out: &mut Mark) {
+        out.number(self.left);
+        self.input.mark(out);
+    }
+    fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
+        self.left = at.number()?;
+        self.input.seek(at)
     }
 }
 

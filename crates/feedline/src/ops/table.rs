@@ -12,7 +12,7 @@ use crate::element::{Chunk, Column, Pos, RowRef, Spec, gather};
 use crate::error::{Error, Result};
 use crate::plan::Plan;
 use crate::runtime::sync::{Mutex, lock};
-use crate::runtime::{BuildCx, Built, ChunkFn, Cx, Index, Item, Pull, Stage, Wake};
+use crate::runtime::{At, BuildCx, Built, ChunkFn, Cx, Index, Item, Mark, Pull, Stage, Wake, unfit};
 use feedline_io::{Buf, Source, Task};
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -124,7 +124,8 @@ pub fn read_columns<'a>(columns: impl Iterator<Item = &'a Spec>, reads: &[bool])
 pub fn build(table: Arc<dyn Table>, cx: &BuildCx, node: &Plan) -> Built {
     let loaded = Arc::new(Mutex::new(HashMap::new()));
     let (fetch, reads, name) = (0, VecDeque::new(), node.name());
-    let head = Head { table: table.clone(), loaded: loaded.clone(), fetch, reads, block: None, checked: None, name };
+    let head =
+        Head { table: table.clone(), loaded: loaded.clone(), fetch, reads, block: None, row: 0, checked: None, name };
     cx.open(node, Box::new(head), Arc::new(Decode { table, loaded, name }))
 }
 
@@ -145,6 +146,8 @@ struct Head {
     reads: VecDeque<Fetch>,
     /// The block that is being handed out, and the next row of it.
     block: Option<(usize, usize)>,
+    /// The first row of the block that comes next: where a state says.
+    row: usize,
     /// The file that was looked at last: asking a store about it for each block would take its time.
     checked: Option<Arc<dyn Source>>,
     /// The operator, for messages.
@@ -258,11 +261,13 @@ impl Head {
         let fetch = self.reads.pop_front().expect("looked at above");
         let came = came.and_then(|()| self.check(block));
         Poll::Ready(Some(came.map(|()| {
-            let pieces = rows_in(&*self.table, block).div_ceil(piece_rows(&*self.table, block) as u64);
+            let row = std::mem::take(&mut self.row);
+            let rows = rows_in(&*self.table, block) - row as u64;
+            let pieces = rows.div_ceil(piece_rows(&*self.table, block) as u64);
             let bytes = fetch.bytes;
             let loaded = Loaded { read: fetch.read().into(), bytes, left: pieces as usize };
             lock(&self.loaded).insert(block, loaded);
-            self.block = Some((block, 0));
+            self.block = Some((block, row));
         })))
     }
 }
@@ -289,6 +294,29 @@ impl Stage for Head {
                 Poll::Ready(Some(Ok(()))) => {}
             }
         }
+    }
+    fn mark(&mut self, out: &mut Mark) {
+        let next = self.reads.front().map_or(self.fetch, |f| f.block);
+        let (block, row) = self.block.unwrap_or((next, 0));
+        out.number(block as u64);
+        out.number(row as u64);
+    }
+    fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
+        let block = at.up_to(self.table.starts().len() as u64 - 1)? as usize;
+        let row = at.number()?;
+        lock(&self.loaded).clear();
+        self.reads.clear();
+        (self.fetch, self.block) = (block, None);
+        self.row = match row {
+            0 => 0,
+            row if block + 1 < self.table.starts().len() && row <= rows_in(&*self.table, block) => row as usize,
+            _ => return Err(unfit()),
+        };
+        // All of it was given: the next one follows.
+        if row > 0 && row == rows_in(&*self.table, block) {
+            (self.fetch, self.row) = (block + 1, 0);
+        }
+        Ok(())
     }
 }
 

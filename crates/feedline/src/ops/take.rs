@@ -5,7 +5,7 @@ use crate::element::{Chunk, Spec};
 use crate::error::Result;
 use crate::op::{Int, Op, OpInfo, Param, Props, at_least, read};
 use crate::plan::{Card, Plan};
-use crate::runtime::{BuildCx, Built, Cx, Index, Pull, Stage};
+use crate::runtime::{At, BuildCx, Built, Cx, Index, Mark, Pull, Stage, unfit};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -95,6 +95,21 @@ impl Stage for TakeStage {
         let chunk = crate::rows!(input.next(cx, (want as u64).min(self.left) as usize));
         self.left -= chunk.rows() as u64;
         Pull::Rows(chunk)
+    }
+    fn mark(&mut self, out: &mut Mark) {
+        out.number(self.left);
+        // What lies behind the last one is never read.
+        if let (1.., Some(input)) = (self.left, &mut self.input) {
+            input.mark(out);
+        }
+    }
+    fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
+        self.left = at.number()?;
+        match (self.left, &mut self.input) {
+            (0, _) => Ok(()),
+            (_, Some(input)) => input.seek(at),
+            (_, None) => Err(unfit()),
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::op::{Bound, Function, Op, OpInfo, Param, Props, read};
 use crate::ops::map::is_serial_host;
 use crate::plan::{Card, Plan};
-use crate::runtime::{BuildCx, Built, Cx, Item, Pull, Stage, pop_rows};
+use crate::runtime::{At, BuildCx, Built, Cx, Item, Mark, Pull, Stage, pop_rows};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
@@ -52,6 +52,9 @@ impl Op for TakeWhile {
         let graph = &self.predicate.0;
         // Any host code runs inside a serial stage here.
         Props { host: graph.host_fn().is_some(), pure: graph.is_pure(), ..Props::default() }
+    }
+    fn functions(&self) -> Vec<&Function> {
+        vec![&self.predicate]
     }
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
         let serial = is_serial_host(&self.predicate.0);
@@ -98,6 +101,19 @@ impl Stage for TakeWhileStage {
             let rows = no.unwrap_or(chunk.rows());
             sift(chunk, verdicts.into_iter().take(rows), &mut self.ready);
         }
+    }
+    fn mark(&mut self, out: &mut Mark) {
+        super::mark_open(&mut self.input, out);
+    }
+    fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
+        self.ready.clear();
+        super::seek_open(&mut self.input, at)
+    }
+    fn is_settled(&self) -> bool {
+        self.ready.is_empty()
+    }
+    fn replays(&self) -> bool {
+        true
     }
 }
 

@@ -78,6 +78,9 @@ impl Op for TextLine {
     fn build(&self, cx: &BuildCx, _: &Plan) -> Result<Built> {
         Ok(Built::Stage(Box::new(RecordFiles::new(self.files.get(cx)?, self.reading()?))))
     }
+    fn tunables(&self) -> &'static [&'static str] {
+        &["buffer_size"]
+    }
     fn write(&self) -> Result<serde_json::Value> {
         Ok(serde_json::to_value(self)?)
     }

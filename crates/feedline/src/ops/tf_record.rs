@@ -146,6 +146,9 @@ impl Op for TfRecord {
             false => Ok(None),
         }
     }
+    fn tunables(&self) -> &'static [&'static str] {
+        &["buffer_size"]
+    }
     fn write(&self) -> Result<serde_json::Value> {
         Ok(serde_json::to_value(self)?)
     }

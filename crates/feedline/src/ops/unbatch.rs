@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::op::{Op, OpInfo, read};
 use crate::plan::{Card, Plan};
 use crate::rows;
-use crate::runtime::{BuildCx, Built, Cx, Item, Pull, Stage, pop_rows};
+use crate::runtime::{At, BuildCx, Built, Cx, Item, Mark, Pull, Stage, pop_rows};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
@@ -143,6 +143,21 @@ impl Stage for UnbatchStage {
             self.size = rows.div_ceil(elements);
             self.ready.extend(out);
         }
+    }
+    fn mark(&mut self, out: &mut Mark) {
+        out.number(self.made);
+        self.input.mark(out);
+    }
+    fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
+        self.ready.clear();
+        self.made = at.number()?;
+        self.input.seek(at)
+    }
+    fn is_settled(&self) -> bool {
+        self.ready.is_empty()
+    }
+    fn replays(&self) -> bool {
+        true
     }
 }
 

@@ -5,7 +5,7 @@ use crate::element::{Chunk, Column, DType, Leaf, Spec, Tensor};
 use crate::error::{Error, Result};
 use crate::op::{Op, OpInfo, read};
 use crate::plan::{Card, Plan};
-use crate::runtime::{BuildCx, Built, Cx, Pull, Stage};
+use crate::runtime::{At, BuildCx, Built, Cx, Mark, Pull, Stage};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 
@@ -69,6 +69,9 @@ struct Seen {
 }
 
 impl Seen {
+    fn is_empty(&self) -> bool {
+        self.scalars.is_empty() && self.others.is_empty()
+    }
     /// Rows of a chunk that are new.
     fn new_rows(&mut self, column: &Column) -> Vec<usize> {
         match column {
@@ -121,6 +124,20 @@ impl Stage for UniqueStage {
             }
         }
         Pull::End
+    }
+    fn mark(&mut self, out: &mut Mark) {
+        self.input.mark(out);
+    }
+    fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
+        self.seen = Seen::default();
+        self.input.seek(at)
+    }
+    // All that came so far is remembered: it is read again from the start.
+    fn is_settled(&self) -> bool {
+        self.seen.is_empty()
+    }
+    fn replays(&self) -> bool {
+        true
     }
 }
 

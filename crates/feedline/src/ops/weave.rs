@@ -1,8 +1,8 @@
 //! Rows of several streams put together: what flat_map, interleave, choose and their like share. Not an operator.
 
 use crate::element::{Chunk, Column, DType, Pos, Value};
-use crate::error::Error;
-use crate::runtime::{Cx, Pull, Stage};
+use crate::error::{Error, Result};
+use crate::runtime::{At, Cx, Mark, Pull, Stage, Tap};
 use std::time::{Duration, Instant};
 
 /// Whoever collects before passing on stops after this time: long against the overhead of a chunk, short for a reader.
@@ -54,6 +54,12 @@ impl Parts {
 pub trait Steps: Send {
     /// One step: at most `want` rows go to `parts`; anything else is returned.
     fn step(&mut self, cx: &mut Cx<'_>, want: usize, parts: &mut Parts) -> Option<Pull>;
+    /// As those of a stage.
+    fn mark(&mut self, out: &mut Mark);
+    fn seek(&mut self, at: &mut At<'_>) -> Result<()>;
+    fn is_settled(&self) -> bool {
+        true
+    }
 }
 
 /// Takes steps until there are enough rows to pass on.
@@ -87,6 +93,21 @@ impl<S: Steps> Stage for Stepping<S> {
         }
         collected(self.parts.take(&mut self.made), stop, &mut self.failed)
     }
+    fn mark(&mut self, out: &mut Mark) {
+        out.number(self.made);
+        self.steps.mark(out);
+    }
+    fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
+        self.made = at.number()?;
+        (self.parts, self.failed) = (Parts::default(), None);
+        self.steps.seek(at)
+    }
+    fn is_settled(&self) -> bool {
+        self.failed.is_none() && self.steps.is_settled()
+    }
+    fn replays(&self) -> bool {
+        true
+    }
 }
 
 /// Passes on what was collected until `stop`, which comes after it: an error waits in `failed`; the end and "not yet" are
@@ -113,7 +134,7 @@ impl Ask {
 
 /// A stream, with the rows of it that were pulled but not picked yet.
 pub struct Source {
-    stage: Box<dyn Stage>,
+    tap: Tap,
     /// Columns of the stream in the order of the joint spec; empty if it is the same.
     order: Vec<usize>,
     chunk: Option<Chunk>,
@@ -126,7 +147,7 @@ pub struct Source {
 impl Source {
     pub fn new(stage: Box<dyn Stage>, order: Vec<usize>) -> Source {
         let order = if order.iter().enumerate().all(|(i, o)| i == *o) { vec![] } else { order };
-        Source { stage, order, chunk: None, at: 0, part: (0, 0), ask: Ask(1) }
+        Source { tap: Tap::new(stage), order, chunk: None, at: 0, part: (0, 0), ask: Ask(1) }
     }
     /// Rows that can be picked now.
     pub fn left(&self) -> usize {
@@ -134,7 +155,7 @@ impl Source {
     }
     /// Pulls at most `want` rows once none are left. Gives what came in their place, if anything did.
     pub fn pull(&mut self, cx: &mut Cx<'_>, want: usize) -> Option<Pull> {
-        match self.stage.next(cx, want) {
+        match self.tap.next(cx, want) {
             Pull::Rows(chunk) => {
                 self.ask.saw(&chunk);
                 let chunk = if self.order.is_empty() { chunk } else { chunk.reordered(&self.order) };
@@ -143,6 +164,13 @@ impl Source {
             }
             other => Some(other),
         }
+    }
+    pub fn mark(&mut self, out: &mut Mark) {
+        self.tap.mark(self.chunk.is_some(), out);
+    }
+    pub fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
+        self.chunk = None;
+        self.tap.seek(at)
     }
 }
 
@@ -175,6 +203,7 @@ impl Picked {
             _ => self.runs.push((part, start, rows)),
         }
         source.at += rows;
+        source.tap.used(rows);
         self.rows += rows;
         if source.at == chunk.rows() {
             source.chunk = None;
@@ -251,6 +280,10 @@ mod tests {
     impl Stage for Given {
         fn next(&mut self, _: &mut Cx<'_>, _: usize) -> Pull {
             if self.0.is_empty() { Pull::End } else { Pull::Rows(self.0.remove(0)) }
+        }
+        fn mark(&mut self, _: &mut Mark) {}
+        fn seek(&mut self, _: &mut At<'_>) -> Result<()> {
+            Ok(())
         }
     }
 

@@ -171,6 +171,9 @@ impl Op for WebDataset {
             false => Ok(None),
         }
     }
+    fn tunables(&self) -> &'static [&'static str] {
+        &["buffer_size"]
+    }
     fn write(&self) -> Result<serde_json::Value> {
         let mut json = serde_json::to_value(self)?;
         // What was learned stays so, wherever the plan is read.

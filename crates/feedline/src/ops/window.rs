@@ -9,7 +9,7 @@ use crate::element::{Chunk, Column, Element, Leaf, Pos, Spec, Value};
 use crate::error::Result;
 use crate::op::{Int, Op, OpInfo, Param, at_least, read};
 use crate::plan::{Card, Plan};
-use crate::runtime::{BuildCx, Built, Cx, Index, Item, Pull, Stage};
+use crate::runtime::{At, BuildCx, Built, Cx, Index, Item, Mark, Pull, Stage};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -162,7 +162,7 @@ struct WindowStage {
     numbers: Numbers,
     leaves: Arc<[Spec]>,
     /// What was read of the positions `begin..end`; an error stands for one position.
-    held: VecDeque<Item>,
+    held: VecDeque<(Item, Mark)>,
     begin: u64,
     end: u64,
     /// The position at which the next window begins.
@@ -181,7 +181,7 @@ fn positions(item: &Item) -> u64 {
 impl WindowStage {
     /// Forgets what lies before the next window.
     fn trim(&mut self) {
-        while let Some(first) = self.held.front() {
+        while let Some((first, _)) = self.held.front() {
             let n = positions(first);
             if self.begin + n > self.next {
                 break;
@@ -195,7 +195,7 @@ impl WindowStage {
         let (stride, last) = (self.numbers.stride, self.next.saturating_add(self.numbers.span()).min(self.end));
         let mut chunks = Vec::new();
         let mut begin = self.begin;
-        for item in &self.held {
+        for (item, _) in &self.held {
             if begin >= last {
                 break;
             }
@@ -240,6 +240,8 @@ impl Stage for WindowStage {
                 }
                 let windows = (want as u64 - 1).saturating_mul(self.numbers.shift);
                 let upto = self.next.saturating_add(windows).saturating_add(self.numbers.span());
+                let mut from = Mark::default();
+                self.input.mark(&mut from);
                 let item = match self.input.next(cx, (upto - self.end).min(1 << 16) as usize) {
                     Pull::Rows(chunk) => Item::Rows(chunk),
                     Pull::Fail(error) => Item::Fail(error),
@@ -250,7 +252,7 @@ impl Stage for WindowStage {
                     }
                 };
                 self.end += positions(&item);
-                self.held.push_back(item);
+                self.held.push_back((item, from));
                 continue;
             }
             if !full && (self.numbers.drop_remainder || self.next >= self.end) {
@@ -274,6 +276,24 @@ impl Stage for WindowStage {
         }
         self.made += rows as u64;
         Pull::Rows(Chunk::new(rows, Pos::Run(first), columns.into_iter().map(|c| Column::Rows(c.into(), 0..rows))))
+    }
+    fn mark(&mut self, out: &mut Mark) {
+        self.trim();
+        out.number(self.made);
+        out.number(self.next);
+        out.number(self.begin);
+        match self.held.front() {
+            Some((_, from)) => out.extend(from),
+            None => self.input.mark(out),
+        }
+    }
+    fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
+        self.made = at.number()?;
+        self.next = at.number()?;
+        self.begin = at.up_to(self.next)?;
+        (self.end, self.ended) = (self.begin, false);
+        self.held.clear();
+        self.input.seek(at)
     }
 }
 

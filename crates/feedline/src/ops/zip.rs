@@ -5,7 +5,7 @@ use crate::element::{Chunk, Column, Spec, Tree};
 use crate::error::{Error, Result};
 use crate::op::{Op, OpInfo, Param, Props, read};
 use crate::plan::{Card, Plan};
-use crate::runtime::{BuildCx, Built, Cx, Index, Item, Pull, Stage};
+use crate::runtime::{At, BuildCx, Built, Cx, Index, Item, Mark, Pull, Stage, Tap, unfit};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -78,8 +78,11 @@ impl Op for Zip {
         Props { noop: matches!(self.structure, Tree::Leaf(0)), ..Props::default() }
     }
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
-        let inputs =
-            node.inputs.iter().map(|i| Ok(Input { stage: cx.stage(i)?, front: None })).collect::<Result<_>>()?;
+        let inputs = node
+            .inputs
+            .iter()
+            .map(|i| Ok(Input { tap: Tap::new(cx.stage(i)?), front: None }))
+            .collect::<Result<_>>()?;
         let mut lockstep = false;
         node.walk(&mut |p| lockstep |= p.op.props().host);
         Ok(Built::Stage(Box::new(ZipStage { inputs, order: self.order(), lockstep, ended: false })))
@@ -108,7 +111,7 @@ fn beside(chunks: &[Chunk], order: &[usize]) -> Chunk {
 }
 
 struct Input {
-    stage: Box<dyn Stage>,
+    tap: Tap,
     /// What was pulled and not yet given.
     front: Option<Item>,
 }
@@ -134,7 +137,7 @@ impl Stage for ZipStage {
                 continue;
             }
             // All inputs are asked even if one is late, so that they work side by side; none for more than the others have.
-            match input.stage.next(cx, rows) {
+            match input.tap.next(cx, rows) {
                 Pull::Rows(chunk) => {
                     rows = rows.min(chunk.rows());
                     input.front = Some(Item::Rows(chunk));
@@ -160,6 +163,22 @@ impl Stage for ZipStage {
         }
         self.step(rows)
     }
+    fn mark(&mut self, out: &mut Mark) {
+        out.flag(self.ended);
+        self.inputs.iter_mut().for_each(|input| input.tap.mark(input.front.is_some(), out));
+    }
+    fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
+        self.ended = at.flag()?;
+        if self.ended {
+            self.inputs.clear();
+        } else if self.inputs.is_empty() {
+            return Err(unfit());
+        }
+        self.inputs.iter_mut().try_for_each(|input| {
+            input.front = None;
+            input.tap.seek(at)
+        })
+    }
 }
 
 impl ZipStage {
@@ -179,6 +198,7 @@ impl ZipStage {
             match input.front.take() {
                 Some(Item::Rows(mut chunk)) => {
                     chunks.push(chunk.split_front(rows));
+                    input.tap.used(rows);
                     if chunk.rows() > 0 {
                         input.front = Some(Item::Rows(chunk));
                     }

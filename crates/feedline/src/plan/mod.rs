@@ -2,14 +2,17 @@
 
 mod card;
 mod explain;
+mod outline;
 mod written;
 
 pub use card::Card;
 pub use explain::{Format, explain};
+pub use outline::Outline;
 pub use written::{read_plan, write_plan};
 
 use crate::element::{Nested, NestedDataset, Spec, Value};
 use crate::error::{Error, Result};
+use crate::expr::{Graph, Kind};
 use crate::op::Op;
 use crate::options::Options;
 use crate::rewrite::{Log, Rewritten, rewrite};
@@ -45,6 +48,7 @@ pub struct Node {
     last: Mutex<Option<Arc<Meters>>>,
     /// The plan as it runs, made at the first pass. `None` inside: as it is (a plan must not hold itself).
     rewritten: OnceLock<(Option<Plan>, Log)>,
+    outlined: OnceLock<outline::Line>,
 }
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
@@ -75,8 +79,9 @@ impl Plan {
         }
         let id = NEXT_ID.fetch_add(1, Relaxed);
         let (pure, symbolic) = Default::default();
-        let (passes, last, rewritten) = Default::default();
-        let node = Node { op, inputs, spec, card, options, id, depth, pure, symbolic, passes, last, rewritten };
+        let (passes, last, rewritten, outlined) = Default::default();
+        let node =
+            Node { op, inputs, spec, card, options, id, depth, pure, symbolic, passes, last, rewritten, outlined };
         Ok(Plan(Arc::new(node)))
     }
     /// The same operator on other inputs of the same specs: what rewrites make.
@@ -86,6 +91,10 @@ impl Plan {
     /// The number of the pass that starts now.
     pub fn next_pass(&self) -> u64 {
         self.passes.fetch_add(1, Relaxed)
+    }
+    /// The number of the pass that comes next.
+    pub fn set_next_pass(&self, pass: u64) {
+        self.passes.store(pass, Relaxed);
     }
     /// The plan as it runs and the rules that made it so.
     pub fn rewritten(&self) -> Result<Rewritten> {
@@ -134,6 +143,33 @@ impl Plan {
         }
         visit(self, &mut HashSet::new(), f);
     }
+    /// The same for the operators of datasets inside functions, too.
+    pub fn walk_all(&self, f: &mut impl FnMut(&Plan)) {
+        fn visit(plan: &Plan, seen: &mut HashSet<u64>, f: &mut impl FnMut(&Plan)) {
+            if seen.insert(plan.id) {
+                plan.inputs.iter().for_each(|i| visit(i, seen, f));
+                plan.op.functions().iter().for_each(|function| inside(&function.0, seen, f));
+                f(plan);
+            }
+        }
+        fn inside(graph: &Graph, seen: &mut HashSet<u64>, f: &mut impl FnMut(&Plan)) {
+            for node in &graph.nodes {
+                match &node.kind {
+                    Kind::Dataset(nested) => {
+                        if let Some(bound) = nested.0.as_any().downcast_ref::<Bound>() {
+                            visit(&bound.plan, seen, f);
+                        }
+                    }
+                    Kind::Cond { then, otherwise, .. } => {
+                        inside(then, seen, f);
+                        inside(otherwise, seen, f);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        visit(self, &mut HashSet::new(), f);
+    }
     /// Whether all of it gives the same elements in each pass.
     pub fn is_pure(&self) -> bool {
         *self.pure.get_or_init(|| self.op.props().pure && self.inputs.iter().all(|i| i.is_pure()))
@@ -159,7 +195,7 @@ impl Plan {
         let mut failed = None;
         self.walk(&mut |plan| match written::write_params(plan) {
             Ok((json, attachments)) => {
-                let mut hash = Fnv(0xcbf29ce484222325);
+                let mut hash = Fnv::new();
                 hash.write(plan.name().as_bytes());
                 hash.write(json.to_string().as_bytes());
                 for object in attachments {
@@ -186,6 +222,9 @@ impl Plan {
 struct Fnv(u64);
 
 impl Fnv {
+    fn new() -> Fnv {
+        Fnv(0xcbf29ce484222325)
+    }
     fn write(&mut self, bytes: &[u8]) {
         for b in bytes {
             self.0 = (self.0 ^ u64::from(*b)).wrapping_mul(0x100000001b3);

@@ -1,7 +1,9 @@
 //! From a plan to running stages: what operators ask for while they start.
 
 use super::batches::Batches;
+use super::mark::{At, Mark};
 use super::pool::Pool;
+use super::replay::Replay;
 use super::segment::{Bounds, Segment};
 use super::stage::{ChunkFn, Cx, Inline, Pull, Stage};
 use super::sync::atomic::AtomicBool;
@@ -27,6 +29,8 @@ pub struct Run {
     pub meters: Arc<Meters>,
     /// Python functions are called somewhere in a serial stage.
     pub has_host: bool,
+    /// While stages are sent to where a state says: nobody works ahead yet.
+    pub resuming: AtomicBool,
 }
 
 impl Run {
@@ -35,6 +39,7 @@ impl Run {
         let parallel = self.options.cpu_budget.unwrap_or(usize::MAX).max(1);
         Bounds {
             parallel,
+            calls: usize::MAX,
             chunks: 16,
             rows: usize::MAX,
             bytes,
@@ -55,6 +60,8 @@ pub struct BuildCx {
     pub epoch: u64,
     /// Segments between here and the consumer.
     pub depth: usize,
+    /// Reads again what was read before: takes no seeds of its own.
+    pub again: bool,
     /// Inside another operator's function: stay serial, there may be thousands of these.
     pub nested: bool,
     /// The rows that the operator above would like a chunk to be a multiple of.
@@ -81,14 +88,17 @@ pub struct Open {
     pub(super) functions: Vec<(Arc<dyn ChunkFn>, Arc<Meter>)>,
     pub(super) bounds: Bounds,
     pub(super) batches: Option<Batches>,
+    /// Operators that have a number of their own in its marks.
+    pub(super) layers: usize,
 }
 
 impl Open {
     fn new(head: Box<dyn Stage>, bounds: Bounds) -> Open {
-        Open { head, functions: vec![], bounds, batches: None }
+        Open { head, functions: vec![], bounds, batches: None, layers: 0 }
     }
     fn with(mut self, function: Arc<dyn ChunkFn>, meter: Arc<Meter>) -> Open {
         self.functions.push((function, meter));
+        self.layers += 1;
         self
     }
 }
@@ -99,9 +109,21 @@ impl BuildCx {
         let name = plan.name();
         let built = plan.op.build(self, plan).map_err(|e| e.in_op(name))?;
         Ok(match built {
-            Built::Stage(stage) => Built::Stage(Box::new(Metered { stage, name, meter: self.run.meters.of(plan.id) })),
+            Built::Stage(mut stage) => {
+                if stage.replays() {
+                    stage = Box::new(Replay::new(stage));
+                }
+                Built::Stage(Box::new(Metered { stage, name, meter: self.run.meters.of(plan.id) }))
+            }
             open => open,
         })
+    }
+    /// Starts the whole plan: what a consumer pulls. Nothing works yet.
+    pub fn root(&self, plan: &Plan) -> Result<Box<dyn Stage>> {
+        match self.run.options.prefetch {
+            Some(false) => Ok(Box::new(Replay::new(self.stage(plan)?))),
+            _ => Ok(Box::new(self.ahead(plan, |_| ())?)),
+        }
     }
     /// Starts an input as a stage to pull.
     pub fn stage(&self, plan: &Plan) -> Result<Box<dyn Stage>> {
@@ -146,7 +168,7 @@ impl BuildCx {
         let below = BuildCx { depth: self.depth + 1, ..self.clone() };
         let head = around(below.nested_stage(value, epoch)?);
         let meter = self.run.meters.of(Bound::of(value)?.plan.id);
-        Ok(Segment::new(&self.run, self.depth + 1, Open::new(head, bounds), meter))
+        Ok(Segment::new(&self.run, self.depth + 1, Open { layers: 1, ..Open::new(head, bounds) }, meter))
     }
     /// Access by number to an input, if it has it. A plan that is used twice is asked once.
     pub fn index(&self, plan: &Plan) -> Result<Option<Arc<dyn Index>>> {
@@ -192,14 +214,16 @@ impl BuildCx {
             return Ok(Built::Stage(Box::new(Inline { input, function, meter, ready: Default::default() })));
         }
         let bounds = self.run.bounds();
-        let parallel = parallel.unwrap_or(usize::MAX).min(bounds.parallel);
+        // Which functions run together depends on what was asked, not on the machine: marks must fit everywhere.
+        let calls = parallel.unwrap_or(usize::MAX);
+        let parallel = calls.min(bounds.parallel);
         Ok(Built::Open(match self.build(input)? {
-            Built::Open(open) if open.bounds.ordered == ordered && open.bounds.parallel == parallel => {
+            Built::Open(open) if open.bounds.ordered == ordered && open.bounds.calls == calls => {
                 open.with(function, meter)
             }
             built => {
                 let below = BuildCx { depth: self.depth + 1, ..self.clone() };
-                let bounds = Bounds { parallel, ordered, grain: self.grain, ..bounds };
+                let bounds = Bounds { parallel, calls, ordered, grain: self.grain, ..bounds };
                 Open::new(below.close(built, input), bounds).with(function, meter)
             }
         }))
@@ -215,7 +239,7 @@ impl BuildCx {
     }
 
     /// Ends a segment that is open.
-    fn close(&self, built: Built, plan: &Plan) -> Box<dyn Stage> {
+    pub(super) fn close(&self, built: Built, plan: &Plan) -> Box<dyn Stage> {
         match built {
             Built::Stage(stage) => stage,
             Built::Open(open) => {
@@ -223,6 +247,10 @@ impl BuildCx {
                 Box::new(Segment::new(&self.run, self.depth, open, meter))
             }
         }
+    }
+    /// An input as `ahead` gives it, but without anybody who works ahead: its marks are the same.
+    pub fn not_ahead(&self, input: &Plan) -> Result<Box<dyn Stage>> {
+        Ok(Box::new(Replay::new(self.stage(input)?)))
     }
     /// Lets workers run ahead of whoever pulls, up to these bounds.
     pub fn ahead(&self, input: &Plan, bounds: impl Fn(&mut Bounds)) -> Result<Segment> {
@@ -232,6 +260,7 @@ impl BuildCx {
             Built::Stage(head) => Open::new(head, Bounds { grain: self.grain, ..self.run.bounds() }),
         };
         bounds(&mut open.bounds);
+        open.layers += 1;
         let meter = self.run.meters.of(input.id);
         Ok(Segment::new(&self.run, self.depth, open, meter))
     }
@@ -286,5 +315,14 @@ impl Stage for Metered {
             }
             Pull::End => Pull::End,
         }
+    }
+    fn mark(&mut self, out: &mut Mark) {
+        self.stage.mark(out);
+    }
+    fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
+        self.stage.seek(at).map_err(|e| e.in_op(self.name))
+    }
+    fn pass(&mut self, results: u64) -> bool {
+        self.stage.pass(results)
     }
 }

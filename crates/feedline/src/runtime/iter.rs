@@ -1,16 +1,17 @@
 //! A pass over a dataset: what a consumer holds.
 
 use super::build::{BuildCx, Run};
+use super::mark::{At, Mark};
 use super::pool::Pool;
-use super::segment::Segment;
 use super::stage::{Cx, Pull, Stage, Wake};
+use super::state::State;
 use super::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use super::sync::{Condvar, Mutex, lock};
 use super::{Index, Meters};
 use crate::element::{Buf, Chunk, Column, DType, Element, Value};
 use crate::error::{Error, Result};
 use crate::options::Options;
-use crate::plan::{Bound, Plan};
+use crate::plan::{Bound, Outline, Plan};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -22,16 +23,39 @@ pub struct Iter {
     waker: Weak<dyn Wake>,
     chunk: Chunk,
     row: usize,
+    /// From where `chunk` came.
+    from: Mark,
     /// The plan as it runs.
     pub plan: Plan,
+    epoch: u64,
+    outline: Option<Outline>,
     delivered: u64,
     ended: bool,
 }
 
 /// Where a consumer sleeps until there is something.
-struct Waiter {
+pub(super) struct Waiter {
     ready: Mutex<bool>,
     wake: Condvar,
+}
+
+impl Default for Waiter {
+    fn default() -> Waiter {
+        Waiter { ready: Mutex::new(false), wake: Condvar::new() }
+    }
+}
+
+impl Waiter {
+    pub(super) fn reset(&self) {
+        *lock(&self.ready) = false;
+    }
+    /// Until it is woken, or for some time.
+    pub(super) fn wait(&self) {
+        let ready = lock(&self.ready);
+        if !*ready {
+            drop(super::sync::wait(&self.wake, ready, LOOK));
+        }
+    }
 }
 
 impl Wake for Waiter {
@@ -55,31 +79,88 @@ fn new_run(plan: &Plan, pool: Arc<Pool>) -> Arc<Run> {
         options: plan.options.clone(),
         meters: Arc::new(Meters::default()),
         has_host,
+        resuming: AtomicBool::new(false),
     })
 }
 
 fn build_cx(run: &Arc<Run>, bound: &Bound, epoch: u64) -> BuildCx {
-    BuildCx { run: run.clone(), env: bound.env.clone(), epoch, depth: 0, nested: false, grain: 1, known: Weak::new() }
+    BuildCx {
+        run: run.clone(),
+        env: bound.env.clone(),
+        epoch,
+        depth: 0,
+        again: false,
+        nested: false,
+        grain: 1,
+        known: Weak::new(),
+    }
+}
+
+/// For tests of single stages.
+#[cfg(test)]
+pub fn testing_cx(plan: &Plan) -> BuildCx {
+    build_cx(&new_run(plan, Pool::new(1)), &unbound(plan), 0)
 }
 
 impl Iter {
     /// Starts a pass on the pool. The plan is run as it is: rewriting it comes before.
     pub fn new(bound: &Bound, epoch: u64, pool: Arc<Pool>) -> Result<Iter> {
+        let iter = Iter::build(bound, epoch, new_run(&bound.plan, pool))?;
+        iter.root.start();
+        Ok(iter)
+    }
+    /// Starts a pass where another one was. The plan must be the one that the state was taken from.
+    pub fn resume(bound: &Bound, state: &State, pool: Arc<Pool>) -> Result<Iter> {
+        state.check(&bound.plan)?;
+        let run = new_run(&bound.plan, pool);
+        state.set_seeds(&bound.plan, &run.finished)?;
+        run.resuming.store(true, Relaxed);
+        let mut iter = Iter::build(bound, state.epoch, run)?;
+        iter.delivered = state.delivered;
+        if state.ended {
+            iter.run.finished.store(true, Relaxed);
+            iter.ended = true;
+            return Ok(iter);
+        }
+        let mut at = state.marks(&bound.plan)?;
+        iter.root.seek(&mut at)?;
+        at.finish()?;
+        iter.run.resuming.store(false, Relaxed);
+        iter.root.start();
+        Ok(iter)
+    }
+    fn build(bound: &Bound, epoch: u64, run: Arc<Run>) -> Result<Iter> {
         let plan = bound.plan.clone();
-        let run = new_run(&plan, pool);
-        let cx = build_cx(&run, bound, epoch);
-        let root: Box<dyn Stage> = if run.options.prefetch == Some(false) {
-            cx.stage(&plan)?
-        } else {
-            let segment: Segment = cx.ahead(&plan, |_| ())?;
-            segment.start();
-            Box::new(segment)
-        };
-        let waiter = Arc::new(Waiter { ready: Mutex::new(false), wake: Condvar::new() });
+        let root = build_cx(&run, bound, epoch).root(&plan)?;
+        let waiter = Arc::new(Waiter::default());
         let waker: Arc<dyn Wake> = waiter.clone();
         let chunk = Chunk::new(0, crate::element::Pos::Run(0), []);
         let waker = Arc::downgrade(&waker);
-        Ok(Iter { root, run, waiter, waker, chunk, row: 0, plan, delivered: 0, ended: false })
+        let (from, row, outline, delivered, ended) = Default::default();
+        Ok(Iter { root, run, waiter, waker, chunk, row, from, plan, epoch, outline, delivered, ended })
+    }
+
+    /// Where the consumer is, whatever workers have done ahead: `resume` goes on with what it would get next. Elements
+    /// that were given out as a chunk count as delivered.
+    pub fn state(&mut self) -> Result<State> {
+        let (mut mark, mut at) = (Mark::default(), Vec::new());
+        if self.row < self.chunk.rows() {
+            mark.extend(&self.from);
+            mark.saved(&mut at)?;
+            super::state::leave_out(&mut at, self.row as u64);
+        } else if !self.ended || self.run.cancelled.load(Relaxed) {
+            self.root.mark(&mut mark);
+            mark.saved(&mut at)?;
+        }
+        let plan = match &self.outline {
+            Some(outline) => outline.clone(),
+            None => self.outline.insert(Outline::of(&self.plan)?).clone(),
+        };
+        // Operators that start others while they run say in their marks how many seeds those had taken by then.
+        let seeds = super::state::seeds_of(&self.plan, &self.run.finished);
+        let (epoch, delivered, ended) = (self.epoch, self.delivered, self.ended);
+        let shards = super::state::shards_of(&self.plan);
+        Ok(State { plan, epoch, seeds, at, delivered, ended, shards })
     }
 
     /// The next element that is there already, without waiting or locking: most calls end here.
@@ -100,7 +181,9 @@ impl Iter {
             if self.ended || self.run.cancelled.load(Relaxed) {
                 return Ok(false);
             }
-            *lock(&self.waiter.ready) = false;
+            self.waiter.reset();
+            self.from.clear();
+            self.root.mark(&mut self.from);
             let mut cx = Cx::new(&self.waker, &self.run.cancelled);
             let want = match self.run.options {
                 // Nothing runs ahead of the consumer, not even within a chunk.
@@ -145,11 +228,7 @@ impl Iter {
             if self.run.pool.help() {
                 continue;
             }
-            let ready = lock(&self.waiter.ready);
-            if *ready {
-                return Ok(());
-            }
-            drop(super::sync::wait(&self.waiter.wake, ready, LOOK));
+            self.waiter.wait();
         }
     }
 
@@ -224,6 +303,12 @@ struct Ended;
 impl Stage for Ended {
     fn next(&mut self, _: &mut Cx<'_>, _: usize) -> Pull {
         Pull::End
+    }
+    fn mark(&mut self, out: &mut Mark) {
+        out.never("the iterator was closed; take its state before");
+    }
+    fn seek(&mut self, _: &mut At<'_>) -> Result<()> {
+        Err(super::mark::unfit())
     }
 }
 
@@ -314,7 +399,7 @@ mod tests {
         let pool = Pool::new(1);
         let run = new_run(ds.plan(), pool.clone());
         let mut segment = build_cx(&run, &unbound(ds.plan()), 0).stage(ds.plan()).unwrap();
-        let waiter = Arc::new(Waiter { ready: Mutex::new(false), wake: Condvar::new() });
+        let waiter = Arc::new(Waiter::default());
         let waker: Arc<dyn Wake> = waiter.clone();
         let waker = Arc::downgrade(&waker);
         let rows = |pull: &Pull| matches!(pull, Pull::Rows(_));

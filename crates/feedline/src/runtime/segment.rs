@@ -13,17 +13,20 @@
 //! 6. Unordered segments reserve no slots: chunks are appended as they are finished.
 //! 7. A panic in a step becomes an internal error in the place of the chunk, and ends the segment.
 //! 8. In front of a `batch`, whoever holds the token also cuts memory for the results out of the batch: see `batches.rs`.
-//! 9. Dropping the consumer's side cancels: running steps finish, nothing new starts, memory goes with the last step.
+//! 9. After each pull the head is marked: from there it goes on. A slot carries the mark from before its pull, so that the
+//!    consumer's side knows from where to make again what it has not given yet.
+//! 10. Dropping the consumer's side cancels: running steps finish, nothing new starts, memory goes with the last step.
 
 use super::batches::Batches;
 use super::build::Open;
+use super::mark::{At, Mark};
 use super::pool::{Pool, Work};
 use super::stage::{ChunkFn, Cx, Item, Pull, Stage, Wake};
 use super::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use super::sync::{Mutex, lock};
 use super::{Meter, pop_rows};
 use crate::element::{Chunk, Slots};
-use crate::error::Error;
+use crate::error::{Error, Result};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
@@ -34,6 +37,8 @@ use std::time::Instant;
 pub struct Bounds {
     /// Chunks under way at once.
     pub parallel: usize,
+    /// The same as it was asked for, whatever the machine allows.
+    pub calls: usize,
     pub chunks: usize,
     pub rows: usize,
     pub bytes: usize,
@@ -44,9 +49,16 @@ pub struct Bounds {
     pub grain: usize,
 }
 
+/// Marks that are kept for their memory.
+const SPARE: usize = 16;
+
 /// The consumer's side of a segment.
 pub struct Segment {
     shared: Arc<Shared>,
+    /// Results that were given before a state was taken, and are dropped.
+    drop: u64,
+    /// How many operators it stands for: each has a number in a mark.
+    layers: usize,
 }
 
 pub struct Shared {
@@ -73,6 +85,15 @@ pub struct Shared {
 struct Head {
     stage: Box<dyn Stage>,
     batches: Option<Batches>,
+    /// Rows that were given before a state was taken: not worth running functions on.
+    skip: u64,
+}
+
+/// From where a chunk is made again: the mark of the head, and how much of what follows there is to be left out.
+#[derive(Default)]
+struct From {
+    mark: Mark,
+    skip: u64,
 }
 
 /// Where the results of a pull belong.
@@ -96,17 +117,29 @@ struct Queue {
     /// Moving average of a chunk's bytes.
     estimate: usize,
     downstream: Option<Weak<dyn Wake>>,
+    /// Rows and errors that were taken from the first slot.
+    taken: u64,
+    /// From where the head goes on behind the last slot.
+    from: From,
+    /// Marks that are used again.
+    spare: Vec<Mark>,
 }
 
 struct Slot {
     items: Option<VecDeque<Item>>,
     bytes: usize,
     rows: usize,
+    from: From,
 }
 
 impl Segment {
     pub fn new(run: &super::Run, depth: usize, open: Open, meter: Arc<Meter>) -> Segment {
-        let Open { head, functions, bounds, batches } = open;
+        let Open { mut head, functions, bounds, batches, layers } = open;
+        let mut from = From::default();
+        head.mark(&mut from.mark);
+        if !bounds.ordered {
+            from.mark.never(UNORDERED);
+        }
         let host = functions.iter().any(|(f, _)| f.is_host()) || run.has_host;
         let shared = Arc::new_cyclic(|me: &Weak<Shared>| Shared {
             me: me.clone(),
@@ -117,7 +150,7 @@ impl Segment {
             depth,
             want: AtomicUsize::new(bounds.chunk_rows.unwrap_or(1).max(1)),
             bounds,
-            head: Mutex::new(Head { stage: head, batches }),
+            head: Mutex::new(Head { stage: head, batches, skip: 0 }),
             counted_from: AtomicU64::new(0),
             functions,
             queue: Mutex::new(Queue {
@@ -131,16 +164,15 @@ impl Segment {
                 bytes: 0,
                 estimate: 0,
                 downstream: None,
+                taken: 0,
+                from,
+                spare: vec![],
             }),
             cost_ns: AtomicU64::new(0),
             meter,
             host,
         });
-        Segment { shared }
-    }
-    /// Starts working ahead before anybody asks.
-    pub fn start(&self) {
-        self.shared.pump();
+        Segment { shared, drop: 0, layers }
     }
 }
 
@@ -157,16 +189,74 @@ impl Drop for Segment {
 }
 
 impl Stage for Segment {
+    fn start(&self) {
+        self.shared.pump();
+    }
     fn next(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
         // Whoever collects without end (a large shuffle buffer) and never finds the queue empty comes by here only.
         if cx.is_late(Instant::now()) {
             return Pull::Pending;
         }
-        let pull = self.shared.pop(want, cx.waker);
-        self.shared.pump();
-        pull
+        loop {
+            let ask = if self.drop > 0 { self.drop.min(want as u64) as usize } else { want };
+            let pull = self.shared.pop(ask, cx.waker);
+            self.shared.pump();
+            match &pull {
+                Pull::Rows(chunk) if self.drop > 0 => self.drop -= chunk.rows() as u64,
+                Pull::Fail(_) if self.drop > 0 => self.drop -= 1,
+                _ => return pull,
+            }
+        }
+    }
+    fn mark(&mut self, out: &mut Mark) {
+        let queue = lock(&self.shared.queue);
+        let (from, taken) = match queue.slots.front() {
+            Some(slot) => (&slot.from, queue.taken),
+            None => (&queue.from, 0),
+        };
+        out.number(from.skip + taken + self.drop);
+        (1..self.layers).for_each(|_| out.number(0));
+        out.extend(&from.mark);
+    }
+    fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
+        let shared = &*self.shared;
+        let mut given = at.number()?;
+        for _ in 1..self.layers {
+            // Operators that run together here have one number for all.
+            given = given.checked_add(at.number()?).ok_or_else(super::mark::unfit)?;
+        }
+        let (resharded, asked) = (at.is_resharded(), given);
+        let mut head = lock(&shared.head);
+        head.stage.seek(at)?;
+        let keeps = shared.functions.iter().all(|(f, _)| f.keeps_rows());
+        if resharded && std::mem::take(&mut given) > 0 && !(keeps && head.stage.pass(asked)) {
+            return Err(super::mark::unfit());
+        }
+        let mut from = From::default();
+        head.stage.mark(&mut from.mark);
+        let mut queue = lock(&shared.queue);
+        if queue.token || queue.under_way > 0 || !queue.slots.is_empty() {
+            return Err(Error::internal("a segment that has begun cannot be sent elsewhere"));
+        }
+        // Where each row comes out as one, those that are to be dropped need not be made.
+        (from.skip, self.drop) = if keeps { (given, 0) } else { (0, given) };
+        head.skip = from.skip;
+        queue.from = from;
+        Ok(())
+    }
+    fn pass(&mut self, results: u64) -> bool {
+        let shared = &*self.shared;
+        let mut head = lock(&shared.head);
+        let passed = shared.functions.iter().all(|(f, _)| f.keeps_rows()) && head.stage.pass(results);
+        let mut from = From::default();
+        head.stage.mark(&mut from.mark);
+        lock(&shared.queue).from = from;
+        passed
     }
 }
+
+const UNORDERED: &str = "with deterministic=False elements come in whatever order they are ready, and no state can say which \
+                         ones are left; leave it at True where a run is to be resumed";
 
 impl Shared {
     fn gone(&self) -> bool {
@@ -221,12 +311,23 @@ impl Shared {
                 return Pull::Pending;
             };
             let item = pop_rows(items, want);
+            queue.taken += match &item {
+                Some(Item::Rows(chunk)) => chunk.rows() as u64,
+                Some(Item::Fail(_)) => 1,
+                None => 0,
+            };
             // What is left of a slot keeps its whole byte count until it is gone: an upper bound.
             if items.is_empty() {
                 queue.bytes -= slot.bytes;
                 queue.rows -= slot.rows;
                 queue.first += 1;
-                queue.slots.pop_front();
+                queue.taken = 0;
+                if let Some(mut slot) = queue.slots.pop_front()
+                    && queue.spare.len() < SPARE
+                {
+                    slot.from.mark.clear();
+                    queue.spare.push(slot.from.mark);
+                }
             }
             if let Some(item) = item {
                 return item.into();
@@ -237,8 +338,12 @@ impl Shared {
     /// Pulls the head and runs the functions; gives the token on in between. False if there was nothing to do.
     fn advance(&self) -> bool {
         let start = Instant::now();
-        lock(&self.queue).starved = true;
-        let pulled = catch_unwind(AssertUnwindSafe(|| self.pull()));
+        let mut next = {
+            let mut queue = lock(&self.queue);
+            queue.starved = true;
+            queue.spare.pop().unwrap_or_default()
+        };
+        let pulled = catch_unwind(AssertUnwindSafe(|| self.pull(&mut next)));
         let mut out = Vec::new();
         let mut place = Place::default();
         let pulled = match pulled {
@@ -274,7 +379,8 @@ impl Shared {
             queue.under_way += 1;
             let number = queue.first + queue.slots.len() as u64;
             if self.bounds.ordered {
-                queue.slots.push_back(Slot { items: None, bytes: 0, rows: 0 });
+                let from = std::mem::replace(&mut queue.from, From { mark: next, skip: 0 });
+                queue.slots.push_back(Slot { items: None, bytes: 0, rows: 0, from });
             }
             number
         };
@@ -303,16 +409,31 @@ impl Shared {
         true
     }
 
-    /// Pulls the head, and says where the results belong.
-    fn pull(&self) -> (Pull, Place) {
+    /// Pulls the head, says where the results belong, and marks from where it goes on.
+    fn pull(&self, next: &mut Mark) -> (Pull, Place) {
         let mut cx = Cx::new(&self.waker, &self.cancelled);
         // The token makes this the only thread here; the lock only says so to the compiler.
         let mut head = lock(&self.head);
-        let Head { stage, batches } = &mut *head;
+        while head.skip > 0 {
+            let ask = head.skip.min(1 << 12) as usize;
+            match head.stage.next(&mut cx, ask) {
+                Pull::Rows(chunk) => head.skip -= chunk.rows() as u64,
+                Pull::Fail(_) => head.skip -= 1,
+                stop => return (stop, Place::default()),
+            }
+        }
+        let pulled = self.pull_head(&mut head, &mut cx);
+        if matches!(pulled.0, Pull::Rows(_) | Pull::Fail(_)) {
+            head.stage.mark(next);
+        }
+        pulled
+    }
+    fn pull_head(&self, head: &mut Head, cx: &mut Cx<'_>) -> (Pull, Place) {
+        let Head { stage, batches, .. } = head;
         let want = self.want_now();
-        let Some(batches) = batches else { return (stage.next(&mut cx, want), Place::default()) };
+        let Some(batches) = batches else { return (stage.next(cx, want), Place::default()) };
         let from = self.counted_from.load(Relaxed);
-        let pull = stage.next(&mut cx, batches.limit(want, from));
+        let pull = stage.next(cx, batches.limit(want, from));
         let row = batches.row();
         let slots = match &pull {
             Pull::Rows(chunk) => batches.place(chunk.rows(), from),
@@ -380,7 +501,7 @@ impl Shared {
 
     fn fill(&self, number: u64, items: Vec<Item>, bytes: usize) {
         let rows: usize = items.iter().map(|i| if let Item::Rows(c) = i { c.rows() } else { 1 }).sum();
-        let slot = Slot { items: Some(items.into()), bytes, rows };
+        let items = Some(items.into());
         let waker = {
             let mut queue = lock(&self.queue);
             queue.under_way -= 1;
@@ -393,10 +514,12 @@ impl Shared {
             self.meter.hold(queue.bytes);
             let front = if self.bounds.ordered {
                 let at = (number - queue.first) as usize;
-                queue.slots[at] = slot;
+                let slot = &mut queue.slots[at];
+                (slot.items, slot.bytes, slot.rows) = (items, bytes, rows);
                 at == 0
             } else {
-                queue.slots.push_back(slot);
+                let from = From { mark: queue.from.mark.clone(), skip: 0 };
+                queue.slots.push_back(Slot { items, bytes, rows, from });
                 true
             };
             let finished = queue.done && queue.under_way == 0;

@@ -1,7 +1,8 @@
 //! A running operator. A stage is pulled: it gives some rows, an error in the place of one row, "not yet", or the end.
 
+use super::mark::{At, Mark};
 use crate::element::{Chunk, Slots};
-use crate::error::Error;
+use crate::error::{Error, Result};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -99,6 +100,26 @@ impl<'a> Cx<'a> {
 pub trait Stage: Send {
     /// At most `want` (at least 1) rows. After `End` it must give `End` again.
     fn next(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull;
+    /// From where the next pull goes on. Asked only while it `is_settled`.
+    fn mark(&mut self, out: &mut Mark);
+    /// Goes to where a stage of the same plan was marked. One that works ahead is sent there before it has begun; all
+    /// others can be sent anywhere, any time.
+    fn seek(&mut self, at: &mut At<'_>) -> Result<()>;
+    /// Goes on behind so many of its results, without making them and as if none of them failed; false if it cannot. Asked
+    /// only after `seek`, of what stands on a `shard` that has another number of parts than before.
+    fn pass(&mut self, _results: u64) -> bool {
+        false
+    }
+    /// Begins to work ahead, if that is what it does.
+    fn start(&self) {}
+    /// Whether nothing is held that `mark` would leave out.
+    fn is_settled(&self) -> bool {
+        true
+    }
+    /// Whether it is not settled at times: it is then marked at the last moment at which it was (`replay.rs`).
+    fn replays(&self) -> bool {
+        false
+    }
 }
 
 /// A function of chunks without memory of earlier ones: any number of workers may run it at once.
@@ -155,6 +176,22 @@ impl Stage for Inline {
             self.meter.time(cx, chunk.rows(), || self.function.run(chunk, &mut out));
             self.ready.extend(out);
         }
+    }
+    fn mark(&mut self, out: &mut Mark) {
+        self.input.mark(out);
+    }
+    fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
+        self.ready.clear();
+        self.input.seek(at)
+    }
+    fn pass(&mut self, results: u64) -> bool {
+        self.function.keeps_rows() && self.input.pass(results)
+    }
+    fn is_settled(&self) -> bool {
+        self.ready.is_empty()
+    }
+    fn replays(&self) -> bool {
+        true
     }
 }
 

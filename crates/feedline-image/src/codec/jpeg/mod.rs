@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn what_is_too_large_is_refused_before_memory_is_taken() {
         let size = Size::new(8, 8, 1);
-        let mut bytes = encode(&vec![1; 64], size, Encoding::default()).unwrap();
+        let mut bytes = encode(&[1; 64], size, Encoding::default()).unwrap();
         let frame = bytes.windows(2).position(|w| w == [0xff, 0xc0]).unwrap();
         bytes[frame + 5..frame + 9].fill(0xff);
         let error = Job::new(&bytes, Options::default()).map(|_| ()).unwrap_err();

@@ -159,19 +159,35 @@ class Core:
         note(self)
         return self._plan.iter()  # type: ignore[return-value]
 
-    def iter(self, **options: Any) -> Iterator:
-        """A new iterator, with options for this pass only.
+    def iter(self, state: Mapping[str, Any] | None = None, **options: Any) -> Iterator:
+        """A new iterator, with options for this pass only, or from where another one was.
 
         >>> import feedline as fl
         >>> with fl.Dataset.range(3).iter(prefetch=False) as it:
         ...     print(next(it))
         0
+
+        `Iterator.state_dict()` says where an iterator is. One that is made from it, in this process or another,
+        with any options and on any number of cores, gives exactly what the other would have given next; so does
+        the pass behind it. Elements that were held (in a shuffle's buffer, in a cache) are read again.
+
+        >>> ds = fl.Dataset.range(100).shuffle(10).batch(2)
+        >>> it = iter(ds)
+        >>> first = next(it)
+        >>> state = it.state_dict()
+        >>> bool((next(it) == next(ds.iter(state))).all())
+        True
+
+        Args:
+            state: What `state_dict` gave. It is a dict that `json.dumps` takes.
+            options: Those of `with_options`.
+
+        Raises:
+            ValueError: The state was taken from a dataset that does something else; the text says what.
         """
-        if not options:
+        if self._home is not None or (state is None and not options):
             return self.__iter__()
-        if self._home is not None:
-            return self.__iter__()
-        return self._plan.iter(make_options(None, options))  # type: ignore[return-value]
+        return self._plan.iter(make_options(None, options) if options else None, state)  # type: ignore[return-value]
 
     def _sample(self) -> Sample | None:
         """Gives the first element, for functions that cannot be traced; None inside a traced function."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..params import check_name, integer, naming
 from ..seeds import get_seed
@@ -48,18 +48,36 @@ class Selection(Core):
         times = None if count is None else integer("repeat", "count", count)
         return self._then("repeat", count=None if isinstance(times, int) and times < 0 else times)
 
-    def shard(self, num_shards: int, index: int, name: str | None = None) -> Self:
+    def shard(
+        self,
+        num_shards: int,
+        index: int,
+        name: str | None = None,
+        *,
+        equal: Literal["drop", "wrap"] | None = None,
+    ) -> Self:
         """Every `num_shards`-th element, beginning with element `index`: the part of one of several workers.
 
         >>> import feedline as fl
         >>> list(fl.Dataset.range(5).shard(2, 1).as_numpy_iterator())
         [np.int64(1), np.int64(3)]
+
+        Parts that have gone equally far have the same state. Where only `map`, `batch` and `prefetch` follow, it
+        can be resumed by another number of parts, and no element is lost or comes twice.
+
+        Args:
+            num_shards: How many parts there are.
+            index: Which part this is, from 0 on.
+            name: A name for the operator, an identifier.
+            equal: Gives all parts equally many elements, for those who must take the same number of steps:
+                "drop" leaves out the last elements that are too few for all, "wrap" fills up with the first ones.
         """
         check_name("shard", name)
         return self._then(
             "shard",
             num_shards=integer("shard", "num_shards", num_shards),
             index=integer("shard", "index", index),
+            **({} if equal is None else {"equal": equal}),
         )
 
     def shuffle(

@@ -126,6 +126,8 @@ class Sources(Core):
         args: Sequence[Any] | None = None,
         output_signature: Any = None,
         name: str | None = None,
+        *,
+        resume: Callable[[int], Iterable[Any]] | None = None,
     ) -> Self:
         """The values that a Python generator yields. It is called anew for every pass.
 
@@ -143,6 +145,9 @@ class Sources(Core):
             args: Arguments for the function.
             output_signature: The specs of the values, in their structure; in place of `output_types`.
             name: A name for the operator, an identifier.
+            resume: From the number of values that were given to something that gives the others: what makes an
+                iterator's state possible. Not needed where the function returns an object with `state_dict()`
+                and `load_state_dict(state)`, which are called instead.
 
         Raises:
             TypeError: `generator` cannot be called, or its values are described twice or not at all.
@@ -160,7 +165,7 @@ class Sources(Core):
             raise trace.NeedsValue("from_generator with args of a traced function")
         if args:
             generator = functools.partial(generator, *[calls.constant(arg) for arg in args])
-        return cls._make("from_generator", {"generator": generator, "spec": spec})
+        return cls._make("from_generator", {"generator": generator, "spec": spec, "resume": resume})
 
     @classmethod
     def counter(cls, start: Any = 0, step: Any = 1, dtype: Any = int64, name: str | None = None) -> Self:

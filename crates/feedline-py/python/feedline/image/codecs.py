@@ -38,6 +38,7 @@ def decode_jpeg(
     name: str | None = None,
     *,
     exif_orientation: bool = False,
+    scaled: bool = False,
 ) -> Any:
     """The pixels of a JPEG: uint8, height x width x channels.
 
@@ -47,15 +48,21 @@ def decode_jpeg(
     (4, 6, 3)
 
     Args:
-        contents: The bytes of the file. Other formats are recognised too; of an animation the first frame counts.
+        contents: The bytes of the file. Other formats are recognised too; of an animation the first frame
+            counts.
         channels: 1 (grey), 3 (RGB), or 0 for as many as the file has.
         ratio: 1, 2, 4 or 8: each side becomes that many times shorter, by a cheaper decoding.
         fancy_upscaling: Chroma is interpolated, not repeated.
         try_recover_truncated: A file that was cut off is decoded as far as it goes; else it is an error.
         acceptable_fraction: Not used: what is missing is filled, as TensorFlow fills it.
-        dct_method: "INTEGER_ACCURATE", or "INTEGER_FAST", which is the default and may be off by a level or two.
+        dct_method: "INTEGER_ACCURATE", or "INTEGER_FAST", which is the default and may be off by a level or
+            two.
         name: Not used.
-        exif_orientation: Turns the picture upright as its EXIF data say. TensorFlow leaves it as it is stored.
+        exif_orientation: Turns the picture upright as its EXIF data say. TensorFlow leaves it as it is
+            stored.
+        scaled: In a mapped function, a picture that is at least halved by a later `resize` may be decoded at
+            a
+            half, a fourth or an eighth of its size, which is faster and changes pixels a little.
     """
     return call(
         "image.decode",
@@ -66,6 +73,7 @@ def decode_jpeg(
         try_recover_truncated=try_recover_truncated or None,
         dct_method=dct_method or None,
         exif_orientation=exif_orientation or None,
+        scaled=scaled or None,
     )
 
 
@@ -115,7 +123,8 @@ def decode_image(
         channels: 1, 3 or 4, or 0 for as many as the file has.
         dtype: uint8, uint16, or float32 for values from 0 to 1.
         name: Not used.
-        expand_animations: GIF and WebP get an axis of frames in front; the shape is then not known before a file is
+        expand_animations: GIF and WebP get an axis of frames in front; the shape is then not known before a
+            file is
             read. False gives the first frame, and a shape of 3 axes.
     """
     return call(
@@ -203,7 +212,9 @@ def encode_jpeg(
 
 
 def encode_png(image: Any, compression: int = -1, name: str | None = None) -> Any:
-    """A uint8 or uint16 picture of 1 to 4 channels as the bytes of a PNG; compression from 0 to 9, -1 is the usual."""
+    """A uint8 or uint16 picture of 1 to 4 channels as the bytes of a PNG; compression from 0 to 9, -1 is the
+    usual.
+    """
     return call("image.encode_png", [image], compression=compression)
 
 

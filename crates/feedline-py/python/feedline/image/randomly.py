@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import debugging, ops, random
+from .. import ops, random
 from ..calls import call, call_here, call_parts_here, dtype_of, symbolic
 from ..dtypes import float64, int64
 from ..lazy_numpy import np
@@ -53,9 +53,6 @@ class _Place:
     def uniform(self, low: float, high: float) -> Any:
         return random.uniform((), low, high, seed=self.seed)
 
-    def units(self, shape: Any) -> Any:
-        return random.uniform(shape, dtype=float64, seed=self.seed)
-
     def coins(self, shape: Any) -> Any:
         return random.bernoulli(shape, seed=self.seed)
 
@@ -74,9 +71,6 @@ class _Pair:
 
     def uniform(self, low: float, high: float) -> Any:
         return random.stateless_uniform((), self.seed, low, high)
-
-    def units(self, shape: Any) -> Any:
-        return random.stateless_uniform(shape, self.seed, dtype=float64)
 
     def coins(self, shape: Any) -> Any:
         return random.stateless_uniform(shape, self.seed) < np.float32(0.5)
@@ -146,10 +140,7 @@ def _cropped(value: Any, size: Any, numbers: _Numbers) -> Any:
             box = numbers.box("image.random_crop_box", ops.shape(value), size=sides)
             return call("image.crop", [value, box], size=sides)
     room = ops.cast(ops.shape(value), int64) - ops.cast(size, int64)
-    fits = ops.reduce_all(ops.greater_equal(room, np.int64(0)))
-    room = debugging.ensure(room, fits, "a crop that is larger than the tensor")
-    share = numbers.units(ops.shape(room))
-    offset = ops.cast(ops.floor(share * ops.cast(room + np.int64(1), float64)), int64)
+    offset = numbers.box("image.random_crop_offset", room)
     part = ops.slice(value, offset, size)
     return part if symbolic(size) else ops.ensure_shape(part, size.tolist())
 

@@ -48,15 +48,21 @@ def resize(
     Args:
         images: A picture, height x width x channels, or a batch of them.
         size: Height and width of the result.
-        method: "bilinear", "nearest", "bicubic", "area", "lanczos3", "lanczos5", "gaussian" or "mitchellcubic".
+        method: "bilinear", "nearest", "bicubic", "area", "lanczos3", "lanczos5", "gaussian" or
+            "mitchellcubic".
         preserve_aspect_ratio: Keeps the proportions; the result is as large as fits into `size`.
-        antialias: Averages where pixels become fewer. Without it some pixels are left out when a picture is made smaller.
+        antialias: Averages where pixels become fewer. Without it some pixels are left out when a picture is
+            made smaller.
         name: Not used.
 
     Returns:
         float32, with the values of the input; "nearest" keeps the dtype.
     """
-    attrs = {"method": method, "preserve_aspect_ratio": preserve_aspect_ratio or None, "antialias": antialias or None}
+    attrs = {
+        "method": method,
+        "preserve_aspect_ratio": preserve_aspect_ratio or None,
+        "antialias": antialias or None,
+    }
     if symbolic(size):
         return call("image.resize", [images, size], **attrs)
     return call("image.resize", [images], size=_known_size(size), **attrs)
@@ -65,7 +71,9 @@ def resize(
 def resize_shorter_side(
     images: Any, size: int, method: str = ResizeMethod.BILINEAR, antialias: bool = True
 ) -> Any:
-    """Pictures whose shorter side is `size` long, in their own proportions, as torchvision's `Resize(size)` makes them."""
+    """Pictures whose shorter side is `size` long, in their own proportions, as torchvision's `Resize(size)`
+    makes them.
+    """
     return call("image.resize", [images], shorter_side=int(size), method=method, antialias=antialias or None)
 
 
@@ -94,7 +102,8 @@ def crop_and_resize(
 
     Args:
         image: A batch of pictures.
-        boxes: n x 4: y1, x1, y2, x2 in units of the last row and column; a box that is turned around flips its part.
+        boxes: n x 4: y1, x1, y2, x2 in units of the last row and column; a box that is turned around flips
+            its part.
         box_indices: n numbers of pictures in the batch.
         crop_size: Height and width of the parts.
         method: "bilinear" or "nearest".

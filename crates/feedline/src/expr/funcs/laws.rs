@@ -104,6 +104,7 @@ impl Dice {
             "pattern" => json!(self.pick(&["a", "(\\w)(.)?", "", "[0-9]+", "("])),
             "rewrite" => json!(self.pick(&["", "<\\0>", "\\1", "\\\\", "\\"])),
             "fill" => json!(self.pick(&["", "0", "-", "+", " "])),
+            "alpha" | "beta" => json!(self.pick(&[0.0, 0.25, 1.0, 3.5])),
             "mean" | "std" | "scale" | "ratio" | "sigma" | "value" | "area_range" if self.below(4) > 0 => {
                 let n = self.below(3) + 1;
                 json!((0..n).map(|i| 0.25 * (i + 1) as f64).collect::<Vec<_>>())
@@ -255,6 +256,8 @@ const NEEDED: &[(&str, &[&str])] = &[
     ("strings.to_hash_bucket_fast", &["num_buckets"]),
     ("strings.ngrams", &["width"]),
     ("random.integers", &["maxval"]),
+    ("random.gamma", &["alpha"]),
+    ("random.beta", &["alpha", "beta"]),
     ("io.decode_raw", &["out_type"]),
     ("io.parse_tensor", &["out_type"]),
     ("io.parse_example", &["features"]),
@@ -289,6 +292,8 @@ enum Hint {
     Objects,
     /// Two of them.
     Parts,
+    /// 2 x 3
+    Matrix,
 }
 use Hint::*;
 
@@ -299,6 +304,9 @@ const HINTS: &[(&str, &[Hint])] = &[
     ("image.adjust_gamma", &[Picture, Number, Number]),
     ("image.adjust_hue", &[Picture, Number]),
     ("image.adjust_saturation", &[Picture, Number]),
+    ("image.affine_transform", &[Picture, Matrix]),
+    ("image.augment", &[Picture, Truth, Number]),
+    ("image.blend_batch", &[Batch, Number]),
     ("image.chain", &[Text]),
     ("image.convert_image_dtype", &[Picture]),
     ("image.crop", &[Picture, Box]),
@@ -312,8 +320,10 @@ const HINTS: &[(&str, &[Hint])] = &[
     ("image.hsv_to_rgb", &[Picture]),
     ("image.normalize", &[Picture]),
     ("image.pad_to_bounding_box", &[Picture, Box]),
+    ("image.paste_batch", &[Batch, Box]),
     ("image.per_image_standardization", &[Picture]),
     ("image.random_crop_box", &[Sides, Seed]),
+    ("image.random_crop_offset", &[Sides, Seed]),
     ("image.random_erasing", &[Picture]),
     ("image.random_resized_crop_box", &[Sides, Seed]),
     ("image.resize", &[Picture, Seed]),
@@ -341,6 +351,7 @@ impl Dice {
             Text => (String, vec![]),
             Batch => (self.pick(&[Uint8, Float32]), vec![2, self.below(3) + 1, self.below(3) + 1, 2]),
             Parts => (Float32, vec![2, 4]),
+            Matrix => (self.pick(&[Float32, Float64, Int32]), vec![2, 3]),
             Number => (self.pick(&[Float32, Float32, Float64, Int32]), vec![]),
             Truth => (self.pick(&[Bool, Int32]), vec![]),
             Box => (self.pick(&[Int32, Int64]), vec![4]),
@@ -356,7 +367,7 @@ impl Dice {
             Sides => (0..n).map(|_| self.below(9) as f64).collect(),
             Seed => (0..n).map(|_| self.below(5) as f64).collect(),
             Objects | Parts => (0..n).map(|i| 0.125 * (self.below(4) + if i % 4 > 1 { 4 } else { 0 }) as f64).collect(),
-            Text | Picture | Batch | Number | Truth => return Value::Tensor(self.tensor(dtype, shape)),
+            Text | Picture | Batch | Number | Truth | Matrix => return Value::Tensor(self.tensor(dtype, shape)),
         };
         Value::Tensor(super::cast::cast(Tensor::from_items(shape, &items), dtype).unwrap())
     }

@@ -24,6 +24,18 @@ pub static FUNCS: &[Func] = &[
         pure: false,
     },
     Func {
+        name: "random.gamma",
+        doc: "Floats of a gamma distribution of shape `alpha` and rate `beta`.",
+        make: make_gamma,
+        pure: false,
+    },
+    Func {
+        name: "random.beta",
+        doc: "Floats between 0 and 1, of a beta distribution of the shapes `alpha` and `beta`.",
+        make: make_beta,
+        pure: false,
+    },
+    Func {
         name: "random.stateless_uniform",
         doc: "Floats in [minval, maxval) that follow from a pair of seeds alone, wherever the call stands.",
         make: make_stateless_uniform,
@@ -290,6 +302,57 @@ fn make_normal(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
     })
 }
 
+/// The logarithm of a number of the gamma distribution of rate 1 (Marsaglia and Tsang, "A simple method for generating gamma
+/// variables", 2000). Numbers of small shapes are too close to 0 to be written otherwise.
+fn ln_gamma(shape: f64, random: &mut Philox) -> f64 {
+    if shape < 1.0 {
+        return ln_gamma(shape + 1.0, random) + (1.0 - random.unit_f64()).ln() / shape;
+    }
+    let d = shape - 1.0 / 3.0;
+    let mut normal = Normal { spare: None };
+    loop {
+        let x = normal.next(random);
+        let v = (1.0 + x / (9.0 * d).sqrt()).powi(3);
+        let u = 1.0 - random.unit_f64();
+        if v > 0.0 && u.ln() < 0.5 * x * x + d - d * v + d * v.ln() {
+            return (d * v).ln();
+        }
+    }
+}
+
+/// The attributes `alpha` and `beta`, which must be positive.
+fn two_shapes(attrs: &Attrs, beta: Option<f64>) -> Result<(f64, f64)> {
+    let positive = |name: &str, default: Option<f64>| match attrs.f64(name)?.or(default) {
+        Some(x) if x > 0.0 && x.is_finite() => Ok(x),
+        Some(x) => Err(Error::usage(format!("{name} must be positive, but is {x}"))),
+        None => Err(Error::usage(format!("{name} is missing"))),
+    };
+    Ok((positive("alpha", None)?, positive("beta", beta)?))
+}
+
+fn make_gamma(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
+    let (dtype, (alpha, beta)) = (float_dtype(attrs)?, two_shapes(attrs, Some(1.0))?);
+    Fill::made(args, attrs, dtype, move |random, out| {
+        numbers!(out.dtype(), T => all {
+            out.items_mut::<T>().iter_mut().for_each(|x| *x = T::of_f64(ln_gamma(alpha, random).exp() / beta));
+            Ok(())
+        })
+    })
+}
+
+fn make_beta(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
+    let (dtype, (alpha, beta)) = (float_dtype(attrs)?, two_shapes(attrs, None)?);
+    Fill::made(args, attrs, dtype, move |random, out| {
+        numbers!(out.dtype(), T => all {
+            for x in out.items_mut::<T>() {
+                let (a, b) = (ln_gamma(alpha, random), ln_gamma(beta, random));
+                *x = T::of_f64(1.0 / (1.0 + (b - a).exp()));
+            }
+            Ok(())
+        })
+    })
+}
+
 fn make_integers(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
     let dtype = attrs.dtype("dtype")?.unwrap_or(DType::Int64);
     if !dtype.is_int() {
@@ -486,6 +549,26 @@ mod tests {
         assert!((mean - 3.0).abs() < 0.15 && (var - 4.0).abs() < 0.4, "{mean} {var}");
         let t = draw("random.normal", json!({"shape": [1000], "truncated": true}));
         assert!(t.items::<f32>().iter().all(|x| x.abs() <= 2.0));
+    }
+
+    #[test]
+    fn gamma_and_beta_have_their_moments() {
+        let mean = |name: &str, alpha: f64, beta: f64| {
+            let x = draw(name, json!({"shape": [6001], "alpha": alpha, "beta": beta, "dtype": "float64", "seed": 4}));
+            assert!(x.items::<f64>().iter().all(|x| *x >= 0.0 && x.is_finite()));
+            x.items::<f64>().iter().sum::<f64>() / 6001.0
+        };
+        for (alpha, beta) in [(0.2, 1.0), (1.0, 2.0), (4.5, 0.5)] {
+            let (gamma, want) = (mean("random.gamma", alpha, beta), alpha / beta);
+            assert!((gamma / want - 1.0).abs() < 0.12, "{alpha} {beta} {gamma}");
+            let (ratio, want) = (mean("random.beta", alpha, beta), alpha / (alpha + beta));
+            assert!((ratio - want).abs() < 0.03, "{alpha} {beta} {ratio}");
+        }
+        // So close to 0 that both of its parts vanish.
+        let tiny = draw("random.beta", json!({"shape": [500], "alpha": 1e-4, "beta": 1e-4}));
+        assert!(tiny.items::<f32>().iter().all(|x| (0.0..=1.0).contains(x)));
+        assert!(refused("random.gamma", &[], json!({"alpha": 0})).message().contains("positive"));
+        assert!(refused("random.beta", &[], json!({"alpha": 1})).message().contains("beta is missing"));
     }
 
     #[test]

@@ -4,17 +4,23 @@ use super::super::flat_map::{Inner, Inners};
 use crate::element::Value;
 use crate::error::Result;
 use crate::runtime::sync::{Mutex, lock};
-use crate::runtime::{Bounds, BuildCx, Cx, Pull, Stage, Wake};
+use crate::runtime::{At, Bounds, BuildCx, Cx, Mark, Pull, Stage, Wake};
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
 /// Datasets that are opened before a slot is free for them, at most.
 const KEEP: usize = 32;
 
+/// A dataset, or why there is none, and from where it came.
+pub struct Opened {
+    pub stage: Result<Box<dyn Stage>>,
+    pub from: Mark,
+}
+
 /// Datasets that workers read before their turn comes.
 pub struct Ahead {
     /// Those that have no slot yet, in order.
-    next: VecDeque<Result<Box<dyn Stage>>>,
+    next: VecDeque<Opened>,
     ended: bool,
     opened: u64,
     /// How many to keep in `next`.
@@ -37,18 +43,25 @@ impl Ahead {
     /// Opens datasets up to the number that is kept.
     pub fn fill(&mut self, outer: &mut Inners, cx: &mut Cx<'_>) {
         while !self.ended && self.next.len() < self.keep {
-            match outer.next(cx) {
-                Inner::Dataset(value, pos) => {
-                    let opened = self.open(outer, &value, pos);
-                    self.next.push_back(opened);
-                }
-                Inner::Fail(error) => self.next.push_back(Err(error)),
+            let mut from = Mark::default();
+            outer.mark(&mut from);
+            let stage = match outer.next(cx) {
+                Inner::Dataset(value, pos) => self.open(outer, &value, pos),
+                Inner::Fail(error) => Err(error),
                 Inner::Pending => return,
-                Inner::End => self.ended = true,
+                Inner::End => {
+                    self.ended = true;
+                    return;
+                }
+            };
+            if let Ok(stage) = &stage {
+                stage.start();
             }
+            self.next.push_back(Opened { stage, from });
         }
     }
-    fn open(&mut self, outer: &Inners, value: &Value, pos: u64) -> Result<Box<dyn Stage>> {
+    /// Opens a dataset. Nobody reads it yet.
+    pub fn open(&mut self, outer: &Inners, value: &Value, pos: u64) -> Result<Box<dyn Stage>> {
         // Positions may come twice; this number does not.
         self.opened += 1;
         let number = self.opened;
@@ -58,17 +71,27 @@ impl Ahead {
         };
         let segment =
             outer.cx.nested_ahead(value, pos + 1, gated, self.bounds.clone()).map_err(|e| e.at_element(pos))?;
-        segment.start();
         Ok(Box::new(segment))
     }
     /// The next one, `Some(None)` at the end, `None` if it is not there yet.
-    pub fn next(&mut self, outer: &mut Inners, cx: &mut Cx<'_>) -> Option<Option<Result<Box<dyn Stage>>>> {
+    pub fn next(&mut self, outer: &mut Inners, cx: &mut Cx<'_>) -> Option<Option<Opened>> {
         self.fill(outer, cx);
         match self.next.pop_front() {
             Some(opened) => Some(Some(opened)),
             None if self.ended => Some(None),
             None => None,
         }
+    }
+    /// From where the next one comes that has no slot.
+    pub fn mark(&self, outer: &mut Inners, out: &mut Mark) {
+        match self.next.front() {
+            Some(first) => out.extend(&first.from),
+            None => outer.mark(out),
+        }
+    }
+    pub fn reset(&mut self) {
+        self.next.clear();
+        self.ended = false;
     }
 }
 
@@ -106,6 +129,12 @@ impl Stage for Gated {
         // Given back also when the stage panics: the others go on.
         let _place = Place(&self.gate);
         self.stage.next(cx, want)
+    }
+    fn mark(&mut self, out: &mut Mark) {
+        self.stage.mark(out);
+    }
+    fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
+        self.stage.seek(at)
     }
 }
 

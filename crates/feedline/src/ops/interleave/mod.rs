@@ -9,13 +9,13 @@ mod ahead;
 use super::flat_map::{Inner, Inners, to_dataset, traced};
 use super::weave::{PATIENCE, Picked, Source, collected};
 use crate::dataset::Dataset;
-use crate::element::{Element, Spec};
+use crate::element::{Element, Spec, Value};
 use crate::error::{Error, Result};
 use crate::expr::{Builder, NodeId};
 use crate::op::{Function, Int, Op, OpInfo, Param, Props, at_least, read};
 use crate::plan::{Card, Plan};
-use crate::runtime::{BuildCx, Built, Cx, Pull, Stage};
-use ahead::Ahead;
+use crate::runtime::{At, BuildCx, Built, Cx, Mark, Pull, Replay, Stage, unfit};
+use ahead::{Ahead, Opened};
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
 
@@ -122,7 +122,10 @@ impl Op for Interleave {
         }
     }
     fn props(&self) -> Props {
-        super::function_props(&[&self.function])
+        super::function_props(&self.functions())
+    }
+    fn functions(&self) -> Vec<&Function> {
+        vec![&self.function]
     }
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
         let calls = super::cap(self.num_parallel_calls);
@@ -144,6 +147,7 @@ impl Op for Interleave {
             outer: Inners::new(cx, node, &self.function)?,
             outer_ended: false,
             slots: Slots { made: vec![], len: cycle },
+            cycle,
             at: 0,
             taken: 0,
             block: block as usize,
@@ -165,12 +169,18 @@ impl Op for Interleave {
 
 /// The slots of the cycle. They are made as they are reached: a cycle much longer than the input costs nothing.
 struct Slots {
-    made: Vec<Option<Source>>,
+    made: Vec<Option<Slot>>,
     len: usize,
 }
 
+/// A dataset that is open, and from where it came.
+struct Slot {
+    source: Source,
+    from: Mark,
+}
+
 impl Slots {
-    fn at(&mut self, i: usize) -> &mut Option<Source> {
+    fn at(&mut self, i: usize) -> &mut Option<Slot> {
         if self.made.len() <= i {
             self.made.resize_with(i + 1, || None);
         }
@@ -182,6 +192,7 @@ struct InterleaveStage {
     outer: Inners,
     outer_ended: bool,
     slots: Slots,
+    cycle: usize,
     /// The slot whose turn it is, and how many elements it has given in this turn.
     at: usize,
     taken: usize,
@@ -228,7 +239,7 @@ impl InterleaveStage {
     }
     fn step(&mut self, cx: &mut Cx<'_>, want: usize) -> Step {
         let at = self.at;
-        let Some(source) = self.slots.at(at) else { return self.fill(cx) };
+        let Some(Slot { source, .. }) = self.slots.at(at) else { return self.fill(cx) };
         if source.left() == 0 {
             let ask = match (self.serial, &self.ahead) {
                 // What workers have read ahead is there anyway.
@@ -267,6 +278,11 @@ impl InterleaveStage {
             self.advance();
         }
     }
+    /// A dataset that nobody reads ahead. Where somebody might, marks are those of one that is.
+    fn serial_stage(&self, value: &Value, pos: u64) -> Result<Box<dyn Stage>> {
+        let stage = self.outer.stage(value, pos)?;
+        Ok(if self.skips_failed { Box::new(Replay::new(stage)) } else { stage })
+    }
     /// Opens the next dataset in the slot whose turn it is.
     fn fill(&mut self, cx: &mut Cx<'_>) -> Step {
         let opened = match &mut self.ahead {
@@ -278,20 +294,24 @@ impl InterleaveStage {
                     None => return self.wait(),
                 }
             }
-            None => match self.outer.next(cx) {
-                Inner::Dataset(value, pos) => Some(self.outer.stage(&value, pos)),
-                Inner::Fail(error) => Some(Err(error)),
-                Inner::Pending => return self.wait(),
-                Inner::End => None,
-            },
+            None => {
+                let mut from = Mark::default();
+                self.outer.mark(&mut from);
+                match self.outer.next(cx) {
+                    Inner::Dataset(value, pos) => Some(Opened { stage: self.serial_stage(&value, pos), from }),
+                    Inner::Fail(error) => Some(Opened { stage: Err(error), from }),
+                    Inner::Pending => return self.wait(),
+                    Inner::End => None,
+                }
+            }
         };
         match opened {
-            Some(Ok(stage)) => {
-                *self.slots.at(self.at) = Some(Source::new(stage, vec![]));
+            Some(Opened { stage: Ok(stage), from }) => {
+                *self.slots.at(self.at) = Some(Slot { source: Source::new(stage, vec![]), from });
                 self.open += 1;
                 Step::On(true)
             }
-            Some(Err(error)) => {
+            Some(Opened { stage: Err(error), .. }) => {
                 if self.skips_failed {
                     self.advance();
                 }
@@ -334,6 +354,63 @@ impl Stage for InterleaveStage {
             }
         };
         collected(self.picked.take(&mut self.made), stop, &mut self.failed)
+    }
+    fn mark(&mut self, out: &mut Mark) {
+        out.number(self.made);
+        out.number(self.at as u64);
+        out.number(self.taken as u64);
+        out.flag(self.outer_ended);
+        out.number(self.slots.made.len() as u64);
+        for slot in &mut self.slots.made {
+            out.flag(slot.is_some());
+            if let Some(Slot { source, from }) = slot {
+                out.extend(from);
+                source.mark(out);
+            }
+        }
+        match &self.ahead {
+            Some(ahead) => ahead.mark(&mut self.outer, out),
+            None => self.outer.mark(out),
+        }
+    }
+    fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
+        self.made = at.number()?;
+        let (turn, taken, ended) = (at.number()?, at.up_to(self.block as u64)?, at.flag()?);
+        let made = at.up_to(self.cycle as u64)?;
+        self.slots = Slots { made: vec![], len: if ended { made as usize } else { self.cycle } };
+        (self.at, self.taken, self.outer_ended) = (turn as usize, taken as usize, ended);
+        if self.at >= self.slots.len.max(1) {
+            return Err(unfit());
+        }
+        if let Some(ahead) = &mut self.ahead {
+            ahead.reset();
+        }
+        (self.open, self.waiting, self.picked, self.failed) = (0, 0, Picked::new(), None);
+        let mut again = None;
+        for _ in 0..made {
+            if !at.flag()? {
+                self.slots.made.push(None);
+                continue;
+            }
+            let start = at.rest();
+            let (value, pos) = self.outer.recall(at, &mut again)?;
+            let from = Mark::from(&start[..start.len() - at.rest().len()]);
+            let stage = match &mut self.ahead {
+                Some(ahead) => ahead.open(&self.outer, &value, pos)?,
+                None => self.serial_stage(&value, pos)?,
+            };
+            let mut source = Source::new(stage, vec![]);
+            source.seek(at)?;
+            self.slots.made.push(Some(Slot { source, from }));
+            self.open += 1;
+        }
+        self.outer.seek(at)
+    }
+    fn is_settled(&self) -> bool {
+        self.failed.is_none()
+    }
+    fn replays(&self) -> bool {
+        true
     }
 }
 

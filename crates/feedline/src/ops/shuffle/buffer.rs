@@ -6,27 +6,45 @@
 //! 3. A chunk's memory is freed with its last row. When rows that are gone take up as much memory as those that are
 //!    there, the rows of chunks that are less than half there are copied together: the buffer needs at most twice its
 //!    rows. Memory that others hold anyway (an array, a cache) is left alone.
+//! 4. A state says which rows there were, not what they are: `journal.rs`. Where the input has elements by number, their
+//!    numbers follow from the number of draws. Where neither can be (a shuffle of a shuffle, a row that failed), the pass
+//!    is run again from its start.
 
+use super::journal::{Buffered, Draws, Journal, chosen};
 use super::packed::{Packed, prefetch};
-use crate::element::{Chunk, Column, DType, RowRef, Tensor, gather};
-use crate::error::Error;
+use super::parts::Parts;
+use crate::element::{Chunk, RowRef, gather};
+use crate::error::{Error, Result};
 use crate::expr::Philox;
-use crate::runtime::{Cx, Pull, Stage};
+use crate::plan::Plan;
+use crate::runtime::{At, BuildCx, Cx, Index, Mark, Pull, Seeded, Stage, unfit};
 use std::collections::VecDeque;
-
-/// Below this it is not worth while to copy rows together.
-const SLACK_BYTES: usize = 4 << 20;
-/// Rows are copied together in this many steps, each of which frees memory before the next.
-const STEPS: usize = 8;
+use std::sync::Arc;
 
 pub struct BufferStage {
     input: Box<dyn Stage>,
     size: usize,
+    cx: BuildCx,
+    node: Plan,
+    seeds: Seeded,
+    origins: Origins,
+    /// Where the input began.
+    start: Mark,
+    /// Where it is now, kept for its memory.
+    from: Mark,
+    /// Rows that came in.
+    came: u64,
+    /// Rows and errors that were given.
+    given: u64,
+    /// To be left out: they were given before the state was taken.
+    drop: u64,
+    /// What the buffer held when the state was taken, on its way.
+    back: Option<Back>,
     random: Philox,
     /// The next random numbers, from place `drawn % AHEAD` on. They are made early so that the rows that they will choose
     /// can be asked for from memory: a buffer of 100,000 does not fit into the second-level cache.
     ahead: [u32; AHEAD],
-    drawn: usize,
+    drawn: u64,
     /// Oldest first.
     held: VecDeque<RowRef>,
     /// While all rows can be: where they are. Their references have the part `PACKED`.
@@ -49,11 +67,55 @@ const AHEAD: usize = 8;
 /// Not the number of a part: the row is packed.
 const PACKED: u32 = u32::MAX;
 
+/// How a state tells which rows are held.
+enum Origins {
+    /// They have numbers.
+    Numbered(Arc<dyn Index>),
+    Noted(Arc<Journal>),
+    /// It does not: the pass is run again.
+    Lost,
+}
+
+/// Rows that are read again.
+struct Back {
+    stage: Box<dyn Stage>,
+    /// The order in which the buffer had them; what is left over has not been in it yet.
+    order: Vec<u32>,
+    rows: usize,
+    come: Vec<RowRef>,
+}
+
+const BY_NUMBER: u64 = 0;
+const BY_RUN: u64 = 1;
+const FROM_START: u64 = 2;
+
 impl BufferStage {
-    pub fn new(input: Box<dyn Stage>, size: usize, mut random: Philox) -> BufferStage {
-        BufferStage {
+    pub fn new(
+        cx: &BuildCx,
+        node: &Plan,
+        mut input: Box<dyn Stage>,
+        size: usize,
+        seeds: Seeded,
+    ) -> Result<BufferStage> {
+        let origins = match numbered(cx, &node.inputs[0])? {
+            Some(index) => Origins::Numbered(index),
+            None => Origins::Noted(Journal::new(size, seeds.random())),
+        };
+        let start = Mark::start(&mut *input);
+        let mut random = seeds.random();
+        Ok(BufferStage {
             input,
             size,
+            cx: cx.clone(),
+            node: node.clone(),
+            seeds,
+            origins,
+            start,
+            from: Mark::default(),
+            came: 0,
+            given: 0,
+            drop: 0,
+            back: None,
             ahead: std::array::from_fn(|_| random.next_u32()),
             drawn: 0,
             random,
@@ -66,25 +128,32 @@ impl BufferStage {
             ended: false,
             picked: Vec::new(),
             places: Vec::new(),
-        }
+        })
     }
 
     /// Takes rows in, packed if they can be.
     fn take_in(&mut self, chunk: Chunk) {
         self.coming.clear();
         self.next = 0;
-        if self.held.is_empty() && self.picked.is_empty() && self.packed.is_none() {
+        let first = self.held.is_empty() && self.picked.is_empty();
+        let mut coming = std::mem::take(&mut self.coming);
+        self.place(chunk, first, &mut coming);
+        self.coming = coming;
+    }
+    /// Gives rows a place, and says where that is. `first`: there are no others yet.
+    fn place(&mut self, chunk: Chunk, first: bool, refs: &mut Vec<RowRef>) {
+        if first && self.packed.is_none() {
             self.packed = Packed::like(&chunk, self.size);
         }
         match &mut self.packed {
             Some(packed) if packed.fits(&chunk) => {
                 packed.add(&chunk, &mut self.places);
-                self.coming.extend(self.places.iter().map(|&row| RowRef { part: PACKED, row }));
+                refs.extend(self.places.iter().map(|&row| RowRef { part: PACKED, row }));
             }
             _ => {
                 self.unpack();
                 let (part, rows) = self.parts.add(chunk);
-                self.coming.extend(rows.map(|row| RowRef { part, row }));
+                refs.extend(rows.map(|row| RowRef { part, row }));
             }
         }
     }
@@ -92,12 +161,13 @@ impl BufferStage {
     /// Rows came that cannot be packed: those that are there become a part like others.
     fn unpack(&mut self) {
         let Some(mut packed) = self.packed.take() else { return };
-        let all: Vec<u32> = self.held.iter().chain(&self.picked).map(|r| r.row).collect();
+        let come = self.back.iter_mut().flat_map(|back| &mut back.come);
+        let all: Vec<&mut RowRef> = self.held.iter_mut().chain(&mut self.picked).chain(come).collect();
         if all.is_empty() {
             return;
         }
-        let (part, rows) = self.parts.add(packed.take(&all));
-        for (held, row) in self.held.iter_mut().chain(&mut self.picked).zip(rows) {
+        let (part, rows) = self.parts.add(packed.take(&all.iter().map(|r| r.row).collect::<Vec<u32>>()));
+        for (held, row) in all.into_iter().zip(rows) {
             *held = RowRef { part, row };
         }
     }
@@ -112,18 +182,14 @@ impl BufferStage {
 
     fn draw(&mut self) {
         let n = self.held.len();
-        let chosen = |u: u32| match u32::try_from(n) {
-            Ok(n) => (u % n) as usize,
-            Err(_) => u as usize % n,
-        };
         let later = self.random.next_u32();
-        let u = std::mem::replace(&mut self.ahead[self.drawn % AHEAD], later);
-        self.drawn = self.drawn.wrapping_add(1);
+        let u = std::mem::replace(&mut self.ahead[self.drawn as usize % AHEAD], later);
+        self.drawn += 1;
         // By then `AHEAD` rows have left in front. A guess: the buffer may have another length by then.
-        if let Some(row) = self.held.get(chosen(later) + AHEAD) {
+        if let Some(row) = self.held.get(chosen(later, n) + AHEAD) {
             prefetch(row);
         }
-        self.held.swap(0, chosen(u));
+        self.held.swap(0, chosen(u, n));
         self.picked.extend(self.held.pop_front());
     }
 
@@ -145,10 +211,64 @@ impl BufferStage {
     }
 }
 
-impl Stage for BufferStage {
-    fn next(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
+impl BufferStage {
+    /// Pulls the input, and notes from where the rows came.
+    fn pull_input(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
+        if let Origins::Noted(_) = &self.origins {
+            self.from.clear();
+            self.input.mark(&mut self.from);
+            if !self.from.is_whole() {
+                self.origins = Origins::Lost;
+            }
+        }
+        let pull = self.input.next(cx, want);
+        match (&pull, &self.origins) {
+            (Pull::Rows(chunk), Origins::Noted(journal)) => journal.add(self.from.clone(), chunk.rows()),
+            // One error may stand for many rows: their numbers are not known from here on.
+            (Pull::Fail(_), Origins::Numbered(_)) => self.origins = Origins::Lost,
+            _ => {}
+        }
+        if let Pull::Rows(chunk) = &pull {
+            self.came += chunk.rows() as u64;
+        }
+        pull
+    }
+    /// Brings back what the buffer held. `None` when it is there.
+    fn bring_back(&mut self, cx: &mut Cx<'_>) -> Option<Pull> {
+        while let Some(back) = &mut self.back {
+            match back.stage.next(cx, 1 << 16) {
+                Pull::Rows(chunk) => {
+                    let first = back.come.is_empty();
+                    let mut refs = Vec::new();
+                    self.place(chunk, first, &mut refs);
+                    self.back.as_mut()?.come.extend(refs);
+                }
+                Pull::Pending => return Some(Pull::Pending),
+                Pull::End if back.come.len() == back.rows => {
+                    let Back { order, come, .. } = self.back.take()?;
+                    self.held = order.iter().map(|rank| come[*rank as usize]).collect();
+                    self.coming = come[order.len()..].to_vec();
+                    self.next = 0;
+                }
+                // Without these rows the order would be another one: better none at all.
+                other => {
+                    (self.back, self.ended) = (None, true);
+                    let fail = Error::data("the buffer cannot be filled as it was when the state was taken");
+                    return Some(match other {
+                        Pull::Fail(error) => Pull::Fail(error),
+                        _ => Pull::Fail(fail),
+                    });
+                }
+            }
+        }
+        None
+    }
+    fn pull(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
         if let Some(error) = self.error.take() {
             return Pull::Fail(error);
+        }
+        if let Some(pull) = self.bring_back(cx) {
+            return pull;
         }
         while self.picked.len() < want {
             if self.held.len() < self.size {
@@ -164,7 +284,7 @@ impl Stage for BufferStage {
                     // What is missing in the buffer, and one more for each row after the next.
                     let missing = self.size - self.held.len();
                     let ask = missing.saturating_add(want - self.picked.len() - 1);
-                    match self.input.next(cx, ask.min(1 << 20)) {
+                    match self.pull_input(cx, ask.min(1 << 20)) {
                         Pull::Rows(chunk) => self.take_in(chunk),
                         Pull::End => self.ended = true,
                         stop if self.picked.is_empty() => return stop,
@@ -186,141 +306,144 @@ impl Stage for BufferStage {
     }
 }
 
-/// The chunks that rows of the buffer lie in.
-#[derive(Default)]
-struct Parts {
-    slots: Vec<Option<Part>>,
-    free: Vec<u32>,
-    last: Option<u32>,
-    /// Bytes of rows that are there, and of rows that are gone but still take up memory; shared parts not counted.
-    live: usize,
-    dead: usize,
-    /// Waste that could not be helped the last time: looked at again when there is more.
-    tolerated: usize,
-}
-
-struct Part {
-    chunk: Chunk,
-    left: usize,
-    row_bytes: usize,
-    shared: bool,
-}
-
-impl Parts {
-    fn chunk(&self, part: u32) -> &Chunk {
-        &self.slots[part as usize].as_ref().expect("rows are left in it").chunk
-    }
-    /// Takes a chunk in; says where its rows are.
-    fn add(&mut self, chunk: Chunk) -> (u32, std::ops::Range<u32>) {
-        let rows = chunk.rows();
-        if let Some(last) = self.last
-            && let Some(part) = &mut self.slots[last as usize]
-            && part.chunk.rows() + rows < u32::MAX as usize
-            && part.chunk.extend(&chunk)
-        {
-            part.left += rows;
-            if !part.shared {
-                self.live += part.row_bytes * rows;
+impl Stage for BufferStage {
+    fn next(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
+        loop {
+            let ask = if self.drop > 0 { self.drop.min(1 << 12) as usize } else { want };
+            let pull = self.pull(cx, ask);
+            let events = match &pull {
+                Pull::Rows(chunk) => chunk.rows() as u64,
+                Pull::Fail(_) => 1,
+                Pull::Pending | Pull::End => return pull,
+            };
+            self.given += events;
+            if self.drop == 0 {
+                return pull;
             }
-            let end = part.chunk.rows() as u32;
-            return (last, end - rows as u32..end);
-        }
-        let part = self.push(chunk);
-        self.last = Some(part);
-        (part, 0..rows as u32)
-    }
-    fn push(&mut self, chunk: Chunk) -> u32 {
-        let (rows, row_bytes) = (chunk.rows(), chunk.nbytes() / chunk.rows());
-        self.live += row_bytes * rows;
-        let part = Some(Part { chunk, left: rows, row_bytes, shared: false });
-        match self.free.pop() {
-            Some(at) => {
-                self.slots[at as usize] = part;
-                at
-            }
-            None => {
-                self.slots.push(part);
-                self.slots.len() as u32 - 1
-            }
+            self.drop -= events;
         }
     }
-    /// One row of it is gone.
-    fn release(&mut self, at: u32) {
-        let slot = &mut self.slots[at as usize];
-        let Some(part) = slot else { return };
-        part.left -= 1;
-        if !part.shared {
-            self.live -= part.row_bytes;
-            self.dead += part.row_bytes;
-        }
-        if part.left == 0 {
-            if !part.shared {
-                self.dead -= part.row_bytes * part.chunk.rows();
+    fn mark(&mut self, out: &mut Mark) {
+        self.seeds.mark(out);
+        out.number(self.given + self.drop);
+        let kind = match &self.origins {
+            Origins::Lost => {
+                out.number(FROM_START);
+                out.counted(&self.start);
+                return;
             }
-            *slot = None;
-            self.free.push(at);
-        }
-    }
-    fn is_wasteful(&self) -> bool {
-        self.dead > self.live.max(SLACK_BYTES).max(self.tolerated)
-    }
-    /// Copies the rows of parts that are less than half there together, after which less is gone than is there. `coming`
-    /// is in use and stays.
-    fn compact(&mut self, held: &mut VecDeque<RowRef>, coming: Option<u32>) {
-        for part in self.slots.iter_mut().flatten() {
-            if !part.shared && part.chunk.is_shared() {
-                part.shared = true;
-                self.live -= part.row_bytes * part.left;
-                self.dead -= part.row_bytes * (part.chunk.rows() - part.left);
-            }
-        }
-        if !self.is_wasteful() {
-            return;
-        }
-        let step = |p: u32| match &self.slots[p as usize] {
-            Some(part) if !part.shared && coming != Some(p) && part.left * 2 < part.chunk.rows() => {
-                Some(p as usize % STEPS)
-            }
-            _ => None,
+            Origins::Numbered(_) => BY_NUMBER,
+            Origins::Noted(_) => BY_RUN,
         };
-        let mut steps: [Vec<usize>; STEPS] = Default::default();
-        for (i, r) in held.iter().enumerate() {
-            if let Some(s) = step(r.part) {
-                steps[s].push(i);
-            }
+        out.number(kind);
+        out.number(self.drawn);
+        out.number(self.came);
+        out.flag(self.ended);
+        self.input.mark(out);
+        out.counted(&self.start);
+        if let Origins::Noted(journal) = &self.origins {
+            journal.mark(self.drawn, self.came, out);
         }
-        for places in steps.into_iter().filter(|p| !p.is_empty()) {
-            let rows: Vec<RowRef> = places.iter().map(|&i| held[i]).collect();
-            let new = self.push(own(gather(&rows, |p| self.chunk(p))));
-            for (row, i) in places.into_iter().enumerate() {
-                self.release(held[i].part);
-                held[i] = RowRef { part: new, row: row as u32 };
-            }
+    }
+    fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
+        self.seeds.seek(at)?;
+        let given = at.number()?;
+        (self.held, self.packed, self.parts) = (VecDeque::new(), None, Parts::default());
+        (self.coming, self.next, self.picked, self.error) = (Vec::new(), 0, Vec::new(), None);
+        (self.back, self.ended) = (None, false);
+        let kind = at.up_to(FROM_START)?;
+        if kind == FROM_START {
+            let start = at.counted()?;
+            self.input.seek(&mut At::new(start))?;
+            self.start = start.into();
+            (self.origins, self.came, self.given, self.drop) = (Origins::Lost, 0, 0, given);
+            self.draw_from(0);
+            return Ok(());
         }
-        self.tolerated = 0;
-        if self.is_wasteful() {
-            self.tolerated = self.dead * 2;
+        let (drawn, came, ended) = (at.number()?, at.number()?, at.flag()?);
+        self.input.seek(at)?;
+        self.start = at.counted()?.into();
+        if drawn > came || (kind == BY_NUMBER) != matches!(self.origins, Origins::Numbered(_)) {
+            return Err(unfit());
         }
+        let back = match &self.origins {
+            Origins::Numbered(index) => self.by_number(index.clone(), drawn, came)?,
+            _ => self.by_run(drawn, came, at)?,
+        };
+        self.back = Some(back);
+        (self.came, self.given, self.drop, self.ended) = (came, given, 0, ended);
+        self.draw_from(drawn);
+        Ok(())
+    }
+    fn is_settled(&self) -> bool {
+        self.error.is_none()
+    }
+    fn replays(&self) -> bool {
+        true
     }
 }
 
-/// Strings are given memory of their own: they may be small parts of large blocks.
-fn own(chunk: Chunk) -> Chunk {
-    let (rows, pos) = (chunk.rows(), chunk.pos.clone());
-    let columns = chunk.into_columns().into_iter().map(|c| match c {
-        Column::Dense(t) if t.dtype() == DType::String => {
-            let strings: Vec<&[u8]> = t.strs().collect();
-            Column::Dense(Tensor::strings(t.shape(), &strings))
+impl BufferStage {
+    /// Sets the random numbers to those behind so many draws.
+    fn draw_from(&mut self, drawn: u64) {
+        let mut random = self.seeds.random();
+        random.seek(drawn);
+        self.drawn = drawn;
+        for i in 0..AHEAD as u64 {
+            self.ahead[(drawn + i) as usize % AHEAD] = random.next_u32();
         }
-        other => other,
-    });
-    Chunk::new(rows, pos, columns.collect::<Vec<_>>())
+        self.random = random;
+    }
+    /// What was held after so many draws follows from the draws.
+    fn by_number(&self, index: Arc<dyn Index>, drawn: u64, came: u64) -> Result<Back> {
+        let mut draws = Draws::new(self.size, self.seeds.random());
+        let (mut next, all) = (0, index.len());
+        while draws.drawn < drawn {
+            let come = || {
+                next += 1;
+                (next <= all).then(|| next - 1)
+            };
+            draws.draw(come).ok_or_else(unfit)?;
+        }
+        let next = next.min(all);
+        let mut order: Vec<(u64, u32)> = draws.held.iter().zip(0..).map(|(number, place)| (*number, place)).collect();
+        order.sort_unstable();
+        let mut ranks = vec![0; order.len()];
+        order.iter().zip(0..).for_each(|((_, place), rank)| ranks[*place as usize] = rank);
+        if came < next || came - next > 1 << 21 {
+            return Err(unfit());
+        }
+        let numbers: Vec<u64> = order.into_iter().map(|(number, _)| number).chain(next..came).collect();
+        let rows = numbers.len();
+        let stage = self.cx.recall_numbers(&self.node, index, numbers)?;
+        Ok(Back { stage, order: ranks, rows, come: vec![] })
+    }
+    fn by_run(&mut self, drawn: u64, came: u64, at: &mut At<'_>) -> Result<Back> {
+        let buffered = Buffered::read(at)?;
+        let rows = buffered.rows();
+        if rows as u64 != came - drawn || buffered.order.len() > self.size {
+            return Err(unfit());
+        }
+        let mut random = self.seeds.random();
+        random.seek(drawn);
+        self.origins = Origins::Noted(Journal::restored(self.size, random, drawn, &buffered));
+        let stage = self.cx.recall(&self.node, &self.node.inputs[0], buffered.runs)?;
+        Ok(Back { stage, order: buffered.order, rows, come: vec![] })
+    }
+}
+
+/// Access to the input by number. Not where that depends on what happened in this process, as it does for a cache.
+fn numbered(cx: &BuildCx, input: &Plan) -> Result<Option<Arc<dyn Index>>> {
+    let mut cached = false;
+    input.walk(&mut |p| cached |= p.name() == "cache");
+    if cached { Ok(None) } else { cx.index(input) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::element::Pos;
+    use crate::element::{Column, Pos, Tensor};
+    use crate::runtime::PassSeeds;
 
     fn rows(first: u64, n: usize, bytes: usize) -> Chunk {
         let data: Vec<u8> = (0..n * bytes).map(|i| (first as usize + i / bytes) as u8).collect();
@@ -338,10 +461,21 @@ mod tests {
             self.0 += n as u64;
             Pull::Rows(rows(self.0 - n as u64, n, self.1))
         }
+        fn mark(&mut self, out: &mut Mark) {
+            out.number(self.0);
+        }
+        fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
+            self.0 = at.number()?;
+            Ok(())
+        }
     }
 
     fn run(bytes: usize) -> (Vec<u64>, usize) {
-        let mut stage = BufferStage::new(Box::new(Source(0, bytes)), 100, Philox::new(1, 2));
+        let ds = crate::Dataset::range(1).unwrap().shuffle(Some(1), None, true).unwrap();
+        let cx = crate::runtime::testing_cx(ds.plan());
+        let seeds = Arc::new(PassSeeds::new(Some(1), Some(2), false)).start(&cx);
+        let source = Box::new(Source(0, bytes));
+        let mut stage = BufferStage::new(&cx, ds.plan(), source, 100, seeds).unwrap();
         let cancelled = crate::runtime::sync::atomic::AtomicBool::new(false);
         let waker: std::sync::Weak<dyn crate::runtime::Wake> = std::sync::Weak::<Never>::new();
         let mut cx = Cx::new(&waker, &cancelled);

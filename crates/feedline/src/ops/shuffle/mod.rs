@@ -2,7 +2,9 @@
 //! elements that needs no memory.
 
 mod buffer;
+mod journal;
 mod packed;
+mod parts;
 mod permutation;
 
 use crate::dataset::Dataset;
@@ -10,8 +12,8 @@ use crate::element::Spec;
 use crate::error::{Error, Result};
 use crate::op::{Int, Op, OpInfo, Param, Props, read};
 use crate::plan::{Card, Plan};
-use crate::runtime::{BuildCx, Built, Index, PassSeeds, streams};
-use permutation::{Gather, Numbers, Permutation, PermutedIndex};
+use crate::runtime::{BuildCx, Built, Index, Numbers, PassSeeds, streams};
+use permutation::{Gather, Permutation, PermutedIndex};
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, OnceLock};
 
@@ -40,7 +42,7 @@ pub struct Shuffle {
     reshuffle_each_iteration: Option<bool>,
     /// Chosen when first needed; passes draw from it, one after the other.
     #[serde(skip)]
-    seeds: OnceLock<PassSeeds>,
+    seeds: OnceLock<Arc<PassSeeds>>,
 }
 
 impl Dataset {
@@ -79,13 +81,13 @@ impl Shuffle {
     fn each_pass(&self) -> bool {
         self.reshuffle_each_iteration != Some(false)
     }
-    fn seeds(&self) -> &PassSeeds {
-        self.seeds.get_or_init(|| PassSeeds::new(self.seed, self.seed2, self.each_pass()))
+    fn pass_seeds(&self) -> &Arc<PassSeeds> {
+        self.seeds.get_or_init(|| Arc::new(PassSeeds::new(self.seed, self.seed2, self.each_pass())))
     }
     /// The permuted input of the pass that `cx` belongs to.
     fn permuted(&self, cx: &BuildCx, input: &Plan) -> Result<PermutedIndex> {
         let index = cx.index(input)?.ok_or_else(|| no_numbers(streams(input)))?;
-        let (a, b) = self.seeds().pair;
+        let (a, b) = self.pass_seeds().pair();
         let epoch = if self.each_pass() { cx.epoch } else { 0 };
         let order = Permutation::new(index.len(), [a, b, epoch]);
         Ok(PermutedIndex { input: index, order })
@@ -116,6 +118,9 @@ impl Op for Shuffle {
     fn props(&self) -> Props {
         Props { pure: !self.each_pass(), carries: true, ..Props::default() }
     }
+    fn seeds(&self) -> Option<&Arc<PassSeeds>> {
+        Some(self.pass_seeds())
+    }
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
         let Some(size) = self.buffer_size else {
             let index = self.permuted(cx, &node.inputs[0])?;
@@ -125,7 +130,7 @@ impl Op for Shuffle {
         let size = buffer_rows(size.get(cx)?)?;
         // The input is started first: an inner shuffle draws its seeds before an outer one.
         let input = cx.stage(&node.inputs[0])?;
-        Ok(Built::Stage(Box::new(buffer::BufferStage::new(input, size, self.seeds().start(&cx.run.finished)))))
+        Ok(Built::Stage(Box::new(buffer::BufferStage::new(cx, node, input, size, self.pass_seeds().start(cx))?)))
     }
     fn index(&self, cx: &BuildCx, node: &Plan) -> Result<Option<Arc<dyn Index>>> {
         match self.buffer_size {

@@ -1,9 +1,9 @@
 //! A permutation of `0..n` that is computed, not stored: a keyed Feistel network on as many bits as n needs. Numbers that
 //! land outside are sent through again until they land inside (at most half of them, each time).
 
-use crate::element::{Chunk, Pos};
+use crate::element::Chunk;
 use crate::error::Result;
-use crate::runtime::{ChunkFn, Cx, Index, Item, Pull, Stage};
+use crate::runtime::{ChunkFn, Index, Item};
 use std::sync::Arc;
 
 const ROUNDS: usize = 8;
@@ -70,24 +70,7 @@ impl Index for PermutedIndex {
     }
 }
 
-/// Places in the new order: rows without columns, whose positions are the numbers.
-pub struct Numbers {
-    pub len: u64,
-    pub at: u64,
-}
-
-impl Stage for Numbers {
-    fn next(&mut self, _: &mut Cx<'_>, want: usize) -> Pull {
-        let (first, rows) = (self.at, (self.len - self.at).min(want as u64).min(1 << 16));
-        if rows == 0 {
-            return Pull::End;
-        }
-        self.at += rows;
-        Pull::Rows(Chunk::new(rows as usize, Pos::Run(first), []))
-    }
-}
-
-/// Fetches the elements of such rows; workers do that side by side.
+/// Fetches the elements of rows that are numbers of the new order; workers do that side by side.
 pub struct Gather(pub PermutedIndex);
 
 impl ChunkFn for Gather {

@@ -18,6 +18,12 @@ pub static FUNCS: &[Func] = &[
         pure: false,
     },
     Func {
+        name: "image.random_crop_offset",
+        doc: "Where a crop of any rank begins: for each axis a number from 0 up to the room there is, which is the argument.",
+        make: make_crop_offset,
+        pure: false,
+    },
+    Func {
         name: "image.random_resized_crop_box",
         doc: "A box with a share of a picture's area and an aspect ratio drawn from ranges: [y, x, height, width].",
         make: make_resized_crop_box,
@@ -120,6 +126,30 @@ fn make_crop_box(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
         Ok(Rect::new(corner(random, height, h), corner(random, width, w), h, w))
     });
     Made::new(box_spec(), kernel)
+}
+
+/// Offsets for any rank. Those of height and width are what `random_crop_box` draws.
+struct DrawOffset(Draws);
+
+impl Kernel for DrawOffset {
+    fn row(&self, args: &[Value], at: RowAt) -> Result<Value> {
+        let mut random = self.0.at(args, at)?;
+        let mut offset = |room: i64| match u64::try_from(room) {
+            Ok(room) => Ok(random.below(room.saturating_add(1)) as i64),
+            Err(_) => Err(Error::data(format!(
+                "a crop that is larger than the tensor, by {} along an axis",
+                room.unsigned_abs()
+            ))),
+        };
+        let offsets: Vec<i64> = integers(args[0].tensor())?.into_iter().map(&mut offset).collect::<Result<_>>()?;
+        Ok(Value::Tensor(Tensor::from_items(args[0].tensor().shape(), &offsets)))
+    }
+}
+
+fn make_crop_offset(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
+    let (dtype, shape) = dense(args, 0)?;
+    check_integers("the room of a crop", dtype)?;
+    Made::new(Leaf::tensor(DType::Int64, shape.clone()), DrawOffset(Draws::of(args, attrs, 1)?))
 }
 
 /// Two numbers above 0, in order.
@@ -347,6 +377,16 @@ mod tests {
         assert!(
             fails("image.random_crop_box", &[shape(&[2, 4, 3])], json!({"size": [3, 4]})).message().contains("3 x 4")
         );
+        // The same numbers for a crop of any rank.
+        let room = Tensor::from_items([3], &[2i64, 0, 9]);
+        let offsets = draw("image.random_crop_offset", &[room], json!({"seed": 1}), 200);
+        for (offset, b) in offsets.iter().zip(&boxes) {
+            let (offset, b) = (offset[0].items::<i64>(), b[0].items::<i32>());
+            assert_eq!(offset[..2], [i64::from(b[0]), i64::from(b[1])]);
+            assert!((0..=9).contains(&offset[2]));
+        }
+        let small = Tensor::from_items([2], &[1i64, -3]);
+        assert!(fails("image.random_crop_offset", &[small], json!({})).message().contains("by 3"));
         let batch = call("image.random_crop_box", &[shape(&[9, 3, 4, 1])], json!({"size": [3, 4]}));
         assert_eq!(batch.items::<i32>(), [0, 0, 3, 4]);
     }

@@ -99,13 +99,19 @@ impl Kernel for Chain {
 }
 
 /// The calls of a chain that can take the short way, in its order. Arguments are places among those of the chain.
+/// Arithmetic on single items may stand anywhere: where pixels come from and what is computed of them do not meet, except
+/// in `resize`.
 struct Short {
     options: jpeg::Options,
+    /// May pixels be those of a picture that was decoded at a smaller scale?
+    scaled: bool,
     crop: Option<usize>,
+    /// Arithmetic in front of `resize`.
+    head: Vec<Sum>,
     resize: Option<(Resize, Option<usize>)>,
     part: Option<Part>,
     flip: Option<Option<usize>>,
-    tail: Vec<Tail>,
+    tail: Vec<Sum>,
     /// The result has its channels apart.
     apart: bool,
     dtype: DType,
@@ -119,7 +125,7 @@ enum Part {
 }
 
 /// What is computed of the pixels, as float32, item by item.
-enum Tail {
+enum Sum {
     Add(usize),
     Subtract(usize),
     Multiply(usize),
@@ -129,74 +135,105 @@ enum Tail {
     Unit,
 }
 
+/// Reads arithmetic, and remembers what it makes of pixels.
+struct Sums<'a> {
+    args: &'a [Leaf],
+    is_float: bool,
+    apart: bool,
+}
+
+impl Sums<'_> {
+    /// Whether it is a number, or one for each channel.
+    fn is_number(&self, place: usize) -> bool {
+        let known = self.args.get(place).map(|leaf| dense(std::slice::from_ref(leaf), 0));
+        matches!(known, Some(Ok((DType::Float32, shape))) if shape.rank().is_some_and(|rank| rank <= 1))
+    }
+    /// Adds the call to `sums`; false if it is none that the short way knows.
+    fn take(&mut self, step: &Written, sums: &mut Vec<Sum>) -> Result<bool> {
+        let is_sum = |i: usize| self.is_float && self.is_number(i);
+        match (step.func.as_str(), &step.args[..]) {
+            // What has its channels apart has other rows.
+            _ if self.apart => return Ok(false),
+            ("cast", []) if step.attrs.dtype("dtype")? == Some(DType::Float32) => self.is_float = true,
+            ("add", &[i]) if is_sum(i) => sums.push(Sum::Add(i)),
+            ("subtract", &[i]) if is_sum(i) => sums.push(Sum::Subtract(i)),
+            ("multiply", &[i]) if is_sum(i) => sums.push(Sum::Multiply(i)),
+            ("truediv", &[i]) if is_sum(i) => sums.push(Sum::Divide(i)),
+            ("image.convert_image_dtype", []) if step.attrs.dtype("dtype")? == Some(DType::Float32) => {
+                if !self.is_float {
+                    sums.push(Sum::Unit);
+                }
+                self.is_float = true;
+            }
+            ("image.normalize", []) => {
+                let normalize = Normalize::of(&step.attrs)?;
+                if normalize.dtype != DType::Float32 {
+                    return Ok(false);
+                }
+                (self.is_float, self.apart) = (true, normalize.planes == Planes::Apart);
+                sums.push(Sum::Normalize(normalize));
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
 impl Short {
     /// Whether the calls are in order; an error only if the attributes are.
     fn of(steps: &[Written], args: &[Leaf], result: &Leaf) -> Result<Option<Short>> {
         let Leaf::Tensor { dtype, .. } = result else { return Ok(None) };
-        let mut steps = steps.iter().peekable();
-        let Some(decode) = steps.next_if(|s| s.func == "image.decode") else { return Ok(None) };
+        let Some((decode, mut steps)) = steps.split_first().filter(|(first, _)| first.func == "image.decode") else {
+            return Ok(None);
+        };
         if decode.attrs.bool("exif_orientation")?.unwrap_or(false) {
             return Ok(None);
         }
-        let options = jpeg_options(&decode.attrs)?;
-        let crop = steps.next_if(|s| s.func == "image.crop").map(|s| s.args[0]);
-        let resize = match steps.next_if(|s| s.func == "image.resize") {
-            None => None,
-            Some(s) => Some((Resize::of(&s.attrs)?, s.args.first().copied())),
-        };
-        if resize.as_ref().is_some_and(|(r, _)| r.method == Method::Nearest) {
+        let (options, scaled) = (jpeg_options(&decode.attrs)?, decode.attrs.bool("scaled")?.unwrap_or(false));
+        let mut sums = Sums { args, is_float: false, apart: false };
+        let (mut crop, mut part, mut flip) = (None, None, None);
+        let (mut head, mut tail) = (Vec::new(), Vec::new());
+        while let Some((step, rest)) = steps.split_first() {
+            match step.func.as_str() {
+                "image.crop" if crop.is_none() => crop = Some(step.args[0]),
+                _ if !sums.take(step, &mut head)? => break,
+                _ => {}
+            }
+            steps = rest;
+        }
+        let mut resize = None;
+        if let Some((step, rest)) = steps.split_first().filter(|(step, _)| step.func == "image.resize") {
+            resize = Some((Resize::of(&step.attrs)?, step.args.first().copied()));
+            (steps, sums.is_float) = (rest, true);
+        }
+        let is_nearest = resize.as_ref().is_some_and(|(r, _)| r.method == Method::Nearest);
+        if is_nearest || (sums.apart && resize.is_some()) {
             return Ok(None);
         }
-        let part = match steps.peek() {
-            Some(s) if s.func == "image.crop" => Some(Part::Box(s.args[0])),
-            Some(s) if s.func == "image.resize_with_crop_or_pad" => match s.attrs.i64s("size")?.as_deref() {
-                Some([h, w]) if *h > 0 && *w > 0 => Some(Part::Middle([*h as usize, *w as usize])),
-                _ => return Ok(None),
-            },
-            _ => None,
-        };
-        if part.is_some() {
-            steps.next();
-        }
-        let flip = steps.next_if(|s| s.func == "image.flip_left_right").map(|s| s.args.first().copied());
-        let mut tail = Vec::new();
-        let mut is_float = resize.is_some();
-        let mut apart = false;
         for step in steps {
-            if apart {
-                return Ok(None);
-            }
-            let number = |i: usize| {
-                let known = args.get(i).map(|leaf| dense(std::slice::from_ref(leaf), 0));
-                matches!(known, Some(Ok((DType::Float32, shape))) if shape.rank().is_some_and(|rank| rank <= 1))
-            };
-            match (step.func.as_str(), &step.args[..]) {
-                ("cast", []) if step.attrs.dtype("dtype")? == Some(DType::Float32) => is_float = true,
-                ("add", &[i]) if is_float && number(i) => tail.push(Tail::Add(i)),
-                ("subtract", &[i]) if is_float && number(i) => tail.push(Tail::Subtract(i)),
-                ("multiply", &[i]) if is_float && number(i) => tail.push(Tail::Multiply(i)),
-                ("truediv", &[i]) if is_float && number(i) => tail.push(Tail::Divide(i)),
-                ("image.convert_image_dtype", []) if step.attrs.dtype("dtype")? == Some(DType::Float32) => {
-                    if !is_float {
-                        tail.push(Tail::Unit);
+            match step.func.as_str() {
+                "image.crop" if part.is_none() && flip.is_none() && !sums.apart => part = Some(Part::Box(step.args[0])),
+                "image.resize_with_crop_or_pad" if part.is_none() && flip.is_none() && !sums.apart => {
+                    match step.attrs.i64s("size")?.as_deref() {
+                        Some([h, w]) if *h > 0 && *w > 0 => part = Some(Part::Middle([*h as usize, *w as usize])),
+                        _ => return Ok(None),
                     }
-                    is_float = true;
                 }
-                ("image.normalize", []) => {
-                    let normalize = Normalize::of(&step.attrs)?;
-                    if normalize.dtype != DType::Float32 {
-                        return Ok(None);
-                    }
-                    (is_float, apart) = (true, normalize.planes == Planes::Apart);
-                    tail.push(Tail::Normalize(normalize));
-                }
-                _ => return Ok(None),
+                "image.flip_left_right" if flip.is_none() && !sums.apart => flip = Some(step.args.first().copied()),
+                _ if !sums.take(step, &mut tail)? => return Ok(None),
+                _ => {}
             }
+        }
+        if resize.is_none() {
+            head.append(&mut tail);
+            tail = std::mem::take(&mut head);
         }
         // Without arithmetic pixels are copied as they are; anything else is float32.
-        let copied = !is_float && tail.is_empty() && *dtype == DType::Uint8;
-        let computed = is_float && *dtype == DType::Float32;
-        Ok((copied || computed).then_some(Short { options, crop, resize, part, flip, tail, apart, dtype: *dtype }))
+        let copied = !sums.is_float && *dtype == DType::Uint8;
+        let computed = sums.is_float && *dtype == DType::Float32;
+        let (apart, dtype) = (sums.apart, *dtype);
+        let short = Short { options, scaled, crop, head, resize, part, flip, tail, apart, dtype };
+        Ok((copied || computed).then_some(short))
     }
 
     /// The picture, or None if that is for the long way.
@@ -206,10 +243,10 @@ impl Short {
         if Format::of(bytes).ok()? != Format::Jpeg {
             return None;
         }
-        let job = jpeg::Job::new(bytes, self.options).ok()?;
+        let mut job = jpeg::Job::new(bytes, self.options).ok()?;
         let whole = Rect { y: 0, x: 0, height: job.size.height, width: job.size.width };
         let box_in = |place: usize, size: Size| rect(&integers(args[place].tensor()).ok()?, size).ok();
-        let crop = self.crop.map_or(Some(whole), |place| box_in(place, job.size))?;
+        let mut crop = self.crop.map_or(Some(whole), |place| box_in(place, job.size))?;
         let flip = match self.flip {
             None => false,
             Some(None) => true,
@@ -231,6 +268,16 @@ impl Short {
             }
             Some(Part::Middle(_)) => return None,
         };
+        if self.scaled && self.resize.is_some() {
+            // As small as it may get without becoming smaller than the result.
+            let enough = |ratio: &usize| crop.height >= ratio * height && crop.width >= ratio * width;
+            if let Some(ratio) = [8, 4, 2].into_iter().find(enough) {
+                job = jpeg::Job::new(bytes, jpeg::Options { ratio, ..self.options }).ok()?;
+                let (bottom, right) = ((crop.y + crop.height).div_ceil(ratio), (crop.x + crop.width).div_ceil(ratio));
+                let (y, x) = (crop.y / ratio, crop.x / ratio);
+                crop = Rect { y, x, height: bottom - y, width: right - x };
+            }
+        }
         with_tools(|tools| {
             with_scratch(|scratch| match &self.resize {
                 Some((resize, _)) => {
@@ -258,7 +305,7 @@ impl Short {
         scratch: &mut Vec<u8>,
     ) -> Option<Tensor> {
         let Resize { method, antialias, .. } = *resize;
-        let Tools { rows, columns, resizer, lines, .. } = tools;
+        let Tools { rows, columns, resizer, lines, wide } = tools;
         rows.set(method, antialias, crop.height, height, part.y..part.y + part.height);
         columns.set(method, antialias, crop.width, width, part.x..part.x + part.width);
         let (down, across) = (rows.source(), columns.source());
@@ -270,8 +317,22 @@ impl Short {
             columns.mirror();
         }
         let channels = job.size.channels;
-        self.set_lines(args, part.width, channels, lines)?;
         let src = &scratch[window.offset..];
+        if !self.head.is_empty() {
+            set_lines(&self.head, args, needed.width, channels, lines)?;
+            let stride = needed.width * channels;
+            wide.resize(needed.height * stride, 0.0);
+            for (y, to) in wide.chunks_exact_mut(stride).enumerate() {
+                copy_row(&src[y * window.stride..][..stride], channels, false, to, Sample::to_f32);
+                lines.apply(to);
+            }
+            set_lines(&self.tail, args, part.width, channels, lines)?;
+            return Some(self.make_rows(Size::new(part.height, part.width, channels), |y, row| {
+                resizer.row(wide, stride, channels, rows, columns, y, row);
+                lines.apply(row);
+            }));
+        }
+        set_lines(&self.tail, args, part.width, channels, lines)?;
         Some(self.make_rows(Size::new(part.height, part.width, channels), |y, row| {
             resizer.row(src, window.stride, channels, rows, columns, y, row);
             lines.apply(row);
@@ -298,7 +359,7 @@ impl Short {
             }
             return Some(out);
         }
-        self.set_lines(args, rect.width, channels, &mut tools.lines)?;
+        set_lines(&self.tail, args, rect.width, channels, &mut tools.lines)?;
         Some(self.make_rows(Size::new(rect.height, rect.width, channels), |y, to| {
             copy_row(row(y), channels, flip, to, Sample::to_f32);
             tools.lines.apply(to);
@@ -325,33 +386,29 @@ impl Short {
         }
         out
     }
+}
 
-    /// The tail for rows of `width` pixels, in the memory of the last one; None if an argument has another number of
-    /// channels.
-    fn set_lines(&self, args: &[Value], width: usize, channels: usize, lines: &mut Lines) -> Option<()> {
-        lines.used = 0;
-        for step in &self.tail {
-            let mut add = |operation, place: usize| {
-                lines.push(operation, args[place].tensor().items::<f32>(), width * channels, channels)
-            };
-            match step {
-                Tail::Add(i) => add(Operation::Add, *i)?,
-                Tail::Subtract(i) => add(Operation::Subtract, *i)?,
-                Tail::Multiply(i) => add(Operation::Multiply, *i)?,
-                Tail::Divide(i) => add(Operation::Divide, *i)?,
-                Tail::Unit => {
-                    lines.push(Operation::Multiply, &[feedline_image::colour::unit(1)], width * channels, channels)?
-                }
-                Tail::Normalize(normalize) => {
-                    let affine = normalize.affine(channels).ok()?;
-                    let (factors, terms) = affine.parts();
-                    lines.push(Operation::Multiply, factors, width * channels, channels)?;
-                    lines.push(Operation::Add, terms, width * channels, channels)?;
-                }
+/// Arithmetic on rows of `width` pixels, in the memory of the last one; None if an argument has another number of channels.
+fn set_lines(sums: &[Sum], args: &[Value], width: usize, channels: usize, lines: &mut Lines) -> Option<()> {
+    lines.used = 0;
+    for sum in sums {
+        let mut add = |operation, operand: &[f32]| lines.push(operation, operand, width * channels, channels);
+        let of = |place: usize| args[place].tensor().items::<f32>();
+        match sum {
+            Sum::Add(i) => add(Operation::Add, of(*i))?,
+            Sum::Subtract(i) => add(Operation::Subtract, of(*i))?,
+            Sum::Multiply(i) => add(Operation::Multiply, of(*i))?,
+            Sum::Divide(i) => add(Operation::Divide, of(*i))?,
+            Sum::Unit => add(Operation::Multiply, &[feedline_image::colour::unit(1)])?,
+            Sum::Normalize(normalize) => {
+                let affine = normalize.affine(channels).ok()?;
+                let (factors, terms) = affine.parts();
+                add(Operation::Multiply, factors)?;
+                add(Operation::Add, terms)?;
             }
         }
-        Some(())
     }
+    Some(())
 }
 
 fn copy_row<T: Copy>(from: &[u8], channels: usize, flip: bool, to: &mut [T], item: impl Fn(u8) -> T) {
@@ -455,11 +512,11 @@ mod tests {
     }
     /// What the short way gives, of a function that has become one chain.
     fn run_short(graph: &Graph, bytes: &[u8]) -> Option<Tensor> {
-        let chains = graph.nodes.iter().filter_map(|n| match &n.kind {
+        let mut chains = graph.nodes.iter().filter_map(|n| match &n.kind {
             Kind::Call { func, args, attrs, .. } if func.name == "image.chain" => Some((args, attrs)),
             _ => None,
         });
-        let (args, attrs) = chains.last()?;
+        let (args, attrs) = chains.next_back()?;
         let leaves: Vec<Leaf> = args.iter().map(|&a| graph.nodes[a].leaf.clone()).collect();
         let values: Vec<Value> = args
             .iter()
@@ -484,7 +541,7 @@ mod tests {
             resize in prop::option::of((1usize..40, 1usize..40, any::<bool>(), 0usize..3)),
             part in prop::option::of((0.0..1.0, 0.0..1.0, any::<bool>())),
             flip in prop::option::of(any::<bool>()),
-            (tail, apart) in (0usize..5, any::<bool>()),
+            (tail, apart, head) in (0usize..5, any::<bool>(), 0usize..3),
         ) {
             let bytes = jpeg(Size::new(height, width, if grey { 1 } else { 3 }), seed, chroma);
             let mut calls = vec![("image.decode", json!({"channels": channels}), vec![])];
@@ -494,6 +551,14 @@ mod tests {
                 let (y, x) = (share(y, h), share(x, w));
                 (h, w) = (1 + share(dh, h - y), 1 + share(dw, w - x));
                 calls.push(("image.crop", json!({}), vec![list([y, x, h, w])]));
+            }
+            match head {
+                0 => {}
+                1 => calls.push(("image.convert_image_dtype", json!({"dtype": "float32"}), vec![])),
+                _ => {
+                    calls.push(("cast", json!({"dtype": "float32"}), vec![]));
+                    calls.push(("multiply", json!({}), vec![Tensor::scalar(0.3f32)]));
+                }
             }
             if let Some((to_h, to_w, antialias, kind)) = resize {
                 let method = ["bilinear", "bicubic", "area"][kind];
@@ -538,6 +603,26 @@ mod tests {
                 prop_assert_eq!(run_short(&chained, &bytes), Some(wanted), "{:?}", calls);
                 prop_assert!(run(&chained, &bytes[..bytes.len() - 2]).is_err(), "it is cut off");
             }
+        }
+    }
+
+    #[test]
+    fn a_smaller_scale_gives_nearly_the_same() {
+        let size = Size::new(160, 200, 3);
+        let smooth: Vec<u8> =
+            (0..size.items()).map(|i| ((i / size.stride() + i % size.stride() / 3) / 2 + 20) as u8).collect();
+        let bytes = jpeg::encode(&smooth, size, jpeg::Encoding::default()).unwrap();
+        let small = |scaled: bool, side: usize| {
+            let resize = ("image.resize", json!({"size": [side, side], "antialias": true}), vec![]);
+            let graph = function(&[("image.decode", json!({"channels": 3, "scaled": scaled}), vec![]), resize]);
+            run(&graph.with_picture_chains().unwrap(), &bytes).unwrap()
+        };
+        for side in [15, 30, 70, 150] {
+            let (exact, scaled) = (small(false, side), small(true, side));
+            let worst =
+                exact.items::<f32>().iter().zip(scaled.items::<f32>()).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            assert!(worst < 3.0, "{side}: {worst}");
+            assert_eq!(worst == 0.0, side > 80, "only what is much smaller: {side}");
         }
     }
 

@@ -39,7 +39,7 @@ pub static FUNCS: &[Func] = &[
 ];
 
 /// Bytes of one file: what codecs read.
-fn contents<'a>(args: &'a [Value]) -> Result<&'a [u8]> {
+fn contents(args: &[Value]) -> Result<&[u8]> {
     let t = args[0].tensor();
     if t.rank() != 0 {
         return Err(Error::data(format!("expects the bytes of one picture, not strings of shape {:?}", t.shape())));

@@ -122,8 +122,8 @@ struct Change {
 static BRIGHTNESS: Change = Change {
     unit: Unit::Items,
     numbers: &["delta"],
-    bytes: |items, _, n| Curve::new(|x| x + n[0]).apply(items),
-    floats: |items, _, n| items.iter_mut().for_each(|x| *x += n[0]),
+    bytes: |items, _, n| colour::brighten_bytes(items, n[0]),
+    floats: |items, _, n| colour::brighten(items, n[0]),
 };
 static CONTRAST: Change = Change {
     unit: Unit::Pictures,

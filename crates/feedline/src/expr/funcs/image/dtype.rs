@@ -1,13 +1,14 @@
 //! Pictures with items of another type. Integers use their whole range for what floats call 0 to 1.
 
 use super::super::super::{Attrs, Func, Made, arity, dense};
-use super::super::broadcast::{map, map_same};
+use super::super::broadcast::{map_same, room};
 use super::super::cast::{cast, saturate};
 use super::super::number::numbers;
 use super::pictures::{InPlace, Param};
 use crate::element::{DType, Leaf, Tensor};
 use crate::error::{Error, Result};
 use DType::*;
+use feedline_image::colour;
 
 pub static FUNCS: &[Func] = &[Func {
     name: "image.convert_image_dtype",
@@ -43,13 +44,21 @@ pub fn convert(t: Tensor, to: DType, saturated: bool) -> Result<Tensor> {
         _ if from == to => Ok(t),
         (false, false) => cast(t, to),
         (true, false) => match (from, to) {
-            (Uint8, Float32) => map::<u8, f32>(&t, feedline_image::colour::unit),
+            (Uint8, Float32) => {
+                let mut out = room(Float32, t.shape())?;
+                colour::units(t.items::<u8>(), out.items_mut::<f32>());
+                Ok(out)
+            }
             (_, Float64) => scaled::<f64>(cast(t, Float64)?, 1.0 / most(from)),
             // Half floats are rounded once, at the end.
             _ => cast(scaled::<f32>(cast(t, Float32)?, (1.0 / most(from)) as f32)?, to),
         },
         (false, true) => match (from, to) {
-            (Float32, Uint8) => map::<f32, u8>(&t, feedline_image::colour::byte),
+            (Float32, Uint8) => {
+                let mut out = room(Uint8, t.shape())?;
+                colour::bytes(t.items::<f32>(), out.items_mut::<u8>());
+                Ok(out)
+            }
             (Float64, _) => cast(scaled::<f64>(t, most(to) + 0.5)?, to),
             _ => cast(scaled::<f32>(cast(t, Float32)?, (most(to) + 0.5) as f32)?, to),
         },

@@ -91,13 +91,15 @@ fn make_blur(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
             let mut blur = Blur::new(gaussian(taps[1], y), gaussian(taps[0], x));
             for i in row * layout.each..(row + 1) * layout.each {
                 let at = i * n..(i + 1) * n;
-                if whole {
-                    let to = &mut out.items_mut::<u8>()[at.clone()];
-                    let near = |x: f32| x.round_ties_even() as u8;
-                    blur.apply(&source.items::<u8>()[at], layout.size, to, f32::from, near);
-                } else {
-                    let to = &mut out.items_mut::<f32>()[at.clone()];
-                    blur.apply(&source.items::<f32>()[at], layout.size, to, |x| x, |x| x);
+                match whole {
+                    true => {
+                        let to = &mut out.items_mut::<u8>()[at.clone()];
+                        blur.apply(&source.items::<u8>()[at], layout.size, to);
+                    }
+                    false => {
+                        let to = &mut out.items_mut::<f32>()[at.clone()];
+                        blur.apply(&source.items::<f32>()[at], layout.size, to);
+                    }
                 }
             }
         }

@@ -1,13 +1,16 @@
 //! Functions on pictures, by subject. `feedline-image` has the pixels; here are types, shapes and rows.
 
 mod affine;
+mod augment;
 mod boxes;
 mod chain;
 mod codec;
 mod colour;
 mod dtype;
+mod each;
 mod filter;
 mod geometry;
+mod mixing;
 mod pictures;
 mod resize;
 
@@ -16,6 +19,7 @@ use super::super::Func;
 /// Every function on pictures, by file.
 pub static FUNCS: &[&[Func]] = &[
     affine::FUNCS,
+    augment::FUNCS,
     boxes::FUNCS,
     chain::FUNCS,
     codec::FUNCS,
@@ -23,5 +27,6 @@ pub static FUNCS: &[&[Func]] = &[
     dtype::FUNCS,
     filter::FUNCS,
     geometry::FUNCS,
+    mixing::FUNCS,
     resize::FUNCS,
 ];

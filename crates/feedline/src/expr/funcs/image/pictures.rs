@@ -55,10 +55,9 @@ pub fn picture(args: &[Leaf], i: usize) -> Result<(DType, &Dims)> {
     }
     match shape.dims() {
         None => {}
-        Some([.., h, w, c]) if matches!(shape.rank(), Some(3 | 4)) => {
-            if [h, w, c].contains(&&Some(0)) {
-                return Err(Error::usage(format!("a picture of shape {shape} has no pixels")));
-            }
+        Some([_, _, _] | [_, _, _, _]) if !sides(shape).contains(&Some(0)) => {}
+        Some([_, _, _] | [_, _, _, _]) => {
+            return Err(Error::usage(format!("a picture of shape {shape} has no pixels")));
         }
         Some(_) => return Err(Error::usage(no_picture(&shape.to_string()))),
     }

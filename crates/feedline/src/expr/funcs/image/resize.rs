@@ -4,6 +4,7 @@ use super::super::super::{Arg, Attrs, Func, Kernel, Made, RowAt, RowsAt, arity, 
 use super::super::lead::{check_integers, integers};
 use super::super::number::numbers;
 use super::chain::Lines;
+use super::pictures::{picture, sides, with_sides};
 use crate::element::{Column, DType, Dims, Leaf, Shape, Tensor, Value, check_room};
 use crate::error::{Error, Result};
 use feedline_image::Size;
@@ -161,8 +162,8 @@ pub struct Tools {
     pub rows: Taps,
     pub columns: Taps,
     pub resizer: Resizer,
-    /// Half floats as floats.
-    wide: Vec<f32>,
+    /// Pixels as floats, where they are not to be resized as they are.
+    pub wide: Vec<f32>,
     pub lines: Lines,
 }
 
@@ -209,28 +210,12 @@ fn picture_axes(shape: &[usize]) -> Result<(&[usize], Size)> {
     }
 }
 
-/// The dtype and the shape of pictures of rank 3, or batches of rank 4.
-pub fn pictures<'a>(args: &'a [Leaf]) -> Result<(DType, &'a Dims)> {
-    match dense(args, 0)? {
-        (DType::String | DType::Bool, _) => {
-            Err(Error::usage(format!("expects pictures of numbers, not {}; decode them first", args[0])))
-        }
-        (dtype, shape) if shape.rank().is_none_or(|rank| matches!(rank, 3 | 4)) => Ok((dtype, shape)),
-        (_, shape) => Err(Error::usage(format!(
-            "expects a picture [height, width, channels] or a batch of them, not shape {shape}"
-        ))),
+/// The dtype and the shape of pictures of numbers.
+fn numeric(args: &[Leaf]) -> Result<(DType, &Dims)> {
+    match picture(args, 0)? {
+        (DType::Bool, _) => Err(Error::usage("expects pictures of numbers, not of truth values; cast them first")),
+        numeric => Ok(numeric),
     }
-}
-
-/// The shape of pictures when they have another size.
-fn resized(shape: &Dims, height: Option<usize>, width: Option<usize>) -> Dims {
-    Dims(shape.dims().map(|dims| {
-        let n = dims.len();
-        let mut dims: Vec<Option<usize>> = dims.iter().copied().collect();
-        dims[n - 3] = height;
-        dims[n - 2] = width;
-        dims.into_iter().collect()
-    }))
 }
 
 impl Kernel for Resize {
@@ -257,17 +242,17 @@ fn make_resize(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
         arity::<2>(args)?;
         check_integers("size", dense(args, 1)?.0)?;
     }
-    let (dtype, shape) = pictures(args)?;
-    let known = shape.dims().map(|d| (d[d.len() - 3], d[d.len() - 2]));
-    let (height, width) = match (resize.target, known) {
+    let (dtype, shape) = numeric(args)?;
+    let [known_height, known_width, channels] = sides(shape);
+    let (height, width) = match (resize.target, known_height.zip(known_width)) {
         (Some(Target::Exact(h, w)), _) => (Some(h), Some(w)),
-        (Some(target), Some((Some(h), Some(w)))) if h > 0 && w > 0 => {
+        (Some(target), Some((h, w))) => {
             let (h, w) = target.of(h, w);
             (Some(h), Some(w))
         }
         _ => (None, None),
     };
-    Made::new(Leaf::tensor(resize.dtype(dtype), resized(shape, height, width)), resize)
+    Made::new(Leaf::tensor(resize.dtype(dtype), with_sides(shape, [height, width, channels])), resize)
 }
 
 fn make_resize_with_pad(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
@@ -276,8 +261,8 @@ fn make_resize_with_pad(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
     let Some(Target::Exact(height, width)) = resize.target else {
         return Err(Error::usage("resize_with_pad needs a size [height, width]"));
     };
-    let (dtype, shape) = pictures(args)?;
-    let out = Leaf::tensor(resize.dtype(dtype), resized(shape, Some(height), Some(width)));
+    let (dtype, shape) = numeric(args)?;
+    let out = Leaf::tensor(resize.dtype(dtype), with_sides(shape, [Some(height), Some(width), sides(shape)[2]]));
     let kernel = super::super::super::ByRow(move |args: &[Value]| {
         let picture = args[0].tensor();
         let (lead, size) = picture_axes(picture.shape())?;
@@ -317,7 +302,7 @@ fn make_crop_and_resize(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
         return Err(Error::usage("crop_and_resize needs a size [height, width]"));
     };
     let outside = attrs.f64("extrapolation_value")?.unwrap_or(0.0) as f32;
-    let (_, shape) = pictures(args)?;
+    let (_, shape) = numeric(args)?;
     if shape.rank().is_some_and(|rank| rank != 4) {
         return Err(Error::usage(format!("crop_and_resize expects a batch of pictures, not shape {shape}")));
     }

@@ -1,8 +1,11 @@
 //! `group_by_window(key, reduce, window_size)`: elements collect by key; each full window goes through a function.
 
+mod journal;
+
 use super::flat_map::{to_dataset, traced};
 use super::map::MapFn;
 use super::rows::Rows;
+use super::runs::MOST_ROWS;
 use super::weave::{Parts, Stepping, Steps};
 use crate::dataset::Dataset;
 use crate::element::{Chunk, Column, DType, Leaf, Spec, Tensor, Value};
@@ -10,9 +13,10 @@ use crate::error::{Error, Result};
 use crate::expr::{Builder, NodeId};
 use crate::op::{Bound, Function, Int, Op, OpInfo, Param, Props, at_least, read, scalar_i64};
 use crate::plan::{Bound as Nested, Card, Plan};
-use crate::runtime::{BuildCx, Built, ChunkFn, Cx, Item, Pull, Stage};
+use crate::runtime::{At, BuildCx, Built, ChunkFn, Cx, Item, Mark, Pull, Stage, Taken, unfit};
+use journal::{Journal, Source, Window};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 pub static INFO: OpInfo = OpInfo {
@@ -127,8 +131,10 @@ impl Op for GroupByWindow {
         if inputs[0].card == Card::Infinite { Card::Infinite } else { Card::Unknown }
     }
     fn props(&self) -> Props {
-        let functions: Vec<&Function> = [&self.key, &self.reduce].into_iter().chain(&self.window_size_func).collect();
-        super::function_props(&functions)
+        super::function_props(&self.functions())
+    }
+    fn functions(&self) -> Vec<&Function> {
+        [&self.key, &self.reduce].into_iter().chain(&self.window_size_func).collect()
     }
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
         let size = match (&self.window_size, &self.window_size_func) {
@@ -153,6 +159,14 @@ impl Op for GroupByWindow {
             output: None,
             windows: 0,
             ended: false,
+            taken: super::seeds_taken(cx, &[&self.reduce]),
+            node: node.clone(),
+            journal: Journal::new(),
+            from: Mark::default(),
+            dealt: 0,
+            closed: None,
+            drop: 0,
+            back: None,
         }))))
     }
     fn write(&self) -> Result<serde_json::Value> {
@@ -217,6 +231,29 @@ struct GroupSteps {
     output: Option<Box<dyn Stage>>,
     windows: u64,
     ended: bool,
+    /// The seeds of operators inside the function.
+    taken: Taken,
+    node: Plan,
+    journal: Arc<Journal>,
+    /// Where the input was before the current chunk.
+    from: Mark,
+    /// Rows that were dealt out.
+    dealt: u64,
+    /// The key of the last window that was closed at the end.
+    closed: Option<i64>,
+    /// Rows of the input that were dealt out before the state was taken.
+    drop: u64,
+    /// What was in open windows when the state was taken, on its way.
+    back: Option<Back>,
+}
+
+/// Rows that are read again, and the windows of those that were held.
+struct Back {
+    /// Only these; `None`: they are among those that the input gives now.
+    stage: Option<Box<dyn Stage>>,
+    keys: HashMap<u64, i64>,
+    come: u64,
+    all: u64,
 }
 
 /// The chunk that is being dealt out.
@@ -243,6 +280,7 @@ impl GroupSteps {
         while let Some(key) = current.keys.next() {
             let row = current.row;
             current.row += 1;
+            self.dealt += 1;
             let full = key.and_then(|key| self.put(key, row, &mut current));
             match full {
                 Ok(None) => {}
@@ -267,7 +305,14 @@ impl GroupSteps {
     /// Puts a row into its window; gives the window if it is full now.
     fn put(&mut self, key: i64, row: usize, current: &mut Current) -> Result<Option<(i64, Vec<Chunk>)>> {
         if !self.groups.contains_key(&key) {
-            let size = self.size.of(key, current.chunk.pos.at(row))?;
+            let size = match self.size.of(key, current.chunk.pos.at(row)) {
+                Ok(size) => size,
+                Err(error) => {
+                    self.journal.lose(row);
+                    return Err(error);
+                }
+            };
+            self.journal.size(key, size);
             self.groups.insert(key, Group { size, parts: vec![], held: 0, rows: vec![] });
         }
         let group = self.groups.get_mut(&key).expect("just made sure");
@@ -290,8 +335,79 @@ impl GroupSteps {
     }
 }
 
+impl GroupSteps {
+    /// More rows, behind those that were dealt out before.
+    fn pull(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
+        while self.drop > 0 {
+            let chunk = crate::rows!(self.input.next(cx, self.drop.min(1 << 12) as usize));
+            self.drop -= chunk.rows() as u64;
+        }
+        self.from.clear();
+        self.input.mark(&mut self.from);
+        self.input.next(cx, want.min(MOST_ROWS))
+    }
+    /// Puts rows back into the windows that were open.
+    fn bring_back(&mut self, cx: &mut Cx<'_>) -> Option<Pull> {
+        let Back { stage, come, all, .. } = self.back.as_mut()?;
+        let (left, apart) = (*all - *come, stage.is_some());
+        let want = left.clamp(1, 1 << 12) as usize;
+        let pull = match stage {
+            Some(stage) => stage.next(cx, want),
+            None => self.pull(cx, want),
+        };
+        match pull {
+            Pull::Rows(chunk) if chunk.rows() as u64 <= left => self.put_back(&chunk, apart),
+            // It was given before the state was taken.
+            Pull::Fail(_) if !apart => {}
+            Pull::Pending => return Some(Pull::Pending),
+            Pull::End if left == 0 => self.back = None,
+            // Without these rows windows would be others: better none at all.
+            other => {
+                self.groups.clear();
+                (self.back, self.ended) = (None, true);
+                return Some(match other {
+                    Pull::Fail(error) => Pull::Fail(error),
+                    _ => Pull::Fail(Error::data("the windows cannot be filled as they were when the state was taken")),
+                });
+            }
+        }
+        None
+    }
+    fn put_back(&mut self, chunk: &Chunk, apart: bool) {
+        let Some(back) = &mut self.back else { return };
+        let keys: Box<[Option<i64>]> =
+            (back.come..).take(chunk.rows()).map(|row| back.keys.get(&row).copied()).collect();
+        back.come += chunk.rows() as u64;
+        let mut touched = Vec::new();
+        for (row, key) in keys.iter().enumerate() {
+            let Some((key, group)) = key.and_then(|key| Some((key, self.groups.get_mut(&key)?))) else { continue };
+            if group.rows.is_empty() {
+                touched.push(key);
+            }
+            group.rows.push(row);
+            group.held += 1;
+        }
+        for key in touched {
+            if let Some(group) = self.groups.get_mut(&key) {
+                group.cut(chunk);
+            }
+        }
+        // Those of the input are noted as they come; the others are known already.
+        if !apart {
+            self.dealt += chunk.rows() as u64;
+            self.journal.add(self.from.clone(), keys);
+            if back.come == back.all {
+                self.back = None;
+            }
+        }
+    }
+}
+
 impl Steps for GroupSteps {
     fn step(&mut self, cx: &mut Cx<'_>, want: usize, parts: &mut Parts) -> Option<Pull> {
+        if self.back.is_some() {
+            return self.bring_back(cx);
+        }
         if let Some(output) = &mut self.output {
             match output.next(cx, want) {
                 Pull::Rows(chunk) => parts.push(chunk),
@@ -305,12 +421,14 @@ impl Steps for GroupSteps {
             None if self.ended => {
                 // What is left, in rising order of the keys.
                 let Some((key, group)) = self.groups.pop_first() else { return Some(Pull::End) };
+                self.closed = Some(key);
                 if group.parts.is_empty() { Ok(()) } else { self.flush(key, group.parts) }
             }
-            None => match self.input.next(cx, if self.serial { 1 } else { want }) {
+            None => match self.pull(cx, if self.serial { 1 } else { want }) {
                 Pull::Rows(chunk) => {
-                    let keys = keys(&self.key, &chunk).into_iter();
-                    self.deal(Current { chunk, keys, row: 0, touched: vec![] })
+                    let keys = keys(&self.key, &chunk);
+                    self.journal.add(self.from.clone(), keys.iter().map(|key| key.as_ref().ok().copied()).collect());
+                    self.deal(Current { chunk, keys: keys.into_iter(), row: 0, touched: vec![] })
                 }
                 Pull::End => {
                     self.ended = true;
@@ -320,6 +438,66 @@ impl Steps for GroupSteps {
             },
         };
         dealt.err().map(Pull::Fail)
+    }
+    fn mark(&mut self, out: &mut Mark) {
+        out.number(self.windows);
+        out.flag(self.ended);
+        out.flag(self.closed.is_some());
+        out.number(self.closed.unwrap_or(0) as u64);
+        out.number(self.dealt);
+        self.taken.mark(out);
+        match &self.current {
+            Some(current) => {
+                out.number(current.row as u64);
+                out.extend(&self.from);
+            }
+            None => {
+                out.number(self.drop);
+                self.input.mark(out);
+            }
+        }
+        self.journal.mark(self.dealt, self.closed, out);
+    }
+    fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
+        self.windows = at.number()?;
+        self.ended = at.flag()?;
+        let (closed, key) = (at.flag()?, at.number()? as i64);
+        self.closed = closed.then_some(key);
+        self.dealt = at.number()?;
+        self.taken.seek(at)?;
+        self.drop = at.number()?;
+        self.input.seek(at)?;
+        (self.current, self.output) = (None, None);
+        let (source, windows) = journal::read(at)?;
+        let (mut keys, mut all) = (HashMap::new(), 0);
+        self.groups.clear();
+        for Window { key, size, rows } in &windows {
+            keys.extend(rows.iter().map(|row| (*row, *key)));
+            self.groups.insert(*key, Group { size: *size, parts: vec![], held: 0, rows: vec![] });
+        }
+        let stage = match source {
+            Source::Runs(runs) => {
+                all += super::runs::rows(&runs) as u64;
+                self.journal = Journal::restored(&runs, &windows, self.dealt);
+                Some(self.cx.recall(&self.node, &self.node.inputs[0], runs)?)
+            }
+            Source::Since(from, rows) if rows > 0 => {
+                self.dealt = self.dealt.checked_sub(rows).ok_or_else(unfit)?;
+                self.journal = Journal::before(&windows, self.dealt);
+                self.input.seek(&mut At::new(&from))?;
+                (self.drop, all) = (0, rows);
+                None
+            }
+            Source::Since(..) => {
+                self.journal = Journal::before(&windows, self.dealt);
+                None
+            }
+        };
+        self.back = (all > 0).then_some(Back { stage, keys, come: 0, all });
+        Ok(())
+    }
+    fn is_settled(&self) -> bool {
+        self.output.is_none() && self.back.as_ref().is_none_or(|back| back.stage.is_some())
     }
 }
 

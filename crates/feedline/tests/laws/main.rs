@@ -1,6 +1,8 @@
 //! Every operator through every law. A sample of each operator stands on an input that is ordinary, empty, a single
 //! element, or fails in the middle; what comes out must not depend on workers, chunk sizes or rewrites.
 
+mod resume;
+
 use feedline::element::{DType, Leaf, Spec, Tree};
 use feedline::expr::{Attrs, Builder, Graph, NodeId};
 use feedline::plan::{Bound, Card, Plan, read_plan, write_plan};
@@ -388,7 +390,7 @@ fn each_sample(mut check: impl FnMut(&str, &Plan)) {
 fn every_operator_has_a_sample() {
     for info in feedline::ops::OPS {
         let known = SAMPLES.iter().any(|(n, _)| *n == info.name) || NOT_WRITTEN.contains(&info.name);
-        assert!(known, "{} has no sample in tests/laws.rs", info.name);
+        assert!(known, "{} has no sample in tests/laws/main.rs", info.name);
     }
 }
 

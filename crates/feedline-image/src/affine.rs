@@ -1,1 +1,0 @@
-//! Pictures turned, moved, sheared and zoomed by a matrix.

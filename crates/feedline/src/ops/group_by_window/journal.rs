@@ -1,0 +1,223 @@
+//! Which rows are in open windows, for the states of group_by_window: what the operator did with rows is done again with
+//! their numbers, which needs their keys and the sizes of windows.
+//!
+//! Rows are read again run by run. Behind a shuffle, whose states are large, that would be a state for each run: there all
+//! rows from the oldest that is held on are read again, and those that were given are passed over.
+
+use crate::error::Result;
+use crate::ops::runs::{self, Next, Pins, Runs};
+use crate::runtime::pack::{self, Unpack};
+use crate::runtime::sync::{Mutex, lock};
+use crate::runtime::{At, Later, Mark, RowRun, Saved, unfit};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+pub struct Journal(Mutex<Book>);
+
+struct Book {
+    runs: Runs,
+    /// The keys of each run's rows; `None` for a row that is in no window.
+    keys: VecDeque<Box<[Option<i64>]>>,
+    sizes: HashMap<i64, usize>,
+    open: Open,
+    pins: Pins<Pin>,
+}
+
+/// Open windows by key, and how many rows were dealt out.
+#[derive(Clone, Default)]
+struct Open {
+    windows: BTreeMap<i64, Vec<u64>>,
+    dealt: u64,
+    next: Next,
+}
+
+struct Pin {
+    journal: Arc<Journal>,
+    /// At the end windows are closed in the order of keys: up to this one.
+    closed: Option<i64>,
+}
+
+/// A window that was open: its key, its size, and which of the rows that are read again are its own.
+pub struct Window {
+    pub key: i64,
+    pub size: usize,
+    pub rows: Vec<u64>,
+}
+
+/// How the rows of open windows are read again.
+pub enum Source {
+    Runs(Vec<RowRun>),
+    /// So many rows from there on.
+    Since(Vec<Saved>, u64),
+}
+
+impl Open {
+    /// Deals out a row. `gone` is told of rows that are no longer held.
+    fn deal(
+        &mut self,
+        runs: &Runs,
+        keys: &VecDeque<Box<[Option<i64>]>>,
+        sizes: &HashMap<i64, usize>,
+        gone: &mut Vec<u64>,
+    ) -> bool {
+        let Some(number) = runs.come(&mut self.next) else { return false };
+        self.dealt += 1;
+        let (run, row) = runs::place(number);
+        let Some(key) = keys[(run - runs.first) as usize][row] else {
+            gone.push(number);
+            return true;
+        };
+        let window = self.windows.entry(key).or_default();
+        window.push(number);
+        if sizes.get(&key).is_some_and(|size| window.len() >= *size) {
+            gone.append(window);
+            self.windows.remove(&key);
+        }
+        true
+    }
+}
+
+impl Book {
+    fn catch_up(&mut self, dealt: u64) {
+        let Book { runs, keys, sizes, open, pins } = self;
+        let upto = pins.oldest(dealt);
+        let mut gone = Vec::new();
+        while open.dealt < upto && open.deal(runs, keys, sizes, &mut gone) {
+            gone.drain(..).for_each(|number| runs.release(number));
+        }
+        let before = runs.first;
+        runs.trim(open.next);
+        keys.drain(..(runs.first - before) as usize);
+    }
+}
+
+impl Journal {
+    pub fn new() -> Arc<Journal> {
+        let (runs, keys, sizes, open) = Default::default();
+        Arc::new(Journal(Mutex::new(Book { runs, keys, sizes, open, pins: Pins::new() })))
+    }
+    /// As it was when these windows were open, after so many rows.
+    pub fn restored(runs: &[RowRun], windows: &[Window], dealt: u64) -> Arc<Journal> {
+        let journal = Journal::new();
+        let mut guard = lock(&journal.0);
+        let book = &mut *guard;
+        let mut owners: Vec<i64> = vec![0; runs::rows(runs)];
+        for window in windows {
+            window.rows.iter().for_each(|row| owners[*row as usize] = window.key);
+            book.sizes.insert(window.key, window.size);
+        }
+        let mut owners = owners.into_iter();
+        for run in runs {
+            let numbers = book.runs.add_again(run);
+            let keys: Vec<i64> = owners.by_ref().take(run.rows.len()).collect();
+            for (number, key) in numbers.zip(&keys) {
+                book.open.windows.entry(*key).or_default().push(number);
+            }
+            book.keys.push_back(keys.into_iter().map(Some).collect());
+        }
+        (book.open.next, book.open.dealt) = (book.runs.end(), dealt);
+        drop(guard);
+        journal
+    }
+    /// As it was before the rows are read again that these windows had.
+    pub fn before(windows: &[Window], dealt: u64) -> Arc<Journal> {
+        let journal = Journal::new();
+        let mut book = lock(&journal.0);
+        book.sizes.extend(windows.iter().map(|window| (window.key, window.size)));
+        book.open.dealt = dealt;
+        drop(book);
+        journal
+    }
+    /// Notes rows that came in.
+    pub fn add(&self, from: Mark, keys: Box<[Option<i64>]>) {
+        let mut book = lock(&self.0);
+        book.runs.add(from, keys.len());
+        book.keys.push_back(keys);
+    }
+    /// The size of a key's windows.
+    pub fn size(&self, key: i64, size: usize) {
+        lock(&self.0).sizes.insert(key, size);
+    }
+    /// A row of the last run that has a key but no window.
+    pub fn lose(&self, row: usize) {
+        if let Some(key) = lock(&self.0).keys.back_mut().and_then(|keys| keys.get_mut(row)) {
+            *key = None;
+        }
+    }
+    /// Marks the moment after so many rows.
+    pub fn mark(self: &Arc<Self>, dealt: u64, closed: Option<i64>, out: &mut Mark) {
+        let pin = Arc::new(Pin { journal: self.clone(), closed });
+        let mut book = lock(&self.0);
+        book.pins.add(dealt, &pin);
+        book.catch_up(dealt);
+        drop(book);
+        out.later(pin, dealt);
+    }
+}
+
+impl Later for Pin {
+    fn tell(&self, dealt: u64, out: &mut Vec<Saved>) -> Result<()> {
+        let book = lock(&self.journal.0);
+        let mut open = book.open.clone();
+        while open.dealt < dealt && open.deal(&book.runs, &book.keys, &book.sizes, &mut Vec::new()) {}
+        open.windows.retain(|key, _| self.closed.is_none_or(|closed| *key > closed));
+        let numbers: Vec<u64> = open.windows.values().flatten().copied().collect();
+        let whole = book.runs.is_whole(&numbers);
+        out.push(Saved::Number(whole.into()));
+        let mut bytes = Vec::new();
+        let mut rows = if whole {
+            book.runs.tell(&numbers, out)?.into_iter().map(u64::from).collect::<Vec<u64>>().into_iter()
+        } else {
+            let (rows, all) = book.runs.tell_oldest(&numbers, open.next, out)?;
+            out.push(Saved::Number(all));
+            rows.into_iter()
+        };
+        pack::number(open.windows.len() as u64, &mut bytes);
+        for (key, window) in &open.windows {
+            pack::number(*key as u64, &mut bytes);
+            pack::number(book.sizes.get(key).copied().unwrap_or(0) as u64, &mut bytes);
+            pack::number(window.len() as u64, &mut bytes);
+            // Rows of a window are in the order in which they came.
+            let mut last = 0;
+            for row in rows.by_ref().take(window.len()) {
+                pack::number(row - last, &mut bytes);
+                last = row;
+            }
+        }
+        out.push(Saved::Bytes(bytes));
+        Ok(())
+    }
+}
+
+/// Reads what `Pin::tell` told.
+pub fn read(at: &mut At<'_>) -> Result<(Source, Vec<Window>)> {
+    let (source, all) = if at.flag()? {
+        let runs = runs::read(at)?;
+        let all = runs::rows(&runs) as u64;
+        (Source::Runs(runs), all)
+    } else {
+        let from = at.counted()?.to_vec();
+        let all = at.number()?;
+        (Source::Since(from, all), all)
+    };
+    let mut unpack = Unpack(at.bytes()?);
+    let (mut windows, mut owned) = (Vec::new(), HashSet::new());
+    for _ in 0..unpack.count().ok_or_else(unfit)? {
+        let mut head = || Some((unpack.number()? as i64, unpack.number()?, unpack.count()?));
+        let (key, size, count) = head().ok_or_else(unfit)?;
+        let size = usize::try_from(size).ok().filter(|size| count < *size).ok_or_else(unfit)?;
+        let (mut row, mut rows) = (0u64, Vec::with_capacity(count));
+        for _ in 0..count {
+            row = unpack.number().and_then(|n| row.checked_add(n)).filter(|r| *r < all).ok_or_else(unfit)?;
+            if !owned.insert(row) {
+                return Err(unfit());
+            }
+            rows.push(row);
+        }
+        windows.push(Window { key, size, rows });
+    }
+    match &source {
+        Source::Runs(_) if owned.len() as u64 != all => Err(unfit()),
+        _ => Ok((source, windows)),
+    }
+}

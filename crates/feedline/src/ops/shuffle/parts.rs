@@ -1,0 +1,140 @@
+//! The memory of a shuffle's rows that are not packed: chunks as they came, freed with their last row, and copied together
+//! where too much of them is gone.
+
+use crate::element::{Chunk, Column, DType, RowRef, Tensor, gather};
+use std::collections::VecDeque;
+
+/// Rows are copied together in this many steps, each of which frees memory before the next.
+const STEPS: usize = 8;
+/// Below this it is not worth while to copy rows together.
+const SLACK_BYTES: usize = 4 << 20;
+/// The chunks that rows of the buffer lie in.
+#[derive(Default)]
+pub struct Parts {
+    pub slots: Vec<Option<Part>>,
+    free: Vec<u32>,
+    last: Option<u32>,
+    /// Bytes of rows that are there, and of rows that are gone but still take up memory; shared parts not counted.
+    pub live: usize,
+    pub dead: usize,
+    /// Waste that could not be helped the last time: looked at again when there is more.
+    tolerated: usize,
+}
+
+pub struct Part {
+    pub chunk: Chunk,
+    left: usize,
+    row_bytes: usize,
+    shared: bool,
+}
+
+impl Parts {
+    pub fn chunk(&self, part: u32) -> &Chunk {
+        &self.slots[part as usize].as_ref().expect("rows are left in it").chunk
+    }
+    /// Takes a chunk in; says where its rows are.
+    pub fn add(&mut self, chunk: Chunk) -> (u32, std::ops::Range<u32>) {
+        let rows = chunk.rows();
+        if let Some(last) = self.last
+            && let Some(part) = &mut self.slots[last as usize]
+            && part.chunk.rows() + rows < u32::MAX as usize
+            && part.chunk.extend(&chunk)
+        {
+            part.left += rows;
+            if !part.shared {
+                self.live += part.row_bytes * rows;
+            }
+            let end = part.chunk.rows() as u32;
+            return (last, end - rows as u32..end);
+        }
+        let part = self.push(chunk);
+        self.last = Some(part);
+        (part, 0..rows as u32)
+    }
+    fn push(&mut self, chunk: Chunk) -> u32 {
+        let (rows, row_bytes) = (chunk.rows(), chunk.nbytes() / chunk.rows());
+        self.live += row_bytes * rows;
+        let part = Some(Part { chunk, left: rows, row_bytes, shared: false });
+        match self.free.pop() {
+            Some(at) => {
+                self.slots[at as usize] = part;
+                at
+            }
+            None => {
+                self.slots.push(part);
+                self.slots.len() as u32 - 1
+            }
+        }
+    }
+    /// One row of it is gone.
+    pub fn release(&mut self, at: u32) {
+        let slot = &mut self.slots[at as usize];
+        let Some(part) = slot else { return };
+        part.left -= 1;
+        if !part.shared {
+            self.live -= part.row_bytes;
+            self.dead += part.row_bytes;
+        }
+        if part.left == 0 {
+            if !part.shared {
+                self.dead -= part.row_bytes * part.chunk.rows();
+            }
+            *slot = None;
+            self.free.push(at);
+        }
+    }
+    pub fn is_wasteful(&self) -> bool {
+        self.dead > self.live.max(SLACK_BYTES).max(self.tolerated)
+    }
+    /// Copies the rows of parts that are less than half there together, after which less is gone than is there. `coming`
+    /// is in use and stays.
+    pub fn compact(&mut self, held: &mut VecDeque<RowRef>, coming: Option<u32>) {
+        for part in self.slots.iter_mut().flatten() {
+            if !part.shared && part.chunk.is_shared() {
+                part.shared = true;
+                self.live -= part.row_bytes * part.left;
+                self.dead -= part.row_bytes * (part.chunk.rows() - part.left);
+            }
+        }
+        if !self.is_wasteful() {
+            return;
+        }
+        let step = |p: u32| match &self.slots[p as usize] {
+            Some(part) if !part.shared && coming != Some(p) && part.left * 2 < part.chunk.rows() => {
+                Some(p as usize % STEPS)
+            }
+            _ => None,
+        };
+        let mut steps: [Vec<usize>; STEPS] = Default::default();
+        for (i, r) in held.iter().enumerate() {
+            if let Some(s) = step(r.part) {
+                steps[s].push(i);
+            }
+        }
+        for places in steps.into_iter().filter(|p| !p.is_empty()) {
+            let rows: Vec<RowRef> = places.iter().map(|&i| held[i]).collect();
+            let new = self.push(own(gather(&rows, |p| self.chunk(p))));
+            for (row, i) in places.into_iter().enumerate() {
+                self.release(held[i].part);
+                held[i] = RowRef { part: new, row: row as u32 };
+            }
+        }
+        self.tolerated = 0;
+        if self.is_wasteful() {
+            self.tolerated = self.dead * 2;
+        }
+    }
+}
+
+/// Strings are given memory of their own: they may be small parts of large blocks.
+fn own(chunk: Chunk) -> Chunk {
+    let (rows, pos) = (chunk.rows(), chunk.pos.clone());
+    let columns = chunk.into_columns().into_iter().map(|c| match c {
+        Column::Dense(t) if t.dtype() == DType::String => {
+            let strings: Vec<&[u8]> = t.strs().collect();
+            Column::Dense(Tensor::strings(t.shape(), &strings))
+        }
+        other => other,
+    });
+    Chunk::new(rows, pos, columns.collect::<Vec<_>>())
+}

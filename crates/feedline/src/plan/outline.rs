@@ -1,0 +1,177 @@
+//! What a plan does, short enough to be kept with a state: a line for each operator, and a hash of all that can change
+//! results. Two plans can be told apart by it, and the difference said in words.
+
+use super::{Fnv, Plan, written};
+use crate::element::{DType, Tensor};
+use crate::error::{Error, Result};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+
+/// Operators that are told apart by name. Of more, only the hash is kept.
+const MOST_LINES: usize = 100;
+const MOST_CHARS: usize = 72;
+/// Arrays up to this size are hashed as a whole; larger ones at so many places: a state must not take seconds to make.
+const WHOLE_BYTES: usize = 1 << 20;
+const PLACES: usize = 256;
+const PLACE_BYTES: usize = 256;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Outline {
+    fingerprint: String,
+    operators: Vec<Line>,
+}
+
+/// An operator as people read it, and the hash of its parameters.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Line(String, String);
+
+impl Outline {
+    pub fn of(plan: &Plan) -> Result<Outline> {
+        let mut known: HashMap<u64, u64> = HashMap::new();
+        let mut operators = Vec::new();
+        let mut failed = None;
+        plan.walk(&mut |node| {
+            // Options say how to run, not what comes out; the one that does is added below.
+            if node.op.options().is_some() {
+                known.insert(node.id, known[&node.inputs[0].id]);
+                return;
+            }
+            match line(node) {
+                Ok(line) => {
+                    let mut hash = Fnv::new();
+                    hash.write(line.1.as_bytes());
+                    node.inputs.iter().for_each(|i| hash.write(&known.get(&i.id).unwrap_or(&0).to_le_bytes()));
+                    known.insert(node.id, hash.0);
+                    if operators.len() < MOST_LINES {
+                        operators.push(line.clone());
+                    }
+                }
+                Err(error) => failed = failed.take().or(Some(error)),
+            }
+        });
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        let mut hash = Fnv(known[&plan.id]);
+        hash.write(&[plan.options.deterministic.unwrap_or(true).into()]);
+        Ok(Outline { fingerprint: format!("{:016x}", hash.0), operators })
+    }
+    /// Refuses another plan, with the first difference in words.
+    pub fn check(&self, here: &Outline) -> Result<()> {
+        if self.fingerprint == here.fingerprint {
+            return Ok(());
+        }
+        let both = self.operators.iter().zip(&here.operators);
+        let text = match both.enumerate().find(|(_, (was, is))| was != is) {
+            Some((i, (Line(was, _), Line(is, _)))) if was != is => {
+                format!("operator {} is {is} here and was {was} there", i + 1)
+            }
+            Some((i, (Line(is, _), _))) => format!(
+                "operator {}, {is}, has another function or other data (a random function without a seed is another one in \
+                 each process: give it a seed)",
+                i + 1
+            ),
+            None => match (self.operators.get(here.operators.len()), here.operators.get(self.operators.len())) {
+                (Some(Line(was, _)), _) => format!("{was} was there and is missing here"),
+                (_, Some(Line(is, _))) => format!("{is} is here and was not there"),
+                _ => "its operators are the same, but connected or run in another way".into(),
+            },
+        };
+        Err(Error::usage(format!("the state was taken from another dataset: {text}")))
+    }
+}
+
+fn line(node: &Plan) -> Result<&Line> {
+    if let Some(line) = node.outlined.get() {
+        return Ok(line);
+    }
+    let (mut json, attachments) = written::write_params(node)?;
+    if let Some(map) = json.as_object_mut() {
+        node.op.tunables().iter().for_each(|name| drop(map.remove(*name)));
+    }
+    let mut hash = Fnv::new();
+    hash.write(node.name().as_bytes());
+    hash.write(json.to_string().as_bytes());
+    for object in attachments {
+        if let Some(tensor) = object.downcast_ref::<Tensor>() {
+            sample(tensor, &mut hash);
+        }
+    }
+    let mut text = format!("{}({})", node.name(), node.op.show());
+    if text.chars().count() > MOST_CHARS {
+        text = text.chars().take(MOST_CHARS).chain(['…']).collect();
+    }
+    let _brief = feedline_io::brief();
+    Ok(node.outlined.get_or_init(|| Line(text, format!("{:016x}", hash.0))))
+}
+
+fn sample(tensor: &Tensor, hash: &mut Fnv) {
+    tensor.shape().iter().for_each(|n| hash.write(&n.to_le_bytes()));
+    if tensor.dtype() == DType::String {
+        let step = tensor.len().div_ceil(WHOLE_BYTES / 16).max(1);
+        return tensor.strs().step_by(step).for_each(|s| hash.write(&s[..s.len().min(WHOLE_BYTES)]));
+    }
+    let bytes = tensor.bytes();
+    if bytes.len() <= WHOLE_BYTES {
+        return hash.write(bytes);
+    }
+    let last = bytes.len() - PLACE_BYTES;
+    for i in 0..PLACES {
+        let at = (last as u128 * i as u128 / (PLACES - 1) as u128) as usize;
+        hash.write(&bytes[at..at + PLACE_BYTES]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Dataset, Options};
+
+    fn refusal(was: &Dataset, is: &Dataset) -> String {
+        let outline = |ds: &Dataset| Outline::of(ds.plan()).unwrap();
+        outline(was).check(&outline(is)).map_or_else(|e| e.to_string(), |()| String::new())
+    }
+
+    #[test]
+    fn differences_are_said_in_words() {
+        let range = |n| Dataset::range(n).unwrap();
+        let batch = range(5).batch(2, false).unwrap();
+        assert_eq!(refusal(&batch, &range(5).batch(2, false).unwrap()), "");
+        let text = refusal(&batch, &range(5).batch(3, false).unwrap());
+        assert!(text.contains("operator 2 is batch(batch_size=3) here and was batch(batch_size=2) there"), "{text}");
+        let text = refusal(&batch, &range(5));
+        assert!(text.contains("batch(batch_size=2) was there and is missing here"), "{text}");
+        let text = refusal(&batch, &batch.skip(1).unwrap());
+        assert!(text.contains("skip(count=1) is here and was not there"), "{text}");
+        let scaled = |k: i64| {
+            let f = move |b: &mut crate::expr::Builder, x: &[usize]| {
+                let k = b.constant(Tensor::scalar(k).into())?;
+                b.call("multiply", &[x[0], k], Default::default())
+            };
+            range(3).map(f).unwrap()
+        };
+        let text = refusal(&scaled(2), &scaled(3));
+        assert!(text.contains("operator 2 is map(multiply(x, 3)) here"), "{text}");
+    }
+
+    #[test]
+    fn what_cannot_change_results_does_not_matter() {
+        let ds = Dataset::range(5).unwrap();
+        let options = Options { chunk_rows: Some(3), memory_limit: Some(1000), ..Options::default() };
+        assert_eq!(refusal(&ds, &ds.with_options(options).unwrap()), "");
+        let free = ds.with_options(Options { deterministic: Some(false), ..Options::default() }).unwrap();
+        assert_ne!(refusal(&ds, &free), "");
+    }
+
+    #[test]
+    fn large_arrays_are_told_apart_quickly() {
+        let array = |last: u8| {
+            let mut bytes = vec![1u8; 8 << 20];
+            *bytes.last_mut().unwrap() = last;
+            Dataset::from_tensors(Tensor::from_items([bytes.len()], &bytes)).unwrap()
+        };
+        assert_eq!(refusal(&array(1), &array(1)), "");
+        assert!(refusal(&array(1), &array(2)).contains("other data"));
+    }
+}

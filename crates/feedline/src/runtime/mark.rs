@@ -1,0 +1,226 @@
+//! From where a stage goes on: what a state is made of.
+//!
+//! 1. A *mark* is a short list of parts, mostly numbers: those of a stage, behind them those of its inputs. A stage that is
+//!    built from the same plan and sent there (`Stage::seek`) gives what the marked one gives next.
+//! 2. Whoever pulls a head marks it after each pull, and the mark travels with the chunk that follows. So the mark of what
+//!    a consumer got is known, however far workers are.
+//! 3. Marks are made for every chunk, and most are never looked at: a stage with much to tell leaves a part that tells it
+//!    only if it is asked (`Later`).
+//! 4. `saved` turns a mark into what can be written, and `At` reads that back, part by part.
+
+use crate::element::Value;
+use crate::error::{Error, Kind, Result};
+use serde_json::Value as Json;
+use std::sync::Arc;
+
+#[derive(Clone, Default)]
+pub struct Mark(Vec<Part>);
+
+#[derive(Clone)]
+enum Part {
+    Number(u64),
+    /// What an operator carries from element to element.
+    Values(Arc<[Value]>),
+    /// Asked what it was like at that time, if anybody wants to know.
+    Later(Arc<dyn Later>, u64),
+    /// Read from a state, and told again as it was.
+    Saved(Arc<[Saved]>),
+    /// The operator cannot be resumed, and why.
+    Never(&'static str),
+    /// It should tell where it is, and failed.
+    Failed(Box<Error>),
+}
+
+/// Tells what a mark left out.
+pub trait Later: Send + Sync {
+    /// The parts that describe the moment `at`.
+    fn tell(&self, at: u64, out: &mut Vec<Saved>) -> Result<()>;
+}
+
+/// A part of a mark that can be written.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Saved {
+    Number(u64),
+    /// Many numbers, packed.
+    Bytes(Vec<u8>),
+    Values(Vec<Value>),
+    /// What a generator tells of itself.
+    Json(Json),
+}
+
+impl Saved {
+    pub fn as_number(&self) -> Option<u64> {
+        if let Saved::Number(n) = self { Some(*n) } else { None }
+    }
+}
+
+impl Mark {
+    /// Where a stage is before anything was read: as good as a state, whenever it is told.
+    pub fn start(stage: &mut dyn super::Stage) -> Mark {
+        let (mut mark, mut parts) = (Mark::default(), Vec::new());
+        stage.mark(&mut mark);
+        match mark.saved(&mut parts) {
+            Ok(()) => Mark::from(&parts[..]),
+            Err(_) => mark,
+        }
+    }
+    pub fn number(&mut self, n: u64) {
+        self.0.push(Part::Number(n));
+    }
+    pub fn flag(&mut self, yes: bool) {
+        self.number(yes.into());
+    }
+    pub fn values(&mut self, values: Arc<[Value]>) {
+        self.0.push(Part::Values(values));
+    }
+    pub fn later(&mut self, who: Arc<dyn Later>, at: u64) {
+        self.0.push(Part::Later(who, at));
+    }
+    /// Says why the operator cannot be resumed. Whoever asks for a state gets this as an error.
+    pub fn never(&mut self, why: &'static str) {
+        self.0.push(Part::Never(why));
+    }
+    pub fn failed(&mut self, error: Error) {
+        self.0.push(Part::Failed(Box::new(error)));
+    }
+    pub fn extend(&mut self, other: &Mark) {
+        self.0.extend_from_slice(&other.0);
+    }
+    /// The same with the number of its parts, so that it can be read as a whole.
+    pub fn counted(&mut self, other: &Mark) {
+        let parts = other.0.iter().map(|p| if let Part::Saved(parts) = p { parts.len() } else { 1 });
+        self.number(parts.sum::<usize>() as u64);
+        self.extend(other);
+    }
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+    /// Whether all of it is there already.
+    pub fn is_whole(&self) -> bool {
+        !self.0.iter().any(|p| matches!(p, Part::Later(..)))
+    }
+    pub fn saved(&self, out: &mut Vec<Saved>) -> Result<()> {
+        for part in &self.0 {
+            match part {
+                Part::Number(n) => out.push(Saved::Number(*n)),
+                Part::Values(values) => out.push(Saved::Values(values.to_vec())),
+                Part::Later(who, at) => who.tell(*at, out)?,
+                Part::Saved(parts) => out.extend_from_slice(parts),
+                Part::Failed(error) => return Err((**error).clone()),
+                Part::Never(why) => return Err(Error::new(Kind::Precondition, *why)),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl From<&[Saved]> for Mark {
+    fn from(parts: &[Saved]) -> Mark {
+        Mark(vec![Part::Saved(parts.into())])
+    }
+}
+
+/// Reads what was saved. What does not fit is an error: a state may come from anywhere.
+pub struct At<'a>(std::slice::Iter<'a, Saved>, bool);
+
+impl<'a> At<'a> {
+    pub fn new(parts: &'a [Saved]) -> At<'a> {
+        At(parts.iter(), false)
+    }
+    /// The same where the data is divided among another number of shards by now.
+    pub fn resharded(parts: &'a [Saved]) -> At<'a> {
+        At(parts.iter(), true)
+    }
+    /// Whether results that are to be left out are other elements now than they were.
+    pub fn is_resharded(&self) -> bool {
+        self.1
+    }
+    /// From here on all is as it was.
+    pub fn not_resharded(&mut self) {
+        self.1 = false;
+    }
+    pub fn number(&mut self) -> Result<u64> {
+        match self.0.next() {
+            Some(Saved::Number(n)) => Ok(*n),
+            _ => Err(unfit()),
+        }
+    }
+    /// A number that must not be larger than `most`.
+    pub fn up_to(&mut self, most: u64) -> Result<u64> {
+        let n = self.number()?;
+        if n <= most { Ok(n) } else { Err(unfit()) }
+    }
+    pub fn flag(&mut self) -> Result<bool> {
+        Ok(self.up_to(1)? == 1)
+    }
+    pub fn values(&mut self) -> Result<&'a [Value]> {
+        match self.0.next() {
+            Some(Saved::Values(values)) => Ok(values),
+            _ => Err(unfit()),
+        }
+    }
+    pub fn json(&mut self) -> Result<&'a Json> {
+        match self.0.next() {
+            Some(Saved::Json(json)) => Ok(json),
+            _ => Err(unfit()),
+        }
+    }
+    pub fn bytes(&mut self) -> Result<&'a [u8]> {
+        match self.0.next() {
+            Some(Saved::Bytes(bytes)) => Ok(bytes),
+            _ => Err(unfit()),
+        }
+    }
+    /// The next parts as they are.
+    pub fn take(&mut self, parts: u64) -> Result<&'a [Saved]> {
+        let all = self.0.as_slice();
+        let (taken, rest) = usize::try_from(parts).ok().and_then(|n| all.split_at_checked(n)).ok_or_else(unfit)?;
+        self.0 = rest.iter();
+        Ok(taken)
+    }
+    /// What `Mark::counted` wrote.
+    pub fn counted(&mut self) -> Result<&'a [Saved]> {
+        let parts = self.number()?;
+        self.take(parts)
+    }
+    /// What is left, to be read by several.
+    pub fn rest(&self) -> &'a [Saved] {
+        self.0.as_slice()
+    }
+    /// Nothing may be left over.
+    pub fn finish(mut self) -> Result<()> {
+        if self.0.next().is_none() { Ok(()) } else { Err(unfit()) }
+    }
+}
+
+/// What stages say of a state that is not theirs.
+pub fn unfit() -> Error {
+    Error::usage("the state does not fit this dataset: it is damaged, or was made by another version")
+}
+
+/// Parts as JSON: numbers as they are, packed ones as text, values spelt out.
+pub fn to_json(parts: &[Saved]) -> Result<Json> {
+    let part = |part: &Saved| {
+        Ok(match part {
+            Saved::Number(n) => (*n).into(),
+            Saved::Bytes(bytes) => super::pack::to_text(bytes).into(),
+            Saved::Values(values) => serde_json::json!({ "values": values }),
+            Saved::Json(json) => serde_json::json!({ "json": json }),
+        })
+    };
+    Ok(Json::Array(parts.iter().map(part).collect::<Result<_>>()?))
+}
+
+pub fn from_json(json: &Json) -> Result<Vec<Saved>> {
+    let part = |part: &Json| match part {
+        Json::Number(n) => Ok(Saved::Number(n.as_u64().ok_or_else(unfit)?)),
+        Json::String(text) => Ok(Saved::Bytes(super::pack::from_text(text).ok_or_else(unfit)?)),
+        Json::Object(map) if map.contains_key("json") => Ok(Saved::Json(map["json"].clone())),
+        Json::Object(map) => {
+            let values = map.get("values").cloned().ok_or_else(unfit)?;
+            Ok(Saved::Values(serde_json::from_value(values).map_err(|_| unfit())?))
+        }
+        _ => Err(unfit()),
+    };
+    json.as_array().ok_or_else(unfit)?.iter().map(part).collect()
+}

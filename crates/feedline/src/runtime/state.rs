@@ -1,0 +1,133 @@
+//! The state of an iterator: where its consumer is, in a form that can be written as JSON and taken elsewhere.
+
+use super::mark::{self, At, Saved, unfit};
+use super::seed::Seeds;
+use super::sync::atomic::AtomicBool;
+use crate::error::{Error, Result};
+use crate::plan::{Outline, Plan};
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+use std::sync::Arc;
+
+/// Changes whenever states of before cannot be read any more.
+const VERSION: u64 = 1;
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct State {
+    pub(super) plan: Outline,
+    pub(super) epoch: u64,
+    pub(super) seeds: Vec<Seeds>,
+    pub(super) at: Vec<Saved>,
+    pub(super) delivered: u64,
+    pub(super) ended: bool,
+    /// How many parts each `shard` has.
+    pub(super) shards: Vec<u64>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    version: u64,
+    plan: Outline,
+    epoch: u64,
+    seeds: Vec<Seeds>,
+    at: Json,
+    delivered: u64,
+    ended: bool,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    shards: Vec<u64>,
+}
+
+/// The number of parts of each `shard` of a plan.
+pub(super) fn shards_of(plan: &Plan) -> Vec<u64> {
+    let mut shards = Vec::new();
+    plan.walk(&mut |p| shards.extend(p.op.shards()));
+    shards
+}
+
+/// Operators that hold nothing that belongs to one part: they may stand on a `shard` that gets another number of parts.
+const ON_SHARDS: [&str; 4] = ["batch", "map", "prefetch", "with_options"];
+
+/// Where the seeds of all operators of a plan stand in a pass, those inside functions included.
+pub(super) fn seeds_of(plan: &Plan, finished: &Arc<AtomicBool>) -> Vec<Seeds> {
+    let mut all = Vec::new();
+    plan.walk_all(&mut |p| all.extend(p.op.seeds().map(|s| s.save(finished))));
+    all
+}
+
+/// Leaves out so many more of what comes from there on.
+pub(super) fn leave_out(at: &mut [Saved], rows: u64) {
+    if let Some(Saved::Number(n)) = at.first_mut() {
+        *n += rows;
+    }
+}
+
+impl State {
+    /// How many elements were delivered before it was taken.
+    pub fn delivered(&self) -> u64 {
+        self.delivered
+    }
+    /// The number of the pass that it was taken in.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+    pub(super) fn check(&self, plan: &Plan) -> Result<()> {
+        self.plan.check(&Outline::of(plan)?)
+    }
+    /// The marks, for a plan that may have other shards.
+    pub(super) fn marks(&self, plan: &Plan) -> Result<At<'_>> {
+        let here = shards_of(plan);
+        if here == self.shards {
+            return Ok(At::new(&self.at));
+        }
+        let mut on = plan;
+        while on.op.shards().is_none() {
+            if !ON_SHARDS.contains(&on.name()) {
+                return Err(Error::usage(format!(
+                    "the state is of {:?} shards and this dataset has {here:?}; that can be resumed only if nothing but map, \
+                     batch and prefetch follows shard, but {} does",
+                    self.shards,
+                    on.name()
+                )));
+            }
+            on = &on.inputs[0];
+        }
+        if here.len() != 1 || self.shards.len() != 1 {
+            return Err(Error::usage("a state of other shards can be resumed only where there is one shard operator"));
+        }
+        Ok(At::resharded(&self.at))
+    }
+    /// Sets the seeds of a plan's operators to where they were.
+    pub(super) fn set_seeds(&self, plan: &Plan, finished: &Arc<AtomicBool>) -> Result<()> {
+        let mut seeds = self.seeds.iter();
+        let mut missing = false;
+        plan.walk_all(&mut |p| {
+            if let Some(own) = p.op.seeds() {
+                match seeds.next() {
+                    Some(seeds) => own.restore(finished, seeds),
+                    None => missing = true,
+                }
+            }
+        });
+        if missing || seeds.next().is_some() { Err(unfit()) } else { Ok(()) }
+    }
+    pub fn to_json(&self) -> Result<Json> {
+        let State { plan, epoch, seeds, at, delivered, ended, shards } = self.clone();
+        let at = mark::to_json(&at)?;
+        Ok(serde_json::to_value(Written { version: VERSION, plan, epoch, seeds, at, delivered, ended, shards })?)
+    }
+    pub fn from_json(json: &Json) -> Result<State> {
+        match json.get("version").and_then(Json::as_u64) {
+            Some(VERSION) => {}
+            Some(n) => {
+                return Err(Error::usage(format!(
+                    "the state is of version {n}, and this feedline reads version {VERSION}: it was taken by another release"
+                )));
+            }
+            None => return Err(Error::usage("not a state of an iterator: take one with state_dict()")),
+        }
+        let Written { plan, epoch, seeds, at, delivered, ended, shards, .. } = serde_json::from_value(json.clone())
+            .map_err(|e| Error::usage(format!("not a state of an iterator: {e}")))?;
+        Ok(State { plan, epoch, seeds, at: mark::from_json(&at)?, delivered, ended, shards })
+    }
+}

@@ -1,0 +1,337 @@
+//! A state taken anywhere, written as text, read elsewhere: what follows is what would have followed, and so is the pass
+//! behind it, whatever workers and chunk sizes there were and are.
+
+use super::*;
+use feedline::runtime::State;
+
+/// How a pass is run: workers and options.
+type Way = (usize, Options);
+
+fn ways() -> Vec<Way> {
+    let chunks = |workers, chunk_rows| (workers, Options { chunk_rows, ..Default::default() });
+    vec![
+        chunks(1, Some(1)),
+        chunks(2, Some(3)),
+        chunks(4, None),
+        chunks(1, Some(100)),
+        chunks(4, Some(2)),
+        (2, Options { prefetch: Some(false), ..Default::default() }),
+        (2, Options { memory_limit: Some(1), cpu_budget: Some(1), ..Default::default() }),
+        chunks(2, Some(7)),
+    ]
+}
+
+/// A plan as another process would make it, with the options of that way.
+fn elsewhere(plan: &Plan, way: &Way) -> Bound {
+    let plan = Dataset::from_plan(fresh(plan)).with_options(way.1.clone()).unwrap().plan().rewritten().unwrap().plan;
+    Bound { plan, env: Arc::new([]) }
+}
+
+fn shown(event: feedline::Result<feedline::element::Element>) -> Event {
+    match event {
+        Ok(element) => Event::Element(format!("{element:?}")),
+        Err(error) => Event::Failed(error.message().to_string()),
+    }
+}
+
+fn rest(iter: Iter, what: &str) -> Vec<Event> {
+    let events: Vec<Event> = iter.map(shown).take(2000).collect();
+    assert!(events.len() < 2000, "{what} does not end");
+    events
+}
+
+/// What two passes give, and the state at every position of one of them, as text.
+fn followed(bound: &Bound, workers: usize, pass: u64, what: &str) -> (Vec<Event>, Vec<Event>, Vec<String>) {
+    for before in 0..pass {
+        rest(Iter::new(bound, before, pool(workers)).unwrap(), what);
+    }
+    let mut iter = Iter::new(bound, pass, pool(workers)).unwrap();
+    let state = |iter: &mut Iter| iter.state().unwrap_or_else(|e| panic!("{what}: {e}")).to_json().unwrap().to_string();
+    let (mut events, mut states) = (Vec::new(), vec![state(&mut iter)]);
+    while let Some(event) = iter.next() {
+        events.push(shown(event));
+        states.push(state(&mut iter));
+        assert!(events.len() < 2000, "{what} does not end");
+    }
+    drop(iter);
+    (events, rest(Iter::new(bound, pass + 1, pool(workers)).unwrap(), what), states)
+}
+
+fn resumed(bound: &Bound, text: &str, workers: usize, what: &str) -> Iter {
+    let state = State::from_json(&serde_json::from_str(text).unwrap()).unwrap();
+    Iter::resume(bound, &state, pool(workers)).unwrap_or_else(|e| panic!("{what}: {e}; {text}"))
+}
+
+/// The law, for a plan: at each of its positions, or at some of them.
+fn holds(what: &str, plan: &Plan, pass: u64, turn: usize, positions: impl Fn(usize) -> bool) {
+    let ways = ways();
+    let taken = &ways[turn % ways.len()];
+    let (events, after, states) = followed(&elsewhere(plan, taken), taken.0, pass, what);
+    for (position, text) in states.iter().enumerate().filter(|(p, _)| positions(*p)) {
+        let way = &ways[(turn + position) % ways.len()];
+        let what = format!("{what}, state {position} of pass {pass} by {taken:?}, resumed by {way:?}");
+        let bound = elsewhere(plan, way);
+        let iter = resumed(&bound, text, way.0, &what);
+        assert_eq!(rest(iter, &what), events[position..], "{what}; {text}");
+        assert_eq!(rest(Iter::new(&bound, pass + 1, pool(way.0)).unwrap(), &what), after, "{what}, the pass behind it");
+    }
+}
+
+#[test]
+fn every_operator_at_every_position() {
+    let mut turn = 0;
+    each_sample(|what, plan| {
+        turn += 1;
+        holds(what, plan, 0, turn, |_| true);
+    });
+}
+
+#[test]
+fn every_operator_in_a_later_pass() {
+    let mut turn = 0;
+    each_sample(|what, plan| {
+        turn += 1;
+        holds(what, plan, 2, turn, |p| p % 3 == 1);
+    });
+}
+
+/// What single samples do not have: operators that hold rows of others that do.
+fn towers() -> Vec<(&'static str, Plan)> {
+    let on = |name: &str, params: Json, input: Plan| make(name, params, vec![input]);
+    let shuffle = |size: i64, input: Plan| {
+        on("shuffle", json!({ "buffer_size": size, "seed": 3, "reshuffle_each_iteration": true }), input)
+    };
+    let by_chance = |input: Plan| on("shuffle", json!({ "buffer_size": 5 }), input);
+    let permuted = |input: Plan| on("shuffle", json!({}), input);
+    let lines = || make("text_line", json!({ "files": file("rows.csv", ROWS), "buffer_size": 1 }), vec![]);
+    let batch = |n: i64, input: Plan| on("batch", json!({ "batch_size": n }), input);
+    let repeat = |n: i64, input: Plan| on("repeat", json!({ "count": n }), input);
+    let noisy = |input: Plan| {
+        let f = function(&[&input.spec], |b, args| {
+            let shape = b.constant(feedline::element::Tensor::from_items([0], &[] as &[i64]).into()).unwrap();
+            let _ = args;
+            leaf(b.call("random.uniform", &[shape], attrs(json!({ "seed": 5, "dtype": "float32" }))).unwrap())
+        });
+        on("map", json!({ "function": f }), input)
+    };
+    let inner_shuffle = |spec: &Spec| {
+        function(&[spec], |b, _| {
+            let plan = on("shuffle", json!({ "buffer_size": 3, "seed": 11 }), range(4));
+            let spec = plan.spec.clone();
+            leaf(b.dataset(Bound::nested(plan), spec))
+        })
+    };
+    let scalar = Spec::scalar(DType::Int64);
+    let filter = |input: Plan| on("filter", json!({ "predicate": with_constant(&scalar, "greater", 1) }), input);
+    let groups = |input: Plan| {
+        let (key, reduce) = (with_constant(&input.spec, "mod", 3), batch_argument(&input.spec, 1));
+        on("group_by_window", json!({ "key": key, "reduce": reduce, "window_size": 4 }), input)
+    };
+    let pairs = json!({ "structure": { "tuple": { "tag": null, "items": [{ "leaf": 0 }, { "leaf": 1 }] } } });
+    vec![
+        ("shuffle > repeat", repeat(3, shuffle(4, range(7)))),
+        ("repeat > shuffle", shuffle(4, repeat(3, range(7)))),
+        ("a shuffle without a seed", repeat(2, by_chance(range(12)))),
+        ("a permutation without a seed", repeat(2, permuted(range(12)))),
+        ("permutation > shuffle", shuffle(3, on("shuffle", json!({ "seed": 4 }), range(12)))),
+        ("shuffle of everything", on("shuffle", json!({ "buffer_size": -2, "seed": 1 }), filter(range(15)))),
+        ("shuffle > shuffle", shuffle(3, shuffle(4, filter(range(15))))),
+        ("lines > shuffle > batch", batch(3, shuffle(4, lines()))),
+        ("lines > repeat > shuffle", shuffle(5, repeat(3, lines()))),
+        ("filter > shuffle > batch", batch(4, shuffle(6, filter(range(30))))),
+        ("failing > filter > shuffle", shuffle(4, filter(failing(14)))),
+        ("batch > filter > shuffle > unbatch", {
+            let shuffled = shuffle(3, batch(2, filter(range(20))));
+            on("unbatch", json!({}), shuffled)
+        }),
+        ("prefetch > shuffle", shuffle(4, on("prefetch", json!({ "buffer_size": 3 }), filter(range(20))))),
+        ("unique > shuffle", {
+            let f = with_constant(&scalar, "mod", 9);
+            shuffle(4, on("unique", json!({}), on("map", json!({ "function": f }), range(30))))
+        }),
+        ("interleave > shuffle", {
+            let f = inner_range(&scalar);
+            let params = json!({ "function": f, "cycle_length": 3, "num_parallel_calls": 2 });
+            shuffle(5, on("interleave", params, range(12)))
+        }),
+        ("shuffle > cache > repeat", repeat(3, on("cache", json!({}), shuffle(4, filter(range(9)))))),
+        ("cache > shuffle > repeat", repeat(3, shuffle(4, on("cache", json!({}), filter(range(9)))))),
+        ("noise > cache > repeat", repeat(2, on("cache", json!({}), noisy(range(6))))),
+        ("noise > repeat > shuffle", shuffle(3, repeat(2, noisy(range(6))))),
+        ("flat_map of shuffles", on("flat_map", json!({ "function": inner_shuffle(&scalar) }), range(6))),
+        ("interleave of shuffles", {
+            let params = json!({ "function": inner_shuffle(&scalar), "cycle_length": 3, "block_length": 2 });
+            repeat(2, on("interleave", params, range(7)))
+        }),
+        ("interleave ahead of shuffles", {
+            let f = inner_shuffle(&scalar);
+            on("interleave", json!({ "function": f, "cycle_length": 2, "num_parallel_calls": 2 }), range(7))
+        }),
+        ("zip of streams out of step", {
+            let (a, b) = (batch(2, filter(range(25))), batch(3, shuffle(5, filter(range(30)))));
+            make("zip", pairs.clone(), vec![a, b])
+        }),
+        ("zip of a shuffle with itself", {
+            let one = shuffle(4, filter(range(12)));
+            repeat(2, make("zip", pairs, vec![one.clone(), one]))
+        }),
+        ("groups > shuffle", shuffle(3, groups(range(25)))),
+        ("shuffle > groups", groups(shuffle(6, filter(range(25))))),
+        ("windows that overlap", {
+            let windows = json!({ "size": 5, "shift": 2, "stride": 2, "drop_remainder": true });
+            let windows = on("window", windows, filter(range(20)));
+            on("flat_map", json!({ "function": batch_argument(&scalar, 0) }), windows)
+        }),
+        ("scan > shuffle", {
+            let f = function(&[&scalar, &scalar], |b, a| {
+                let sum = b.call("add", &[a[0], a[1]], Attrs::default()).unwrap();
+                Tree::tuple(vec![leaf(sum), leaf(sum)])
+            });
+            shuffle(4, on("scan", json!({ "initial": packed(0), "function": f }), filter(range(12))))
+        }),
+        ("concatenate of shuffles", {
+            let one = shuffle(3, filter(range(8)));
+            repeat(2, make("concatenate", json!({}), vec![one.clone(), one]))
+        }),
+        ("sample again and again", {
+            let params = json!({ "weights": [0.3, 0.7], "seed": 1, "stop_on_empty_dataset": false,
+                                 "rerandomize_each_iteration": true });
+            repeat(3, make("sample_from_datasets", params, vec![shuffle(3, range(5)), filter(range(8))]))
+        }),
+        ("take > shuffle > skip", {
+            let taken = on("take", json!({ "count": 9 }), filter(range(40)));
+            on("skip", json!({ "count": 2 }), shuffle(4, taken))
+        }),
+    ]
+}
+
+#[test]
+fn towers_at_every_position() {
+    for (turn, (what, plan)) in towers().into_iter().enumerate() {
+        for pass in [0, 1] {
+            holds(what, &plan, pass, turn + pass as usize, |_| true);
+        }
+    }
+}
+
+#[test]
+fn random_pipelines_at_random_positions() {
+    let chain = [
+        "cache",
+        "concatenate",
+        "filter",
+        "flat_map",
+        "ignore_errors",
+        "interleave",
+        "map",
+        "prefetch",
+        "repeat",
+        "scan",
+        "shard",
+        "shuffle",
+        "skip",
+        "take",
+        "take_while",
+        "unbatch",
+        "unique",
+    ];
+    let mut state = 4321u64;
+    let mut draw = |n: usize| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 33) as usize % n
+    };
+    for turn in 0..300 {
+        let mut plan = if draw(3) == 0 { failing(30) } else { range(30) };
+        let mut what = String::new();
+        for _ in 0..draw(8) + 1 {
+            let name = chain[draw(chain.len())];
+            let Some((_, sample)) = SAMPLES.iter().find(|(n, _)| *n == name) else { continue };
+            plan = sample(plan);
+            what = format!("{what} > {name}");
+        }
+        if run(&plan, 1, Options::default()).len() > 500 {
+            continue;
+        }
+        let some: Vec<usize> = (0..6).map(|_| draw(60)).collect();
+        holds(&what, &plan, draw(2) as u64, turn, |p| some.contains(&p));
+    }
+}
+
+#[test]
+fn a_state_that_was_resumed_can_be_resumed() {
+    for (what, plan) in towers() {
+        let ways = ways();
+        let bound = elsewhere(&plan, &ways[0]);
+        let expected = rest(Iter::new(&bound, 0, pool(1)).unwrap(), what);
+        // A new process for every two elements.
+        let (mut got, mut text) = (Vec::new(), None::<String>);
+        for turn in 0.. {
+            let way = &ways[turn % ways.len()];
+            let bound = elsewhere(&plan, way);
+            let mut iter = match &text {
+                None => {
+                    // Without a seed each process has its own order: the first one's goes on in all.
+                    if what.contains("without a seed") {
+                        break;
+                    }
+                    Iter::new(&bound, 0, pool(way.0)).unwrap()
+                }
+                Some(text) => resumed(&bound, text, way.0, what),
+            };
+            let some: Vec<Event> = iter.by_ref().take(2).map(shown).collect();
+            let ended = some.len() < 2;
+            got.extend(some);
+            text = Some(iter.state().unwrap().to_json().unwrap().to_string());
+            if ended {
+                assert_eq!(got, expected, "{what}");
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn another_plan_is_refused() {
+    let bound = |plan: &Plan| elsewhere(plan, &ways()[0]);
+    let state = Iter::new(&bound(&batches(range(9))), 0, pool(1)).unwrap().state().unwrap();
+    let other = make("batch", json!({ "batch_size": 4 }), vec![range(9)]);
+    let error = Iter::resume(&bound(&other), &state, pool(1)).err().unwrap().to_string();
+    assert!(error.contains("is batch(batch_size=4) here and was batch(batch_size=3) there"), "{error}");
+    let mut json = state.to_json().unwrap();
+    json["version"] = 99.into();
+    assert!(State::from_json(&json).unwrap_err().to_string().contains("version 99"));
+    assert!(State::from_json(&json!({})).unwrap_err().to_string().contains("state_dict"));
+}
+
+#[test]
+fn a_state_that_was_tampered_with_is_refused_or_runs() {
+    let mut state = 7u64;
+    let mut draw = |n: usize| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 33) as usize % n
+    };
+    let mut faults = std::collections::BTreeMap::new();
+    for (what, plan) in towers() {
+        let way = &ways()[1];
+        let mut iter = Iter::new(&elsewhere(&plan, way), 0, pool(2)).unwrap();
+        (0..5).for_each(|_| drop(iter.next()));
+        let json = iter.state().unwrap().to_json().unwrap();
+        for _ in 0..20 {
+            let mut mutant = json.clone();
+            mutate(&mut mutant["at"], &mut draw);
+            let text = mutant.to_string();
+            let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                let Ok(state) = State::from_json(&mutant) else { return Ok(()) };
+                let Ok(mut iter) = Iter::resume(&elsewhere(&plan, way), &state, pool(2)) else { return Ok(()) };
+                iter.by_ref()
+                    .take(50)
+                    .find_map(|e| e.err().filter(|e| e.message().contains("panicked")))
+                    .map_or(Ok(()), Err)
+            }));
+            if !matches!(result, Ok(Ok(()))) {
+                faults.insert(format!("{what}: {result:?}"), text);
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{} faults: {faults:#?}", faults.len());
+}

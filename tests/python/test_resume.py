@@ -1,0 +1,272 @@
+"""States of iterators: taken anywhere, written as JSON, gone on from in this process and in others."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+from typing import Any
+
+import numpy as np
+import pytest
+
+import feedline as fl
+
+
+def told(state: Any) -> Any:
+    """The state as it comes back from a file."""
+    return json.loads(json.dumps(state))
+
+
+def values(iterator: Any) -> list[Any]:
+    return [np.asarray(x).tolist() for x in iterator]
+
+
+def augmented() -> fl.Dataset:
+    return (
+        fl.Dataset.range(60)
+        .shuffle(16, seed=3)
+        .map(lambda x: x + fl.random.uniform((), 0, 1000, dtype=fl.int64, seed=5))
+        .filter(lambda x: x % 3 != 0)
+        .repeat(2)
+        .batch(4)
+    )
+
+
+def test_the_rest_is_the_same_at_every_position() -> None:
+    ds = augmented()
+    whole = values(augmented())
+    it = iter(ds)
+    for position in range(len(whole) + 1):
+        state = told(it.state_dict())
+        again = augmented()
+        assert values(again.iter(state)) == whole[position:], position
+        if position < len(whole):
+            next(it)
+    assert values(it) == []
+
+
+def test_the_next_pass_is_the_same() -> None:
+    ds = augmented()
+    it = iter(ds)
+    next(it)
+    state = told(it.state_dict())
+    rest, after = values(it), values(ds)
+    again = augmented()
+    assert values(again.iter(state)) == rest
+    assert values(again) == after
+
+
+def test_load_state_dict_moves_an_iterator() -> None:
+    ds = augmented()
+    it = iter(ds)
+    state = it.state_dict()
+    whole = values(it)
+    it.load_state_dict(told(state))
+    assert values(it) == whole
+    it.load_state_dict(state)
+    next(it)
+    assert values(it) == whole[1:]
+    it.close()
+
+
+def test_options_may_be_others() -> None:
+    ds = augmented()
+    it = ds.iter(cpu_budget=1, chunk_rows=1)
+    next(it)
+    state = it.state_dict()
+    rest = values(it)
+    for options in [{"chunk_rows": 7}, {"prefetch": False}, {"memory_limit": "1MB"}, {"cpu_budget": 4}]:
+        assert values(ds.iter(state, **options)) == rest, options
+
+
+def test_a_shuffle_without_a_seed_goes_on_in_its_order() -> None:
+    def unseeded() -> fl.Dataset:
+        return fl.Dataset.range(50).shuffle(50).batch(5)
+
+    it = iter(unseeded())
+    next(it)
+    state = told(it.state_dict())
+    assert values(unseeded().iter(state)) == values(it)
+
+
+IN_ANOTHER_PROCESS = """
+    import json, sys
+    import numpy as np
+    import feedline as fl
+
+    files = json.loads(sys.argv[1])
+    ds = (
+        fl.Dataset.from_tensor_slices(files)
+        .interleave(lambda f: fl.TextLineDataset(f).shuffle(4, seed=1), cycle_length=3, num_parallel_calls=2)
+        .shuffle(20, seed=2)
+        .cache()
+        .map(lambda x: fl.strings.length(x))
+        .batch(3)
+        .prefetch(2)
+    )
+    it = ds.iter(json.loads(sys.argv[2]) or None)
+    steps = int(sys.argv[3])
+    got = [np.asarray(x).tolist() for _, x in zip(range(steps), it)]
+    print(json.dumps([got, it.state_dict()]))
+"""
+
+
+def test_in_fresh_processes(tmp_path: Any) -> None:
+    files = []
+    for i in range(5):
+        path = tmp_path / f"{i}.txt"
+        path.write_text("".join("x" * (i * 20 + k) + "\n" for k in range(9)))
+        files.append(str(path))
+
+    def run(state: Any, steps: int) -> Any:
+        source = textwrap.dedent(IN_ANOTHER_PROCESS)
+        args = [json.dumps(files), json.dumps(state), str(steps)]
+        done = subprocess.run(
+            [sys.executable, "-c", source, *args], capture_output=True, text=True, timeout=120, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    whole, _ = run(None, 1000)
+    assert len(whole) == 15
+    got, state = run(None, 4)
+    # Its own elements are not in it.
+    assert len(json.dumps(state)) < 4000
+    more, state = run(state, 6)
+    rest, state = run(state, 1000)
+    assert got + more + rest == whole
+    assert run(state, 1000)[0] == []
+
+
+def test_another_dataset_is_refused_in_words() -> None:
+    it = iter(fl.Dataset.range(10).batch(2))
+    state = it.state_dict()
+    with pytest.raises(ValueError, match=r"batch\(batch_size=3\) here and was batch\(batch_size=2\) there"):
+        fl.Dataset.range(10).batch(3).iter(state)
+    with pytest.raises(ValueError, match="missing here"):
+        fl.Dataset.range(10).iter(state)
+    with pytest.raises(ValueError, match="another dataset"):
+        iter(fl.Dataset.range(10).batch(2).skip(1)).load_state_dict(state)
+    # What does not change results does not matter.
+    fl.Dataset.range(10).with_options(cpu_budget=1).batch(2).iter(state).close()
+    with pytest.raises(ValueError, match="state_dict"):
+        fl.Dataset.range(10).iter({})
+    with pytest.raises(TypeError, match="dict"):
+        fl.Dataset.range(10).iter("state")  # type: ignore[arg-type]
+
+
+SCALAR = fl.TensorSpec((), fl.int64)
+
+
+def counted(start: int = 0) -> Any:
+    yield from range(start, 12)
+
+
+class Counter:
+    """Values with a place that can be told."""
+
+    def __init__(self) -> None:
+        self.at = 0
+
+    def __iter__(self) -> Any:
+        return self
+
+    def __next__(self) -> int:
+        if self.at == 12:
+            raise StopIteration
+        self.at += 1
+        return self.at - 1
+
+    def state_dict(self) -> dict[str, int]:
+        return {"at": self.at}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.at = state["at"]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: fl.Dataset.from_generator(Counter, output_signature=SCALAR),
+        lambda: fl.Dataset.from_generator(counted, output_signature=SCALAR, resume=counted),
+    ],
+)
+def test_generators_that_can_tell_where_they_are(make: Any) -> None:
+    for around in (lambda ds: ds, lambda ds: ds.shuffle(4, seed=1).batch(2), lambda ds: ds.repeat(2).batch(5)):
+        whole = values(around(make()))
+        it = iter(around(make()))
+        for position in range(len(whole) + 1):
+            state = told(it.state_dict())
+            assert values(around(make()).iter(state)) == whole[position:]
+            if position < len(whole):
+                next(it)
+
+
+def test_a_plain_generator_says_that_it_cannot_be_resumed() -> None:
+    ds = fl.Dataset.from_generator(counted, output_signature=SCALAR).shuffle(3, seed=1)
+    it = ds.iter(prefetch=False)
+    next(it)
+    with pytest.raises(fl.errors.FailedPreconditionError, match="from_generator.*plain Python generator"):
+        it.state_dict()
+    # It goes on all the same.
+    assert len(values(it)) == 11
+    # At the end there is nothing left to be told.
+    it.state_dict()
+
+
+def test_a_generator_whose_state_is_no_json_says_so() -> None:
+    class Strange(Counter):
+        def state_dict(self) -> Any:
+            return {"at": object()}
+
+    it = iter(fl.Dataset.from_generator(Strange, output_signature=SCALAR))
+    next(it)
+    with pytest.raises(TypeError, match="not a possible"):
+        it.state_dict()
+
+
+def test_python_functions_are_called_again_only_for_what_is_read_again() -> None:
+    called: list[int] = []
+
+    def double(x: Any) -> Any:
+        called.append(int(x))
+        return x * 2
+
+    ds = fl.Dataset.range(20).map(lambda x: fl.py_function(double, [x], fl.int64))
+    it = ds.iter(chunk_rows=4)
+    for _ in range(10):
+        next(it)
+    state = it.state_dict()
+    it.close()
+    called.clear()
+    assert next(ds.iter(state, chunk_rows=4)) == 20
+    assert min(called) >= 8
+
+
+def test_deterministic_false_is_refused() -> None:
+    ds = fl.Dataset.range(10).map(lambda x: x + 1, num_parallel_calls=2, deterministic=False)
+    it = iter(ds)
+    next(it)
+    with pytest.raises(fl.errors.FailedPreconditionError, match="deterministic"):
+        it.state_dict()
+
+
+def test_a_closed_iterator_has_no_state() -> None:
+    it = iter(fl.Dataset.range(3))
+    it.close()
+    with pytest.raises(fl.errors.FailedPreconditionError, match="closed"):
+        it.state_dict()
+
+
+def test_states_of_large_arrays_are_small() -> None:
+    big = np.arange(2_000_000)
+    ds = fl.Dataset.from_tensor_slices(big).shuffle(seed=1).batch(64)
+    it = iter(ds)
+    for _ in range(5000):
+        next(it)
+    state = it.state_dict()
+    assert len(json.dumps(state)) < 4096
+    again = ds.iter(state)
+    np.testing.assert_array_equal(next(again), next(it))
