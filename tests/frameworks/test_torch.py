@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import subprocess
@@ -168,13 +169,13 @@ def test_streams_pickle() -> None:
 
 
 @pytest.mark.parametrize(
-    ("uneven", "sizes", "distinct"),
-    [("drop", [51, 51], 102), ("pad", [52, 52], 103), ("keep", [52, 51], 103)],
+    ("equal", "sizes", "distinct"),
+    [("drop", [51, 51], 102), ("wrap", [52, 52], 103), (None, [52, 51], 103)],
 )
-def test_parts_of_ranks(uneven: str, sizes: list[int], distinct: int) -> None:
+def test_parts_of_ranks(equal: str | None, sizes: list[int], distinct: int) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", fl.warnings.UnequalRanks)
-        parts = [numbers().to_torch(shard=(2, rank), uneven=uneven) for rank in range(2)]
+        parts = [numbers().to_torch(shard=(2, rank), equal=equal) for rank in range(2)]
     found = [[n for x, _ in part for n in x.tolist()] for part in parts]
     assert [len(part) for part in found] == sizes
     assert len(set(found[0] + found[1])) == distinct
@@ -182,12 +183,16 @@ def test_parts_of_ranks(uneven: str, sizes: list[int], distinct: int) -> None:
 
 
 def test_uneven_ranks_are_told() -> None:
-    with pytest.warns(fl.warnings.UnequalRanks, match="103 elements for 2 ranks leave 1 over"):
-        numbers().to_torch(shard=(2, 0))
-    with pytest.warns(fl.warnings.UnequalRanks, match="number of elements is not known"):
-        fl.Dataset.range(9).filter(lambda x: x > 1).to_torch(shard=(2, 0))
-    with pytest.raises(ValueError, match="uneven must be"):
-        numbers().to_torch(shard=(2, 0), uneven="cut")
+    with pytest.warns(fl.warnings.UnequalRanks, match="FL003: 103 elements for 2 ranks"):
+        numbers().to_torch(shard=(2, 0), equal=None)
+    some = fl.Dataset.range(9).filter(lambda x: x > 1)
+    with pytest.warns(fl.warnings.UnequalRanks, match="an unknown number of elements"):
+        some.to_torch(shard=(2, 0), equal=None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert [len(list(some.to_torch(shard=(2, rank)))) for rank in range(2)] == [3, 3]
+    with pytest.raises(ValueError, match="cut"):
+        numbers().to_torch(shard=(2, 0), equal="cut")
 
 
 def test_ranks_from_variables(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -373,3 +378,113 @@ def test_digits_are_learned(digits: Any) -> None:
             optimiser.step()
     right = model(torch.from_numpy(unseen)).argmax(1).numpy() == answers
     assert right.mean() > 0.94
+
+
+# States.
+
+
+def told(state: Any) -> Any:
+    """The state as it comes back from a file."""
+    return json.loads(json.dumps(state))
+
+
+def test_a_stream_goes_on_where_another_was() -> None:
+    stream = numbers().to_torch()
+    iterator = iter(stream)
+    for _ in range(4):
+        next(iterator)
+    state = told(stream.state_dict())
+    rest, after = listed(iterator), listed(stream)
+    again = numbers().to_torch()
+    again.load_state_dict(state)
+    assert listed(again) == rest
+    assert listed(again) == after
+
+
+def test_after_a_pass_that_had_ended_comes_the_next() -> None:
+    stream = numbers().to_torch()
+    listed(stream)
+    state = told(stream.state_dict())
+    second = listed(stream)
+    again = numbers().to_torch()
+    again.load_state_dict(state)
+    assert listed(again) == second
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_torchdatas_loader_resumes(workers: int) -> None:
+    from torchdata.stateful_dataloader import StatefulDataLoader
+
+    def loader() -> Any:
+        torch.manual_seed(1)
+        return StatefulDataLoader(numbers().to_torch(), batch_size=None, num_workers=workers)
+
+    first = loader()
+    iterator = iter(first)
+    for _ in range(5):
+        next(iterator)
+    state = first.state_dict()
+    rest = listed(iterator)
+    again = loader()
+    again.load_state_dict(state)
+    assert len(rest) == 6
+    assert listed(again) == rest
+
+
+def test_training_goes_on_to_the_same_weights(digits: Any) -> None:
+    """Stopped within an epoch and taken up by new objects: equal bit for bit."""
+
+    def pipeline() -> Any:
+        ds = fl.Dataset.from_tensor_slices(digits[0]).shuffle(200, seed=1)
+        ds = ds.map(lambda x, y: (x + fl.random.normal([64], stddev=0.1, seed=3), y)).batch(50)
+        return ds.to_torch()
+
+    def model() -> tuple[Any, Any]:
+        torch.manual_seed(1)
+        made = torch.nn.Linear(64, 10)
+        return made, torch.optim.Adam(made.parameters(), 5e-3)
+
+    def train(net: Any, optimiser: Any, batches: Any, steps: int) -> None:
+        for _, (x, y) in zip(range(steps), batches, strict=False):
+            optimiser.zero_grad()
+            torch.nn.functional.cross_entropy(net(x), y).backward()
+            optimiser.step()
+
+    def epochs(stream: Any) -> Iterator[Any]:
+        while True:
+            yield from stream
+
+    whole, optimiser = model()
+    train(whole, optimiser, epochs(pipeline()), 70)
+
+    part, optimiser = model()
+    stream = pipeline()
+    train(part, optimiser, epochs(stream), 43)
+    kept = pickle.dumps((part.state_dict(), optimiser.state_dict(), told(stream.state_dict())))
+
+    resumed, optimiser = model()
+    weights, moments, state = pickle.loads(kept)
+    resumed.load_state_dict(weights)
+    optimiser.load_state_dict(moments)
+    stream = pipeline()
+    stream.load_state_dict(state)
+    train(resumed, optimiser, epochs(stream), 27)
+    for a, b in zip(whole.parameters(), resumed.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_ranks_of_another_number_take_over() -> None:
+    """Two ranks stop after three steps each; three go on with what is left."""
+    ds = fl.Dataset.range(96).shuffle(seed=5).batch(4)
+    two = [ds.to_torch(shard=(2, rank)) for rank in range(2)]
+    seen, states = [], []
+    for stream in two:
+        iterator = iter(stream)
+        seen += [n for _ in range(3) for n in next(iterator).tolist()]
+        states.append(told(stream.state_dict()))
+    assert states[0]["pass"]["at"] == states[1]["pass"]["at"]
+    for rank in range(3):
+        stream = ds.to_torch(shard=(3, rank))
+        stream.load_state_dict(states[0])
+        seen += [n for batch in stream for n in batch.tolist()]
+    assert sorted(seen) == list(range(96))

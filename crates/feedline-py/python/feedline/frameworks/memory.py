@@ -10,7 +10,7 @@ __all__ = ["writable"]
 
 
 def writable(leaf: Any) -> Any:
-    """An array that nobody else reads. What a cache keeps for later passes can only be read, which a tensor of
-    most frameworks cannot be told: such an array is copied.
+    """An array that nobody else reads. What a cache keeps for later passes can only be read, which a tensor
+    of most frameworks cannot be told: such an array is copied.
     """
     return leaf.copy() if isinstance(leaf, np.ndarray) and not leaf.flags.writeable else leaf
