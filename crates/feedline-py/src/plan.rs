@@ -196,10 +196,9 @@ pub fn json_from_py(
         return Ok(Json::Bool(obj.extract()?));
     }
     if obj.is_instance_of::<PyInt>() {
-        return match (obj.extract::<i64>(), obj.extract::<u64>()) {
-            (Ok(n), _) => Ok(n.into()),
-            (_, Ok(n)) => Ok(n.into()),
-            _ => Err(value_error(format!("{obj} does not fit into 64 bits"))),
+        return match obj.extract::<i64>() {
+            Ok(n) => Ok(n.into()),
+            Err(_) => Err(value_error(format!("{obj} does not fit into 64 bits"))),
         };
     }
     if obj.is_instance_of::<PyFloat>() {
@@ -237,7 +236,10 @@ pub fn state_from_py(state: &Bound<'_, PyAny>) -> PyResult<State> {
             state.get_type().name()?
         )));
     }
-    State::from_json(&json_from_py(state, &mut |_| Ok(None))?).py()
+    // Not by `json_from_py`: parameters are signed numbers, counters are not.
+    let text: String = state.py().import("json")?.call_method1("dumps", (state,))?.extract()?;
+    let json = serde_json::from_str(&text).map_err(|e| value_error(format!("this is no state: {e}")))?;
+    State::from_json(&json).py()
 }
 
 pub fn json_to_py<'py>(py: Python<'py>, json: &Json) -> PyResult<Bound<'py, PyAny>> {

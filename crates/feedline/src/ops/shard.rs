@@ -172,7 +172,7 @@ impl Stage for ShardStage {
             let ask = (want as u64 - 1).saturating_mul(self.every).saturating_add(self.until + 1);
             let chunk = crate::rows!(self.input.next(cx, ask.min(1 << 20) as usize));
             let rows = chunk.rows() as u64;
-            if self.every == 1 {
+            if self.every == 1 && self.until == 0 {
                 return Pull::Rows(chunk);
             }
             if self.until >= rows {

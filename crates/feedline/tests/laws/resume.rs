@@ -335,3 +335,69 @@ fn a_state_that_was_tampered_with_is_refused_or_runs() {
     }
     assert!(faults.is_empty(), "{} faults: {faults:#?}", faults.len());
 }
+
+/// Part `index` of `shards` of what each of them trains on: elements of streams, by number or not, mapped and batched.
+fn part(shards: i64, index: i64, equal: Option<&str>, batch: i64) -> Plan {
+    let mut params = json!({ "num_shards": shards, "index": index });
+    if let Some(equal) = equal {
+        params["equal"] = equal.into();
+    }
+    let shuffled = make("shuffle", json!({ "buffer_size": 5, "seed": 2 }), vec![range(47)]);
+    let part = make("shard", params, vec![shuffled]);
+    let f = with_constant(&part.spec, "multiply", 2);
+    make("batch", json!({ "batch_size": batch }), vec![make("map", json!({ "function": f }), vec![part])])
+}
+
+fn numbers(iter: impl Iterator<Item = feedline::Result<feedline::element::Element>>) -> Vec<i64> {
+    iter.flat_map(|e| e.unwrap()[0].tensor().items::<i64>().to_vec()).collect()
+}
+
+#[test]
+fn another_number_of_parts_goes_on_where_all_were() {
+    let ways = ways();
+    for (turn, (were, are)) in [(1, 3), (3, 1), (3, 4), (4, 3), (4, 1), (2, 2)].into_iter().enumerate() {
+        for steps in [0, 1, 2, 3] {
+            let (taken, way) = (&ways[turn % ways.len()], &ways[(turn + steps) % ways.len()]);
+            let what = format!("{were} parts, {steps} steps, {are} parts");
+            let (mut all, mut states) = (Vec::new(), Vec::new());
+            for index in 0..were {
+                let mut iter = Iter::new(&elsewhere(&part(were, index, None, 2), taken), 0, pool(taken.0)).unwrap();
+                all.extend(numbers(iter.by_ref().take(steps)));
+                states.push(iter.state().unwrap());
+            }
+            // Any part's state will do for all.
+            for index in 0..are {
+                let text = states[index as usize % states.len()].to_json().unwrap().to_string();
+                let bound = elsewhere(&part(are, index, None, 2), way);
+                all.extend(numbers(resumed(&bound, &text, way.0, &what)));
+            }
+            all.sort_unstable();
+            assert_eq!(all, (0..47).map(|x| 2 * x).collect::<Vec<_>>(), "{what}");
+        }
+    }
+}
+
+#[test]
+fn equal_parts_take_equally_many_steps() {
+    for (equal, each) in [("drop", 11), ("wrap", 12)] {
+        for way in ways() {
+            for index in 0..4 {
+                let bound = elsewhere(&part(4, index, Some(equal), 1), &way);
+                let all = numbers(Iter::new(&bound, 0, pool(way.0)).unwrap());
+                assert_eq!(all.len(), each, "{equal}, part {index}, {way:?}");
+            }
+        }
+        for index in 0..4 {
+            holds(equal, &part(4, index, Some(equal), 2), 0, index as usize, |_| true);
+        }
+    }
+}
+
+#[test]
+fn what_holds_elements_of_one_part_cannot_go_on_with_another_number() {
+    let on = |n: i64| make("shuffle", json!({ "buffer_size": 3, "seed": 1 }), vec![part(n, 0, None, 1)]);
+    let way = &ways()[0];
+    let state = Iter::new(&elsewhere(&on(2), way), 0, pool(1)).unwrap().state().unwrap();
+    let error = Iter::resume(&elsewhere(&on(3), way), &state, pool(1)).err().unwrap().to_string();
+    assert!(error.contains("[2] shards") && error.contains("shuffle does"), "{error}");
+}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..calls import call, constant, dtype_of
+from ..calls import call, constant, dtype_of, symbolic
 from ..dtypes import as_dtype, int32, uint8
 
 __all__ = [
@@ -175,7 +175,7 @@ def is_jpeg(contents: Any, name: str | None = None) -> Any:
 def encode_jpeg(
     image: Any,
     format: str = "",
-    quality: int = 95,
+    quality: Any = 95,
     progressive: bool = False,
     optimize_size: bool = False,
     chroma_downsampling: bool = True,
@@ -190,7 +190,7 @@ def encode_jpeg(
     Args:
         image: Height x width x channels.
         format: "grayscale", "rgb", or "" for what the picture has.
-        quality: 0 to 100.
+        quality: 0 to 100; in a mapped function it may be symbolic.
         progressive: A file that shows a coarse picture first.
         optimize_size: A smaller file for more work.
         chroma_downsampling: Half the resolution for color, as usual.
@@ -200,11 +200,12 @@ def encode_jpeg(
         xmp_metadata: Not used.
         name: Not used.
     """
+    drawn = symbolic(quality)
     return call(
         "image.encode_jpeg",
-        [image],
+        [image, quality] if drawn else [image],
         format=format or None,
-        quality=quality,
+        quality=None if drawn else quality,
         progressive=progressive or None,
         optimize_size=optimize_size or None,
         chroma_downsampling=chroma_downsampling,
@@ -218,6 +219,6 @@ def encode_png(image: Any, compression: int = -1, name: str | None = None) -> An
     return call("image.encode_png", [image], compression=compression)
 
 
-def adjust_jpeg_quality(image: Any, jpeg_quality: int, name: str | None = None) -> Any:
+def adjust_jpeg_quality(image: Any, jpeg_quality: Any, name: str | None = None) -> Any:
     """What a picture looks like after it was stored as a JPEG of that quality."""
     return decode_jpeg(encode_jpeg(image, quality=jpeg_quality))

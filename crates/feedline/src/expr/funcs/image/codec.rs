@@ -285,7 +285,12 @@ pub fn size_of(t: &Tensor) -> Result<Size> {
 }
 
 fn make_encode_jpeg(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
-    arity::<1>(args)?;
+    // The quality may be an argument, to be drawn for each picture.
+    if args.len() == 2 {
+        check_integers("quality", dense(args, 1)?.0)?;
+    } else {
+        arity::<1>(args)?;
+    }
     match dense(args, 0)? {
         (DType::Uint8, shape) if shape.rank().is_none_or(|rank| rank == 3) => {}
         (dtype, shape) => {
@@ -314,6 +319,12 @@ fn make_encode_jpeg(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
         if channels.is_some_and(|n| n != size.channels) {
             return Err(Error::data(format!("a picture of {} channels is not of the format asked for", size.channels)));
         }
+        let quality = match args.get(1).map(|quality| integers(quality.tensor())).transpose()?.as_deref() {
+            None => how.quality,
+            Some([n @ 0..=100]) => *n as u8,
+            Some(other) => return Err(Error::data(format!("quality must be 0 to 100, not {other:?}"))),
+        };
+        let how = jpeg::Encoding { quality, ..how };
         jpeg::encode(picture.bytes(), size, how).map(|bytes| Value::Tensor(Tensor::string(&bytes)))
     });
     Made::new(Leaf::scalar(DType::String), kernel)

@@ -273,6 +273,7 @@ fn make_resize_with_pad(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
         let (top, left) = (before(size.height, height).min(height - h), before(size.width, width).min(width - w));
         let small = resize.run(picture, Target::Exact(h, w))?;
         let shape: Shape = lead.iter().copied().chain([height, width, size.channels]).collect();
+        check_room(small.dtype(), &shape)?;
         let mut out = Tensor::zeros(small.dtype(), shape);
         let item = small.dtype().size() * size.channels;
         let (from_row, to_row) = (w * item, width * item);
@@ -326,6 +327,7 @@ fn make_crop_and_resize(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
         if index.len() != *n {
             return Err(Error::data(format!("{n} boxes, and {} numbers of their pictures", index.len())));
         }
+        check_room(DType::Float32, &[*n, height, width, size.channels])?;
         let mut out = Tensor::new(DType::Float32, [*n, height, width, size.channels]);
         let mut items = out.items_mut::<f32>().iter_mut();
         for (corner, &picture) in boxes.items::<f32>().chunks_exact(4).zip(&index) {
