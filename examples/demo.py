@@ -1,7 +1,7 @@
 """Trains a picture classifier with Keras on JAX, fed by feedline: `make demo`.
 
-Four kinds of things stand somewhere in front of a sky with clouds, small or large, in many shades, in good and
-bad light, and are photographed badly. The pictures are written as a folder of JPEGs for each class and as
+Four kinds of things stand in front of a sky with clouds, small or large, in many shades, in good and bad
+light, and are photographed badly. The pictures are written as a folder of JPEGs for each class and as
 TFRecords. The model learns from augmented crops of the TFRecords and is tested on the folders.
 
 demo-out/ then has the data, and contact-sheet.png: a batch as the model sees it.
@@ -112,12 +112,6 @@ def augmented(record):
     return image + fl.random.uniform([], -0.3, 0.3), parts["image/class/label"]
 
 
-def plain(path, label):
-    """A whole picture of a file."""
-    image = fl.image.decode_jpeg(fl.io.read_file(path), channels=3)
-    return fl.image.normalize(fl.image.resize(image, (SIZE, SIZE)), MEAN, DEVIATION), label
-
-
 def training() -> fl.Dataset:
     """Augmented batches of the records, in a new order in each epoch."""
     records = fl.TFRecordDataset([str(file) for file in sorted(OUT.glob("train-*.tfrecord"))])
@@ -126,26 +120,21 @@ def training() -> fl.Dataset:
         .map(augmented, num_parallel_calls=fl.AUTOTUNE)
         .batch(BATCH, drop_remainder=True)
         .prefetch(fl.AUTOTUNE)
-        .apply(fl.data.experimental.assert_cardinality(len(CLASSES) * TRAINING // BATCH))
+        .assert_cardinality(len(CLASSES) * TRAINING // BATCH)
     )
 
 
 def testing() -> fl.Dataset:
     """The pictures of the folders, whole and in order."""
-    files = [
-        (file, label)
-        for label, name in enumerate(CLASSES)
-        for file in sorted((OUT / "test" / name).iterdir())
-    ]
-    paths, labels = zip(*files, strict=True)
-    return (
-        fl.Dataset.from_tensor_slices(([str(path) for path in paths], list(labels))).map(plain).batch(BATCH)
+    files = fl.utils.image_dataset_from_directory(
+        OUT / "test", image_size=(SIZE, SIZE), batch_size=BATCH, shuffle=False, verbose=False
     )
+    return files.map(lambda images, labels: (fl.image.normalize(images, MEAN, DEVIATION), labels))
 
 
 def contact_sheet(images: np.ndarray, columns: int = 8) -> bytes:
     """The pictures of a batch side by side, as the bytes of a PNG."""
-    pixels = ((images * DEVIATION + MEAN).clip(0, 1) * 255).astype(np.uint8)
+    pixels = ((images * DEVIATION + MEAN).clip(0, 1) * 255).astype(np.uint8).repeat(2, 1).repeat(2, 2)
     framed = np.pad(pixels, ((0, 0), (2, 2), (2, 2), (0, 0)), constant_values=255)
     lines = [np.concatenate(list(framed[i : i + columns]), 1) for i in range(0, len(framed), columns)]
     return bytes(fl.image.encode_png(np.concatenate(lines)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import feedline as fl
@@ -88,6 +89,53 @@ def test_batches_that_are_kept_stay_as_they_are() -> None:
     ds = fl.Dataset.range(size * 40).map(lambda x: fl.cast(x, fl.float32)).batch(size)
     for number, batch in enumerate(list(ds.to_jax())):
         assert float(batch[0]) == number * size and float(batch[-1]) == (number + 1) * size - 1
+
+
+def test_a_pass_goes_on_where_another_was() -> None:
+    def arrays() -> Any:
+        return fl.Dataset.range(60).shuffle(20, seed=1).batch(4).to_jax()
+
+    whole = arrays()
+    iterator = iter(whole)
+    for _ in range(5):
+        next(iterator)
+    # One batch is on the device already, but was not given: it belongs to the rest.
+    state = json.loads(json.dumps(whole.state_dict()))
+    rest = [batch.tolist() for batch in iterator]
+    again = arrays()
+    again.load_state_dict(state)
+    assert len(rest) == 10
+    assert [batch.tolist() for batch in again] == rest
+    assert [b.tolist() for b in again] == [b.tolist() for b in whole]
+
+
+def test_a_source_without_a_state_is_read_all_the_same() -> None:
+    ds = fl.Dataset.from_generator(lambda: iter(range(3)), output_signature=fl.TensorSpec((), fl.int64))
+    arrays = ds.to_jax()
+    iterator = iter(arrays)
+    assert int(next(iterator)) == 0
+    with pytest.raises(fl.errors.FailedPreconditionError, match="generator"):
+        arrays.state_dict()
+    assert [int(x) for x in iterator] == [1, 2]
+
+
+def test_after_a_pass_that_had_ended_comes_the_next() -> None:
+    def arrays() -> Any:
+        return fl.Dataset.range(60).shuffle(20, seed=1).batch(4).to_jax()
+
+    whole = arrays()
+    assert len(list(whole)) == 15
+    state = whole.state_dict()
+    again = arrays()
+    again.load_state_dict(state)
+    assert [b.tolist() for b in again] == [b.tolist() for b in whole]
+
+
+def test_datasets_of_feedline_tf() -> None:
+    import feedline.tf as tf
+
+    (batch,) = tf.data.Dataset.range(3).batch(3).to_jax()
+    assert isinstance(batch, jax.Array)
 
 
 def test_digits_are_learned(digits: Any) -> None:

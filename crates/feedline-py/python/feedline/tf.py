@@ -152,9 +152,9 @@ class Dataset(_Dataset, metaclass=_AnyDataset):
     def __iter__(self) -> Any:
         return Iterator(super().__iter__())
 
-    def iter(self, **options: Any) -> Any:
-        """A new iterator, with options for this pass only."""
-        return Iterator(super().iter(**options)) if options else iter(self)
+    def iter(self, state: Any = None, **options: Any) -> Any:
+        """A new iterator, with options for this pass only, or from where another one was."""
+        return Iterator(super().iter(state, **options))
 
     def __getitem__(self, key: Any) -> Any:
         found = super().__getitem__(key)

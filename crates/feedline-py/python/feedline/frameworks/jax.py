@@ -21,7 +21,7 @@ from .. import nest
 from ..dataset import Dataset
 from ..ragged import RaggedTensor
 from ..sparse import SparseTensor
-from .passes import Pass, Resumable
+from .passes import Pass, Resumable, plain
 
 __all__ = ["Arrays"]
 
@@ -37,7 +37,7 @@ class Arrays(Resumable):
     """
 
     def __init__(self, dataset: Dataset, sharding: Any = None) -> None:
-        self.dataset = dataset
+        self.dataset = plain(dataset)
         self.sharding = _over_devices() if isinstance(sharding, str) and sharding == "data" else sharding
         if isinstance(self.sharding, str):
             raise ValueError(

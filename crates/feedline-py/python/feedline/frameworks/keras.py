@@ -29,6 +29,7 @@ from .. import nest, ops, warnings
 from ..dataset import INFINITE_CARDINALITY, Dataset
 from ..spec import DatasetSpec, RaggedTensorSpec, SparseTensorSpec, TensorSpec, spec_text
 from .memory import writable
+from .passes import plain
 
 try:
     from keras.src.trainers import data_adapters
@@ -56,6 +57,7 @@ class Data(DataAdapter):  # type: ignore[misc]
     ) -> None:
         self._silence: _python.catch_warnings[None] | None = None
         _check_elements(dataset)
+        dataset = plain(dataset)
         self.dataset = dataset
         self._weighted = dataset if class_weight is None else _weighted(dataset, class_weight)
         self._steps = steps

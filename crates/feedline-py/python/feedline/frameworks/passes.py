@@ -13,7 +13,12 @@ from typing import Any
 from ..dataset import Dataset
 from ..errors import FeedlineError
 
-__all__ = ["Pass", "Resumable"]
+__all__ = ["Pass", "Resumable", "plain"]
+
+
+def plain(dataset: Dataset) -> Dataset:
+    """The dataset with NumPy's arrays for elements, also if it is one of `feedline.tf`."""
+    return dataset if type(dataset) is Dataset else Dataset(dataset._plan)
 
 
 class Pass:
@@ -45,6 +50,7 @@ class Pass:
             self._started = True
             self._fetch()
         if not self._ahead:
+            self._state = None
             raise StopIteration
         element = self._ahead.pop()
         self._state = _state(self._iterator)

@@ -19,12 +19,14 @@ from ..ragged import RaggedTensor
 from ..sparse import SparseTensor
 from ..spec import NoneSpec, RaggedTensorSpec, SparseTensorSpec, TensorSpec, spec_text
 from .memory import writable
+from .passes import plain
 
 __all__ = ["from_tf", "to_tf"]
 
 
 def to_tf(dataset: Dataset, at_end: Callable[[], None] = lambda: None) -> tf.data.Dataset:
     """A `tf.data.Dataset` of the same elements; `at_end` is called when a pass ends."""
+    dataset = plain(dataset)
     spec = dataset.element_spec
 
     def elements() -> Iterator[Any]:

@@ -27,7 +27,7 @@ from ..sparse import SparseTensor
 from ..spec import TensorSpec
 from . import parts
 from .memory import writable
-from .passes import Pass, Resumable
+from .passes import Pass, Resumable, plain
 
 __all__ = ["DataLoader", "Items", "Stream", "rank_and_count"]
 
@@ -60,7 +60,7 @@ class Stream(Resumable, torch_data.IterableDataset):  # type: ignore[misc]
         if shard is not None:
             count, rank = rank_and_count(dataset) if shard == "auto" else shard
             dataset = parts.of_rank(dataset, count, rank, equal) if count > 1 else dataset
-        self.dataset = dataset
+        self.dataset = plain(dataset)
         self.device = None if device is None else torch.device(device)
         self.pin_memory = bool(pin_memory)
         self._pass: int | None = None
@@ -115,7 +115,7 @@ class Items(torch_data.Dataset):  # type: ignore[misc]
 
     def __init__(self, dataset: Dataset) -> None:
         dataset._need_index()
-        self.dataset = dataset
+        self.dataset = plain(dataset)
 
     def __len__(self) -> int:
         return len(self.dataset)
