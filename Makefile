@@ -9,12 +9,12 @@ export PATH := $(abspath .tools/bin):$(PATH)
 TURBO = $(addprefix --features ,$(addprefix $(1),$(shell cat .tools/turbo)))
 SOURCES := $(shell find crates -name '*.rs' -o -name 'Cargo.toml') Cargo.toml Cargo.lock pyproject.toml
 
-.PHONY: demo test test-rust test-python bench check fmt clean
+.PHONY: demo test test-rust test-python test-jax test-torch test-tensorflow test-frameworks bench check fmt clean
 
-demo: $(VENV)/built
-	$(PY) examples/demo.py
+demo: $(VENV)/built .venvs/jax/ready
+	$(call WITH,jax) examples/demo.py
 
-test: test-rust test-python
+test: test-rust test-python test-jax
 
 test-rust: .tools/turbo
 	cargo test --workspace --exclude feedline-py $(call TURBO,feedline/)
@@ -23,6 +23,20 @@ test-rust: .tools/turbo
 
 test-python: $(VENV)/built-checked
 	$(PY) -m pytest
+
+# Training frameworks, each in an environment of its own, which uses the package that .venv has built.
+FRAMEWORKS := jax torch tensorflow
+WITH = PYTHONPATH=$(abspath crates/feedline-py/python) .venvs/$(1)/bin/python
+
+test-frameworks: $(addprefix test-,$(FRAMEWORKS))
+
+$(addprefix test-,$(FRAMEWORKS)): test-%: $(VENV)/built .venvs/%/ready
+	KERAS_BACKEND=$* $(call WITH,$*) -m pytest tests/frameworks
+
+.venvs/%/ready: tests/frameworks/requirements/%.txt tests/frameworks/requirements/base.txt
+	$(PYTHON) -m venv .venvs/$*
+	.venvs/$*/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	touch $@
 
 bench: $(VENV)/built
 	$(PYTHON) bench/run.py

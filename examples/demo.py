@@ -1,133 +1,182 @@
-"""Trains a small classifier on images that feedline shuffles, augments and batches: `make demo`.
+"""Trains a picture classifier with Keras on JAX, fed by feedline: `make demo`.
 
-The data set is made here: ten digits of a 3 x 5 font, somewhere on an 8 x 8 image, in all shades, with noise.
-The model is two layers of NumPy. What matters is in between: `train` and `validation`.
+Four kinds of things stand in front of a sky with clouds, small or large, in many shades, in good and bad
+light, and are photographed badly. The pictures are written as a folder of JPEGs for each class and as
+TFRecords. The model learns from augmented crops of the TFRecords and is tested on the folders.
+
+demo-out/ then has the data, and contact-sheet.png: a batch as the model sees it.
 """
 
 from __future__ import annotations
 
 import os
-import sys
+import shutil
 import time
+from pathlib import Path
 
-# The products of matrices here are small: threads of their own would only get in each other's way.
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("KERAS_BACKEND", "jax")
 
 import feedline as fl
+import keras
 import numpy as np
 
-EPOCHS = 8
-BATCH = 128
-TRAINING, VALIDATION = 20_000, 2_000
-DIGITS = """
-    ### .#. ### ### #.# ### ### ### ### ###
-    #.# ##. ..# ..# #.# #.. #.. ..# #.# #.#
-    #.# .#. ### .## ### ### ### .#. ### ###
-    #.# .#. #.. ..# ..# ..# #.# .#. #.# ..#
-    ### ### ### ### ..# ### ### .#. ### ###
-"""
+OUT = Path("demo-out")
+CLASSES = ["ball", "box", "ring", "tent"]
+COLOURS = {"ball": (200, 60, 50), "box": (60, 90, 190), "ring": (220, 190, 60), "tent": (60, 150, 80)}
+TRAINING, TESTING = 60, 15
+SIZE, BATCH, EPOCHS = 48, 16, 8
 
 
-def digits(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Images (uint8, 8 x 8) and their labels."""
+# The data set.
+
+
+def shape(name: str, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Where the thing is, in coordinates in which it reaches from -1 to 1; 1 inside, 0 outside."""
+    radius = np.hypot(x, y)
+    inside = {
+        "ball": radius < 1,
+        "box": (abs(x) < 0.85) & (abs(y) < 0.85),
+        "ring": (radius < 1) & (radius > 0.55),
+        "tent": (y < 0.8) & (y > 2.2 * abs(x) - 1),
+    }
+    return inside[name].astype(np.float32)
+
+
+def photo(name: str, random: np.random.Generator) -> np.ndarray:
+    """A picture of a thing: uint8, about 120 x 160 x 3."""
+    height, width = random.integers(112, 128), random.integers(150, 170)
+    y, x = np.mgrid[:height, :width].astype(np.float32)
+    sky, ground = random.uniform(60, 220, 3), random.uniform(30, 180, 3)
+    picture = sky + (ground - sky) * (y / height)[..., None]
+    for _ in range(4):
+        cloud = np.exp(
+            -((x - random.uniform(0, width)) ** 2) / 900 - (y - random.uniform(0, height)) ** 2 / 200
+        )
+        picture += cloud[..., None] * random.uniform(-25, 35)
+
+    size = random.uniform(34, 48)
+    middle = random.uniform(size, width - size), random.uniform(size, height - size)
+    turn = random.uniform(-0.35, 0.35)
+    dx, dy = (x - middle[0]) / size, (y - middle[1]) / size
+    mask = shape(name, dx * np.cos(turn) + dy * np.sin(turn), dy * np.cos(turn) - dx * np.sin(turn))
+    colour = COLOURS[name] + random.normal(0, 40, 3)
+    shade = 1 + 0.25 * dx + 0.15 * dy
+    picture += (colour * shade[..., None] - picture) * mask[..., None]
+
+    picture = picture * random.uniform(0.7, 1.2) + random.normal(0, 8, picture.shape)
+    return picture.clip(0, 255).astype(np.uint8)
+
+
+def example(jpeg: bytes, label: int) -> bytes:
+    """A record as TensorFlow's tools write them."""
+    features = {
+        "image/encoded": fl.train.Feature(bytes_list=[jpeg]),
+        "image/class/label": fl.train.Feature(int64_list=[label]),
+    }
+    return fl.train.Example(fl.train.Features(features)).SerializeToString()
+
+
+def write_pictures(seed: int = 1) -> None:
+    """The data set, as test/<class>/<number>.jpg and as train-<n>.tfrecord."""
     random = np.random.default_rng(seed)
-    rows = [line.split() for line in DIGITS.split("\n") if line]
-    font = np.array([[[dot == "#" for dot in row[digit]] for row in rows] for digit in range(10)])
-    labels = random.integers(10, size=count)
-    images = random.normal(50, 20, (count, 8, 8))
-    for image, label in zip(images, labels, strict=True):
-        top, left = random.integers(0, 4), random.integers(1, 5)
-        image[top : top + 5, left : left + 3] += font[label] * random.uniform(100, 200)
-    return images.clip(0, 255).astype(np.uint8), labels
+    for name in CLASSES:
+        folder = OUT / "test" / name
+        folder.mkdir(parents=True)
+        for number in range(TESTING):
+            jpeg = bytes(fl.image.encode_jpeg(photo(name, random), quality=90))
+            (folder / f"{number:03}.jpg").write_bytes(jpeg)
+    for shard in range(2):
+        with fl.io.TFRecordWriter(str(OUT / f"train-{shard}.tfrecord")) as writer:
+            for _ in range(TRAINING // 2):
+                for label, name in enumerate(CLASSES):
+                    jpeg = bytes(fl.image.encode_jpeg(photo(name, random), quality=90))
+                    writer.write(example(jpeg, label))
 
 
-# The pipelines. Both functions are called once, to record what they do; they run without Python.
+# The pipelines. The functions are called once, to record what they do; they run without Python.
+
+MEAN, DEVIATION = [0.45, 0.45, 0.45], [0.25, 0.25, 0.25]
+FEATURES = {
+    "image/encoded": fl.io.FixedLenFeature([], fl.string),
+    "image/class/label": fl.io.FixedLenFeature([], fl.int64),
+}
 
 
-def normalise(image, label):
-    """From bytes to a vector of floats around zero."""
-    return fl.reshape(image, [64]) / 255.0 - 0.5, label
+def augmented(record):
+    """A part of a picture in a record, flipped, and brighter or darker, anew in each epoch."""
+    parts = fl.io.parse_single_example(record, FEATURES)
+    image = fl.image.decode_jpeg(parts["image/encoded"], channels=3)
+    image = fl.image.random_resized_crop(image, (SIZE, SIZE), scale=(0.75, 1.0))
+    image = fl.image.random_flip_left_right(image)
+    image = fl.image.normalize(image, MEAN, DEVIATION)
+    return image + fl.random.uniform([], -0.3, 0.3), parts["image/class/label"]
 
 
-def augment(image, label):
-    """The same, a little brighter or darker each time, with noise that no epoch repeats."""
-    pixels, label = normalise(image, label)
-    return pixels * fl.random.uniform([], 0.8, 1.2) + fl.random.normal([64], stddev=0.05), label
+def training() -> fl.Dataset:
+    """Augmented batches of the records, in a new order in each epoch."""
+    records = fl.TFRecordDataset([str(file) for file in sorted(OUT.glob("train-*.tfrecord"))])
+    return (
+        records.shuffle(len(CLASSES) * TRAINING)
+        .map(augmented, num_parallel_calls=fl.AUTOTUNE)
+        .batch(BATCH, drop_remainder=True)
+        .prefetch(fl.AUTOTUNE)
+        .assert_cardinality(len(CLASSES) * TRAINING // BATCH)
+    )
 
 
-fl.random.set_seed(1)
-train = (
-    fl.Dataset.from_tensor_slices(digits(TRAINING, seed=1))
-    .shuffle()
-    .map(augment)
-    .batch(BATCH, drop_remainder=True)
-    .prefetch(fl.AUTOTUNE)
-)
-validation = fl.Dataset.from_tensor_slices(digits(VALIDATION, seed=2)).map(normalise).batch(500)
+def testing() -> fl.Dataset:
+    """The pictures of the folders, whole and in order."""
+    files = fl.utils.image_dataset_from_directory(
+        OUT / "test", image_size=(SIZE, SIZE), batch_size=BATCH, shuffle=False, verbose=False
+    )
+    return files.map(lambda images, labels: (fl.image.normalize(images, MEAN, DEVIATION), labels))
 
 
-class Model:
-    """64 inputs, a hidden layer, 10 classes; Adam."""
+def contact_sheet(images: np.ndarray, columns: int = 8) -> bytes:
+    """The pictures of a batch side by side, as the bytes of a PNG."""
+    pixels = ((images * DEVIATION + MEAN).clip(0, 1) * 255).astype(np.uint8).repeat(2, 1).repeat(2, 2)
+    framed = np.pad(pixels, ((0, 0), (2, 2), (2, 2), (0, 0)), constant_values=255)
+    lines = [np.concatenate(list(framed[i : i + columns]), 1) for i in range(0, len(framed), columns)]
+    return bytes(fl.image.encode_png(np.concatenate(lines)))
 
-    def __init__(self, hidden: int = 96, rate: float = 5e-3) -> None:
-        random = np.random.default_rng(0)
-        shapes = [(64, hidden), (hidden,), (hidden, 10), (10,)]
-        self.weights = [random.normal(0, 0.1, shape).astype(np.float32) for shape in shapes]
-        self.means = [np.zeros_like(w) for w in self.weights]
-        self.squares = [np.zeros_like(w) for w in self.weights]
-        self.rate, self.steps = rate, 0
 
-    def hidden(self, x: np.ndarray) -> np.ndarray:
-        """The hidden layer."""
-        return np.maximum(x @ self.weights[0] + self.weights[1], 0)
+# The model.
 
-    def __call__(self, x: np.ndarray) -> np.ndarray:
-        """A score for each class."""
-        return self.hidden(x) @ self.weights[2] + self.weights[3]
 
-    def step(self, x: np.ndarray, labels: np.ndarray) -> tuple[float, int]:
-        """Learns from a batch. Gives the loss and the number of right answers."""
-        rows = np.arange(len(x))
-        hidden = self.hidden(x)
-        scores = hidden @ self.weights[2] + self.weights[3]
-        right = int((scores.argmax(1) == labels).sum())
-        scores = np.exp(scores - scores.max(1, keepdims=True))
-        chances = scores / scores.sum(1, keepdims=True)
-        loss = float(-np.log(chances[rows, labels] + 1e-9).mean())
-
-        chances[rows, labels] -= 1
-        above = chances / len(x)
-        below = (above @ self.weights[2].T) * (hidden > 0)
-        self.update([x.T @ below, below.sum(0), hidden.T @ above, above.sum(0)])
-        return loss, right
-
-    def update(self, gradients: list[np.ndarray]) -> None:
-        """A step of Adam."""
-        self.steps += 1
-        rate = self.rate * np.sqrt(1 - 0.999**self.steps) / (1 - 0.9**self.steps)
-        for w, g, mean, square in zip(self.weights, gradients, self.means, self.squares, strict=True):
-            mean += 0.1 * (g - mean)
-            square += 0.001 * (g * g - square)
-            w -= rate * mean / (np.sqrt(square) + 1e-8)
+def network() -> keras.Model:
+    """A small convolutional network."""
+    layers = keras.layers
+    model = keras.Sequential([keras.Input((SIZE, SIZE, 3))])
+    for filters in (16, 32, 64):
+        model.add(layers.Conv2D(filters, 5, strides=2, padding="same", use_bias=False))
+        model.add(layers.BatchNormalization(momentum=0.8))
+        model.add(layers.ReLU())
+    model.add(layers.GlobalMaxPooling2D())
+    model.add(layers.Dense(len(CLASSES)))
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(optimizer=keras.optimizers.Adam(5e-3), loss=loss, metrics=["accuracy"])
+    return model
 
 
 def main() -> None:
-    """Trains, shows how well it went, and what the pipeline did."""
-    model = Model()
-    live = sys.stdout.isatty()
-    for epoch in range(1, EPOCHS + 1):
-        start, seen, right, loss = time.perf_counter(), 0, 0, 0.0
-        for step, (images, labels) in enumerate(train, 1):
-            batch_loss, batch_right = model.step(images, labels)
-            seen, right, loss = seen + len(images), right + batch_right, loss + batch_loss
-            if step == len(train) or (live and step % 10 == 0):
-                rate = seen / (time.perf_counter() - start)
-                line = f"epoch {epoch:2}/{EPOCHS}  step {step:3}/{len(train)}  {rate:9,.0f} samples/s"
-                line += f"  loss {loss / step:.3f}  accuracy {right / seen:.1%}"
-                print(line, end="\r" if live and step < len(train) else "\n", flush=True)
+    """Makes the pictures, learns from them, and shows what the pipeline did."""
+    keras.utils.set_random_seed(1)
+    fl.random.set_seed(1)
+    start = time.perf_counter()
+    shutil.rmtree(OUT, ignore_errors=True)
+    write_pictures()
+    count = len(CLASSES) * (TRAINING + TESTING)
+    print(f"{count} pictures of {len(CLASSES)} classes in {OUT}/ ({time.perf_counter() - start:.1f} s)\n")
 
-    right = sum(int((model(images).argmax(1) == labels).sum()) for images, labels in validation)
-    print(f"\nvalidation accuracy {right / VALIDATION:.1%}\n")
+    train, test = training(), testing()
+    model = network()
+    start = time.perf_counter()
+    history = model.fit(train, epochs=EPOCHS, validation_data=test).history
+    images, _ = train.peek()
+    (OUT / "contact-sheet.png").write_bytes(contact_sheet(images))
+
+    print(f"\ntest accuracy {max(history['val_accuracy']):.1%} after {time.perf_counter() - start:.1f} s")
+    print(f"an augmented batch is in {OUT / 'contact-sheet.png'}\n")
     print(train.explain())
 
 

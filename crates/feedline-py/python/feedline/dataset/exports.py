@@ -18,7 +18,7 @@ class Exports(Core):
     __slots__ = ()
 
     def to_torch(
-        self, device: Any = None, pin_memory: bool = False, shard: Any = None, uneven: str = "drop"
+        self, device: Any = None, pin_memory: bool = False, shard: Any = None, equal: str | None = "drop"
     ) -> Stream:
         """The elements as PyTorch tensors: an iterable, which is also a `torch.utils.data.IterableDataset`.
 
@@ -31,12 +31,12 @@ class Exports(Core):
             pin_memory: Tensors lie in memory that a GPU can copy from by itself.
             shard: The part of this process among several that train together: `(count, rank)`; or "auto": as
                 torch.distributed says, or the variables RANK and WORLD_SIZE.
-            uneven: What to do where elements cannot be shared out evenly: "drop" leaves out the last few,
-                "pad" uses some twice, "keep" lets ranks differ.
+            equal: How ranks get equally many elements: "drop" leaves out the last few, "wrap" uses the first
+                few twice. None: they may differ by one.
         """
         from ..frameworks.torch import Stream
 
-        return Stream(self, device, pin_memory, shard, uneven)  # type: ignore[arg-type]
+        return Stream(self, device, pin_memory, shard, equal)  # type: ignore[arg-type]
 
     def to_torch_dataset(self) -> Items:
         """The elements by number, as PyTorch tensors: a map-style `torch.utils.data.Dataset`.

@@ -10,12 +10,19 @@ import sys
 
 __all__ = ["meet"]
 
+_met = False
+
 
 def meet() -> None:
     """Lets a Keras that the program has imported take datasets as they are: `model.fit(ds)`."""
-    if "keras" in sys.modules and "feedline.frameworks.keras" not in sys.modules:
-        try:
-            from . import keras as _  # noqa: F401
-        except ImportError:
-            # Another Keras than 3: to_keras() says so. Here nobody has asked.
-            sys.modules["feedline.frameworks.keras"] = None  # type: ignore[assignment]
+    global _met
+    if _met or "keras" not in sys.modules:
+        return
+    _met = True
+    try:
+        from . import keras as _  # noqa: F401
+    except ImportError as error:
+        # Nobody may want to fit a dataset, so this is no error yet; to_keras() raises it.
+        import logging
+
+        logging.getLogger("feedline").info("model.fit(ds) is not available: %s", error)

@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
 from typing import Any
 
 import jax
@@ -21,11 +21,12 @@ from .. import nest
 from ..dataset import Dataset
 from ..ragged import RaggedTensor
 from ..sparse import SparseTensor
+from .passes import Pass, Resumable, plain
 
 __all__ = ["Arrays"]
 
 
-class Arrays:
+class Arrays(Resumable):
     """The elements of a dataset as arrays on JAX's devices. Text stays NumPy, ragged and sparse stay as they
     are.
 
@@ -36,30 +37,17 @@ class Arrays:
     """
 
     def __init__(self, dataset: Dataset, sharding: Any = None) -> None:
-        self.dataset = dataset
+        self.dataset = plain(dataset)
         self.sharding = _over_devices() if isinstance(sharding, str) and sharding == "data" else sharding
         if isinstance(self.sharding, str):
             raise ValueError(
                 f'to_jax: sharding is "data", a device or a jax.sharding.Sharding, not {sharding!r}'
             )
 
-    @property
-    def element_spec(self) -> Any:
-        """The spec of the elements."""
-        return self.dataset.element_spec
-
-    def __len__(self) -> int:
-        return len(self.dataset)
-
-    def __iter__(self) -> Iterator[Any]:
-        with self.dataset.iter() as elements:
-            ahead = None
-            for element in elements:
-                waiting, ahead = ahead, (nest.map_structure(self._put, element, lists=False),)
-                if waiting is not None:
-                    yield waiting[0]
-            if ahead is not None:
-                yield ahead[0]
+    def __iter__(self) -> Pass:
+        put = functools.partial(nest.map_structure, self._put, lists=False)
+        self._last = Pass(self._open(self.dataset), put, finish=lambda element: element)
+        return self._last
 
     def _put(self, leaf: Any) -> Any:
         if leaf is None or isinstance(leaf, (bytes, RaggedTensor, SparseTensor)):

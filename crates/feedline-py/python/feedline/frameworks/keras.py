@@ -28,6 +28,8 @@ import numpy as np
 from .. import nest, ops, warnings
 from ..dataset import INFINITE_CARDINALITY, Dataset
 from ..spec import DatasetSpec, RaggedTensorSpec, SparseTensorSpec, TensorSpec, spec_text
+from .memory import writable
+from .passes import plain
 
 try:
     from keras.src.trainers import data_adapters
@@ -55,6 +57,7 @@ class Data(DataAdapter):  # type: ignore[misc]
     ) -> None:
         self._silence: _python.catch_warnings[None] | None = None
         _check_elements(dataset)
+        dataset = plain(dataset)
         self.dataset = dataset
         self._weighted = dataset if class_weight is None else _weighted(dataset, class_weight)
         self._steps = steps
@@ -90,7 +93,7 @@ class Data(DataAdapter):  # type: ignore[misc]
 
     def get_torch_dataloader(self) -> Iterator[Any]:
         """A pass, as tensors on the device that Keras uses."""
-        return _Batches(self, keras.ops.convert_to_tensor)
+        return _Batches(self, lambda leaf: keras.ops.convert_to_tensor(writable(leaf)))
 
     def get_tf_dataset(self) -> Any:
         """The batches as a `tf.data.Dataset`."""

@@ -15,9 +15,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from .. import _native, warnings
-from ..dataset import Dataset
+from ..dataset import INFINITE_CARDINALITY, Dataset
 from ..dataset.core import call_text
 
 __all__ = ["cut_input", "of_rank", "of_worker"]
@@ -49,43 +50,39 @@ def of_worker(dataset: Dataset, count: int, number: int) -> Dataset:
     )
 
 
-def of_rank(dataset: Dataset, count: int, number: int, uneven: str = "drop") -> Dataset:
+def of_rank(dataset: Dataset, count: int, number: int, equal: str | None = "drop") -> Dataset:
     """Elements `number`, `number + count`, ... of a dataset, in batches again if it had batches.
 
     Args:
         dataset: The dataset, the same for all ranks.
         count: How many ranks there are.
         number: Which one this is.
-        uneven: What to do where the elements cannot be shared out evenly: "drop" leaves out the last few,
-            "pad" uses some twice, "keep" lets ranks differ.
+        equal: How all get equally many: "drop" leaves out the last few, "wrap" uses the first few twice.
+            None: they may differ by one.
     """
-    if uneven not in ("drop", "pad", "keep"):
-        raise ValueError(f'uneven must be "drop", "pad" or "keep", not {uneven!r}')
+    made = _made.setdefault(dataset, {})
+    if (count, number, equal) not in made:
+        made[count, number, equal] = _of_rank(dataset, count, number, equal)
+    return made[count, number, equal]
+
+
+_made: WeakKeyDictionary[Dataset, dict[tuple[int, int, str | None], Dataset]] = WeakKeyDictionary()
+"""Parts that were made already. A part counts its passes, so the next epoch needs the same one."""
+
+
+def _of_rank(dataset: Dataset, count: int, number: int, equal: Any) -> Dataset:
     whole, _ = cut_input(dataset)
     elements = int(whole.cardinality())
-    over = elements % count if elements >= 0 else 0
-    if elements == -2:
+    if equal is None and elements != INFINITE_CARDINALITY and (elements < 0 or elements % count):
+        many = "an unknown number of" if elements < 0 else elements
         warnings.warn(
             warnings.UnequalRanks,
-            f"the number of elements is not known, so the {count} ranks may get different numbers of them, "
-            "and the others would wait for the first that ends. State it with .assert_cardinality(n), or "
-            "stop all ranks after a fixed number of steps: .repeat().take(steps)",
+            f"{many} elements for {count} ranks: some may get one more than others, and then wait for ever "
+            "in "
+            'a step that the others do not take. equal="drop" leaves out the last few, equal="wrap" uses the '
+            "first few twice",
         )
-    elif over and uneven != "pad":
-        done = "they are left out" if uneven == "drop" else "some ranks get one element more"
-        warnings.warn(
-            warnings.UnequalRanks,
-            f'{elements} elements for {count} ranks leave {over} over: {done}. uneven="pad" uses some twice',
-        )
-    if over and uneven == "drop":
-        each = elements // count
-        return _rebuilt(dataset, whole, lambda ds: ds.take(each * count).shard(count, number))
-    if over and uneven == "pad":
-        missing = count - over
-        return _rebuilt(
-            dataset, whole, lambda ds: ds.concatenate(ds.repeat().take(missing)).shard(count, number)
-        )
-    return _rebuilt(dataset, whole, lambda ds: ds.shard(count, number))
+    return _rebuilt(dataset, whole, lambda ds: ds.shard(count, number, equal=equal))
 
 
 def cut_input(dataset: Dataset) -> tuple[Dataset, int]:
@@ -114,38 +111,17 @@ def _costly(plan: _native.Plan) -> str | None:
 
 
 def _rebuilt(dataset: Dataset, whole: Dataset, part: Callable[[Dataset], Dataset]) -> Dataset:
-    """The dataset with a part of what lies in front of the cut in its place."""
-    steps = []
-    plan = dataset._plan
-    depth = _depth(plan) - _depth(whole._plan)
-    for _ in range(depth):
-        steps.append(plan)
-        plan = plan.inputs[0]
-    below, attached = part(whole)._plan.pickled()
-    made = json.loads(below)
-    for step in reversed(steps):
-        written, own = step.pickled()
-        nodes = json.loads(written)
-        node = nodes["nodes"][nodes["root"]]
-        made["nodes"].append({**_renumbered(node, own, attached), "inputs": [made["root"]]})
-        made["root"] = len(made["nodes"]) - 1
-    return type(dataset)(_native.unpickled(json.dumps(made), attached))
+    """The dataset with a part of what lies in front of the cut in its place.
 
-
-def _depth(plan: _native.Plan) -> int:
-    depth = 0
-    while len(plan.inputs) == 1:
-        plan, depth = plan.inputs[0], depth + 1
-    return depth
-
-
-def _renumbered(node: Any, own: list[Any], attached: list[Any]) -> Any:
-    """A written operator whose attachments have been added to others."""
-    if isinstance(node, list):
-        return [_renumbered(item, own, attached) for item in node]
-    if not isinstance(node, dict):
-        return node
-    if set(node) == {"attached"}:
-        attached.append(own[node["attached"]])
-        return {"attached": len(attached) - 1}
-    return {key: _renumbered(value, own, attached) for key, value in node.items()}
+    Plans are written inputs first, so what lies in front of the cut comes first in both of these, alike; the
+    operators that make the part are put in after it. They bring no attachments, so the numbers of those hold.
+    """
+    written, attached = dataset._plan.pickled()
+    old = json.loads(written)["nodes"]
+    cut = len(json.loads(whole._plan.pickled()[0])["nodes"])
+    made = json.loads(part(whole)._plan.pickled()[0])["nodes"]
+    shift = len(made) - cut
+    for node in old[cut:]:
+        made.append({**node, "inputs": [place + shift for place in node["inputs"]]})
+    plan = {"nodes": made, "root": len(made) - 1}
+    return type(dataset)(_native.unpickled(json.dumps(plan), attached))

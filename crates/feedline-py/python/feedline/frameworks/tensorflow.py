@@ -13,17 +13,20 @@ import numpy as np
 import tensorflow as tf
 
 from .. import nest
-from ..dataset import Dataset
+from ..dataset import UNKNOWN_CARDINALITY, Dataset
 from ..dtypes import as_dtype
 from ..ragged import RaggedTensor
 from ..sparse import SparseTensor
 from ..spec import NoneSpec, RaggedTensorSpec, SparseTensorSpec, TensorSpec, spec_text
+from .memory import writable
+from .passes import plain
 
 __all__ = ["from_tf", "to_tf"]
 
 
 def to_tf(dataset: Dataset, at_end: Callable[[], None] = lambda: None) -> tf.data.Dataset:
     """A `tf.data.Dataset` of the same elements; `at_end` is called when a pass ends."""
+    dataset = plain(dataset)
     spec = dataset.element_spec
 
     def elements() -> Iterator[Any]:
@@ -40,7 +43,10 @@ def to_tf(dataset: Dataset, at_end: Callable[[], None] = lambda: None) -> tf.dat
             "datasets with .flat_map, and leave out components that are None"
         ) from None
     made = tf.data.Dataset.from_generator(elements, output_signature=signature)
-    return made.apply(tf.data.experimental.assert_cardinality(int(dataset.cardinality())))
+    count = int(dataset.cardinality())
+    return (
+        made if count == UNKNOWN_CARDINALITY else made.apply(tf.data.experimental.assert_cardinality(count))
+    )
 
 
 def from_tf(dataset: tf.data.Dataset) -> Dataset:
@@ -95,7 +101,7 @@ def _to_tf(leaf: Any) -> Any:
         )
     if isinstance(leaf, SparseTensor):
         return tf.SparseTensor(leaf.indices, leaf.values, leaf.dense_shape)
-    return leaf
+    return writable(leaf)
 
 
 def _from_tf(leaf: Any) -> Any:

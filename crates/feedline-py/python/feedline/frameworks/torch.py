@@ -9,11 +9,10 @@
 from __future__ import annotations
 
 import copy
-import functools
 import itertools
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,6 +26,8 @@ from ..ragged import RaggedTensor
 from ..sparse import SparseTensor
 from ..spec import TensorSpec
 from . import parts
+from .memory import writable
+from .passes import Pass, Resumable, plain
 
 __all__ = ["DataLoader", "Items", "Stream", "rank_and_count"]
 
@@ -34,7 +35,7 @@ _ORDERS = 128
 """How many different passes workers that live for one epoch can tell apart; each costs a skipped pass."""
 
 
-class Stream(torch_data.IterableDataset):  # type: ignore[misc]
+class Stream(Resumable, torch_data.IterableDataset):  # type: ignore[misc]
     """The elements of a dataset as tensors. Text stays bytes and NumPy arrays of bytes.
 
     Args:
@@ -44,8 +45,8 @@ class Stream(torch_data.IterableDataset):  # type: ignore[misc]
         shard: The part of this process among several that train together: `(count, rank)`; or "auto": as
             torch.distributed says, or the variables RANK and WORLD_SIZE. All must have built the same
             dataset.
-        uneven: What to do where the elements cannot be shared out evenly: "drop" leaves out the last few,
-            "pad" uses some twice, "keep" lets ranks differ.
+        equal: How ranks get equally many elements: "drop" leaves out the last few, "wrap" uses the first few
+            twice. None: they may differ by one.
     """
 
     def __init__(
@@ -54,38 +55,30 @@ class Stream(torch_data.IterableDataset):  # type: ignore[misc]
         device: Any = None,
         pin_memory: bool = False,
         shard: Any = None,
-        uneven: str = "drop",
+        equal: str | None = "drop",
     ) -> None:
         if shard is not None:
             count, rank = rank_and_count(dataset) if shard == "auto" else shard
-            dataset = parts.of_rank(dataset, count, rank, uneven) if count > 1 else dataset
-        self.dataset = dataset
+            dataset = parts.of_rank(dataset, count, rank, equal) if count > 1 else dataset
+        self.dataset = plain(dataset)
         self.device = None if device is None else torch.device(device)
         self.pin_memory = bool(pin_memory)
         self._pass: int | None = None
         self._started = False
 
-    @property
-    def element_spec(self) -> Any:
-        """The spec of the elements."""
-        return self.dataset.element_spec
-
     def set_epoch(self, epoch: int) -> None:
         """Makes the next pass the one with that number: its order and its random numbers."""
         self._pass = int(epoch)
 
-    def __len__(self) -> int:
-        return len(self.dataset)
-
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Pass:
         worker = torch_data.get_worker_info()
         dataset = self.dataset if worker is None else self._of_worker(worker)
         wanted, self._pass = self._pass, None
         if wanted is not None:
             dataset = copy.deepcopy(dataset)
             _skip_passes(dataset, wanted)
-        with dataset.iter() as elements:
-            yield from self._placed(map(_tensors, elements))
+        self._last = Pass(self._open(dataset), *self._steps())
+        return self._last
 
     def _of_worker(self, worker: Any) -> Dataset:
         # A worker makes its part once. The pipeline in it counts passes from 0, also if the worker is one of
@@ -98,14 +91,23 @@ class Stream(torch_data.IterableDataset):  # type: ignore[misc]
                 _skip_passes(self.dataset, (worker.seed - worker.id) % _ORDERS)
         return self.dataset
 
-    def _placed(self, elements: Iterable[Any]) -> Iterable[Any]:
-        if self.pin_memory and torch.cuda.is_available():
-            elements = map(_pinned, elements)
-        if self.device is None:
-            return elements
-        if self.device.type == "cuda":
-            return _through_stream(elements, self.device)
-        return map(functools.partial(_moved, device=self.device), elements)
+    def _steps(self) -> tuple[Callable[[Any], Any], Callable[[Any], Any] | None]:
+        """How an element is made, and how it is handed out if that is a step of its own."""
+        device = self.device
+        if device is not None and device.type == "cuda":
+            copies = _Copies(device)
+            return lambda element: copies.begin(_tensors(element)), copies.finish
+        pin = self.pin_memory and torch.cuda.is_available()
+
+        def make(element: Any) -> Any:
+            made = _tensors(element)
+            made = _pinned(made) if pin else made
+            return made if device is None else _each_tensor(lambda tensor: tensor.to(device), made)
+
+        return make, None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_last": None}
 
 
 class Items(torch_data.Dataset):  # type: ignore[misc]
@@ -113,7 +115,7 @@ class Items(torch_data.Dataset):  # type: ignore[misc]
 
     def __init__(self, dataset: Dataset) -> None:
         dataset._need_index()
-        self.dataset = dataset
+        self.dataset = plain(dataset)
 
     def __len__(self) -> int:
         return len(self.dataset)
@@ -165,6 +167,7 @@ def _tensor(leaf: Any) -> Any:
     if isinstance(leaf, np.ndarray):
         if leaf.dtype == object:
             return leaf
+        leaf = writable(leaf)
         if leaf.dtype.name == "bfloat16":
             return torch.from_numpy(leaf.view(np.uint16)).view(torch.bfloat16)
         return torch.from_numpy(leaf)
@@ -175,11 +178,12 @@ def _tensor(leaf: Any) -> Any:
         return torch.nested.nested_tensor_from_jagged(values, offsets)
     if isinstance(leaf, SparseTensor):
         places = torch.from_numpy(np.ascontiguousarray(leaf.indices.T))
-        return torch.sparse_coo_tensor(places, torch.from_numpy(leaf.values), tuple(leaf.dense_shape))
+        values = torch.from_numpy(leaf.values)
+        return torch.sparse_coo_tensor(places, values, tuple(leaf.dense_shape), check_invariants=True)
     return leaf
 
 
-def _each_tensor(function: Callable[[torch.Tensor], torch.Tensor], element: Any) -> Any:
+def _each_tensor(function: Callable[[torch.Tensor], Any], element: Any) -> Any:
     return nest.map_structure(
         lambda leaf: function(leaf) if isinstance(leaf, torch.Tensor) else leaf, element
     )
@@ -189,32 +193,27 @@ def _pinned(element: Any) -> Any:
     return _each_tensor(torch.Tensor.pin_memory, element)
 
 
-def _moved(element: Any, device: torch.device) -> Any:
-    return _each_tensor(lambda tensor: tensor.to(device), element)
-
-
-def _through_stream(elements: Iterable[Any], device: torch.device) -> Iterator[Any]:
+class _Copies:
     """Copies to a GPU on a stream of their own: the next element goes while the last one is computed with."""
-    stream = torch.cuda.Stream(device)
 
-    def start(tensor: torch.Tensor) -> torch.Tensor:
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.stream = torch.cuda.Stream(device)
+
+    def begin(self, element: Any) -> Any:
+        return _each_tensor(self._copied, element)
+
+    def _copied(self, tensor: torch.Tensor) -> torch.Tensor:
         # Only from pinned memory a copy runs by itself.
-        source = tensor if tensor.is_pinned() else tensor.pin_memory()
-        with torch.cuda.stream(stream):
-            return source.to(device, non_blocking=True)
+        with torch.cuda.stream(self.stream):
+            return tensor.pin_memory().to(self.device, non_blocking=True)
 
-    def finish(element: Any) -> Any:
-        compute = torch.cuda.current_stream(device)
-        compute.wait_stream(stream)
-        return _each_tensor(lambda tensor: (tensor.record_stream(compute), tensor)[1], element)
-
-    ahead = None
-    for element in elements:
-        waiting, ahead = ahead, (_each_tensor(start, element),)
-        if waiting is not None:
-            yield finish(waiting[0])
-    if ahead is not None:
-        yield finish(ahead[0])
+    def finish(self, element: Any) -> Any:
+        compute = torch.cuda.current_stream(self.device)
+        compute.wait_stream(self.stream)
+        # Its memory must not be used again before what computes with it is done.
+        _each_tensor(lambda tensor: tensor.record_stream(compute), element)
+        return element
 
 
 # PyTorch's datasets in feedline.
@@ -260,8 +259,7 @@ class _Exchange:
         self.loader = loader
         self.tasks: dict[int, Any] = {}
         self.batches: dict[int, Any] = {}
-        self.threads = threading.local()
-        self.numbers = itertools.count()
+        self.threads: dict[int, int] = {}
 
         # In the consumer's thread and in PyTorch's order, so that the same seeds give the same batches: the
         # loader draws a seed for workers, then the sampler one for its order when it is asked for the first
@@ -308,10 +306,12 @@ class _Exchange:
         return together(task) if together else [dataset[index] for index in task]
 
     def _begin_thread(self) -> None:
-        if not hasattr(self.threads, "number"):
-            self.threads.number = next(self.numbers)
+        # By the system's number of the thread: to Python a thread of the engine is a new one each time.
+        thread = threading.get_ident()
+        if thread not in self.threads:
+            self.threads[thread] = len(self.threads)
             if self.loader.worker_init_fn is not None and self.loader.num_workers:
-                self.loader.worker_init_fn(self.threads.number)
+                self.loader.worker_init_fn(self.threads[thread])
 
     def take(self, number: int) -> Any:
         return self.batches.pop(number)

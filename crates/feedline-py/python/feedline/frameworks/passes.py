@@ -1,0 +1,124 @@
+"""One pass over a dataset, for a framework: elements in its terms, one of them ahead, and the state of the
+pass.
+
+`state_dict` and `load_state_dict` are what torchdata's StatefulDataLoader, Lightning and Accelerate look for.
+The state is where the consumer is: an element that was made ready ahead of it counts as not given yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..dataset import Dataset
+from ..errors import FeedlineError
+
+__all__ = ["Pass", "Resumable", "plain"]
+
+
+def plain(dataset: Dataset) -> Dataset:
+    """The dataset with NumPy's arrays for elements, also if it is one of `feedline.tf`."""
+    return dataset if type(dataset) is Dataset else Dataset(dataset._plan)
+
+
+class Pass:
+    """An iterator over a dataset.
+
+    Args:
+        iterator: Over the dataset itself.
+        begin: Makes a framework's element of one of feedline's; a transfer may only begin here.
+        finish: What is done to it when it is handed out. With it, the next element is begun before.
+    """
+
+    def __init__(
+        self, iterator: Any, begin: Callable[[Any], Any], finish: Callable[[Any], Any] | None = None
+    ) -> None:
+        self._iterator = iterator
+        self._begin = begin
+        self._finish = finish
+        self._ahead: list[Any] = []
+        self._started = False
+        self._state: Any = None
+
+    def __iter__(self) -> Pass:
+        return self
+
+    def __next__(self) -> Any:
+        if self._finish is None:
+            return self._begin(next(self._iterator))
+        if not self._started:
+            self._started = True
+            self._fetch()
+        if not self._ahead:
+            self._state = None
+            raise StopIteration
+        element = self._ahead.pop()
+        self._state = _state(self._iterator)
+        self._fetch()
+        return self._finish(element)
+
+    def _fetch(self) -> None:
+        for element in self._iterator:
+            self._ahead.append(self._begin(element))
+            break
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the pass is: a dict that `json.dumps` takes."""
+        if isinstance(self._state, FeedlineError):
+            raise self._state
+        if self._state is not None:
+            return self._state
+        return self._iterator.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes to where another pass was."""
+        self._iterator.load_state_dict(state)
+        self._ahead, self._started, self._state = [], False, None
+
+    def close(self) -> None:
+        """Stops the work behind it. A generator around it does that by itself, so its state is kept."""
+        if self._state is None:
+            self._state = _state(self._iterator)
+        self._iterator.close()
+
+
+def _state(iterator: Any) -> Any:
+    """The state of an iterator, or why it has none; only who asks for it needs to know."""
+    try:
+        return iterator.state_dict()
+    except FeedlineError as error:
+        return error
+
+
+class Resumable:
+    """A dataset for a framework: can be read many times, and from a state on."""
+
+    dataset: Dataset
+    _last: Pass | None = None
+    _resume: Mapping[str, Any] | None = None
+
+    @property
+    def element_spec(self) -> Any:
+        """The spec of the elements."""
+        return self.dataset.element_spec
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the last pass is, or that no pass was begun."""
+        if self._last is not None:
+            return {"pass": self._last.state_dict()}
+        return {"pass": self._resume}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Lets the next pass begin where another one was; if that had ended, it is the one that follows."""
+        self._resume, self._last = state["pass"], None
+
+    def _open(self, dataset: Dataset) -> Any:
+        """An iterator for the next pass."""
+        state, self._resume = self._resume, None
+        if state is not None and state["ended"]:
+            dataset.iter(state).close()
+            state = None
+        return dataset.iter(state)

@@ -1,0 +1,490 @@
+"""PyTorch: tensors without copies, PyTorch's loader, ranks, and PyTorch's datasets in this engine."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+import textwrap
+import threading
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import feedline as fl
+import feedline.torch
+import numpy as np
+import pytest
+import torch
+from feedline.frameworks.torch import _tensor
+from torch.utils import data as torch_data
+
+torch.set_num_threads(1)
+
+
+def numbers(count: int = 103, size: int = 10) -> fl.Dataset:
+    """Shuffled numbers with a random one beside each, in batches."""
+    ds = fl.Dataset.range(count).shuffle(seed=1).map(lambda x: (x, fl.random.uniform([3], seed=2)))
+    return ds.batch(size)
+
+
+def listed(batches: Any) -> list[Any]:
+    return [[part.tolist() for part in batch] for batch in batches]
+
+
+# Tensors.
+
+
+def test_a_tensor_lies_where_the_pipeline_made_it() -> None:
+    (array,) = fl.Dataset.range(64).map(lambda x: x * 2).batch(64)
+    tensor = _tensor(array)
+    assert tensor.data_ptr() == array.ctypes.data
+    tensor += 1
+    assert array[0] == 1
+
+
+def test_kinds_of_elements() -> None:
+    ds = fl.Dataset.from_tensor_slices({"n": [1, 2], "name": ["a", "b"], "x": np.ones((2, 3), np.float16)})
+    first = next(iter(ds.to_torch()))
+    assert first["n"].shape == () and first["n"].dtype == torch.int32
+    assert first["name"] == b"a"
+    assert first["x"].dtype == torch.float16
+    batch = next(iter(ds.batch(2).to_torch()))
+    assert batch["name"].tolist() == [b"a", b"b"]
+    (half,) = fl.Dataset.range(3).map(lambda x: fl.cast(x, fl.bfloat16)).batch(3).to_torch()
+    assert half.dtype == torch.bfloat16 and half.tolist() == [0, 1, 2]
+    (ragged,) = fl.Dataset.range(3).map(lambda x: fl.range(x)).ragged_batch(3).to_torch()
+    assert [row.tolist() for row in ragged.unbind()] == [[], [0], [0, 1]]
+    indices = fl.SparseTensor([[0, 1]], [5.0], [2, 3])
+    (sparse,) = fl.Dataset.from_tensors(indices).to_torch()
+    assert sparse.to_dense().tolist() == [[0, 5, 0], [0, 0, 0]]
+
+
+def test_batches_of_a_cache_can_be_written_to() -> None:
+    ds = fl.Dataset.from_tensors(np.zeros(1 << 16, np.float32)).map(lambda x: x + 1).cache()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(3):
+            (tensor,) = ds.to_torch()
+            assert tensor[0] == 1
+            tensor += 1
+
+
+def test_a_device() -> None:
+    batch, name = next(iter(fl.Dataset.from_tensors(([1, 2], "a")).to_torch(device="meta")))
+    assert batch.device.type == "meta" and name == b"a"
+
+
+def test_length_and_epochs() -> None:
+    stream = numbers().to_torch()
+    assert len(stream) == 11
+    first, second = listed(stream), listed(stream)
+    assert first != second
+    stream.set_epoch(0)
+    assert listed(stream) == first
+    stream.set_epoch(1)
+    assert listed(stream) == second
+    with pytest.raises(TypeError, match="not known without reading"):
+        len(fl.Dataset.range(3).filter(lambda x: x > 1).to_torch())
+
+
+# Inside PyTorch's loader.
+
+
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+def test_workers_give_what_one_process_gives(start: str) -> None:
+    stream = numbers().to_torch()
+    stream.set_epoch(3)
+    alone = listed(stream)
+    stream.set_epoch(3)
+    loader = torch_data.DataLoader(stream, batch_size=None, num_workers=2, multiprocessing_context=start)
+    assert len(loader) == 11
+    assert listed(loader) == alone
+
+
+def test_workers_shuffle_anew_in_each_epoch() -> None:
+    torch.manual_seed(1)
+    loader = torch_data.DataLoader(numbers().to_torch(), batch_size=None, num_workers=2)
+    epochs = [[n for x, _ in loader for n in x.tolist()] for _ in range(2)]
+    assert epochs[0] != epochs[1]
+    assert sorted(epochs[0]) == sorted(epochs[1]) == list(range(103))
+
+
+def test_workers_that_stay() -> None:
+    stream = numbers().to_torch()
+    loader = torch_data.DataLoader(stream, batch_size=None, num_workers=2, persistent_workers=True)
+    epochs = [[n for x, _ in loader for n in x.tolist()] for _ in range(2)]
+    assert epochs[0] != epochs[1]
+    assert sorted(epochs[0]) == sorted(epochs[1]) == list(range(103))
+
+
+def test_the_map_runs_in_one_worker_only(tmp_path: Path) -> None:
+    def note(x: Any) -> Any:
+        with open(tmp_path / f"{os.getpid()}", "a") as file:
+            file.write(f"{int(x)}\n")
+        return x
+
+    signature = fl.TensorSpec((), fl.int64)
+    ds = fl.Dataset.range(40).map(note, python=True, output_signature=signature).batch(4)
+    loader = torch_data.DataLoader(ds.to_torch(), batch_size=None, num_workers=2)
+    assert [n for batch in loader for n in batch.tolist()] == list(range(40))
+    calls = [[int(n) for n in file.read_text().split()] for file in tmp_path.iterdir()]
+    assert len(calls) == 2
+    assert sorted(n for part in calls for n in part) == list(range(40))
+
+
+def test_work_that_every_worker_does_is_told() -> None:
+    from feedline.frameworks import parts
+
+    costly = fl.Dataset.range(10).map(lambda x: x + 1).shuffle(4).batch(2)
+    with pytest.warns(fl.warnings.WorkTwice, match=r"FL005: each of the 2 workers runs all of map"):
+        parts.of_worker(costly, 2, 0)
+
+
+def test_batches_of_pytorch_from_single_elements() -> None:
+    loader = torch_data.DataLoader(fl.Dataset.range(10).to_torch(), batch_size=5)
+    assert [batch.tolist() for batch in loader] == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]
+
+
+def test_elements_by_number() -> None:
+    items = fl.Dataset.range(10).map(lambda x: (x, x * x)).to_torch_dataset()
+    assert len(items) == 10
+    assert [part.item() for part in items[3]] == [3, 9]
+    assert [part.item() for part in items[-1]] == [9, 81]
+    loader = torch_data.DataLoader(items, batch_size=4, shuffle=True, num_workers=2)
+    assert sorted(n for x, _ in loader for n in x.tolist()) == list(range(10))
+    with pytest.raises(NotImplementedError, match="filter"):
+        fl.Dataset.range(10).filter(lambda x: x > 1).to_torch_dataset()
+
+
+def test_streams_pickle() -> None:
+    stream = pickle.loads(pickle.dumps(numbers().to_torch()))
+    assert len(listed(stream)) == 11
+
+
+# Ranks.
+
+
+@pytest.mark.parametrize(
+    ("equal", "sizes", "distinct"),
+    [("drop", [51, 51], 102), ("wrap", [52, 52], 103), (None, [52, 51], 103)],
+)
+def test_parts_of_ranks(equal: str | None, sizes: list[int], distinct: int) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", fl.warnings.UnequalRanks)
+        parts = [numbers().to_torch(shard=(2, rank), equal=equal) for rank in range(2)]
+    found = [[n for x, _ in part for n in x.tolist()] for part in parts]
+    assert [len(part) for part in found] == sizes
+    assert len(set(found[0] + found[1])) == distinct
+    assert len(parts[0]) == len(parts[1]) == 6
+
+
+def test_uneven_ranks_are_told() -> None:
+    with pytest.warns(fl.warnings.UnequalRanks, match="FL003: 103 elements for 2 ranks"):
+        numbers().to_torch(shard=(2, 0), equal=None)
+    some = fl.Dataset.range(9).filter(lambda x: x > 1)
+    with pytest.warns(fl.warnings.UnequalRanks, match="an unknown number of elements"):
+        some.to_torch(shard=(2, 0), equal=None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert [len(list(some.to_torch(shard=(2, rank)))) for rank in range(2)] == [3, 3]
+    with pytest.raises(ValueError, match="cut"):
+        numbers().to_torch(shard=(2, 0), equal="cut")
+
+
+def test_ranks_from_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert [int(x) for x in fl.Dataset.range(6).to_torch(shard="auto")] == [1, 3, 5]
+    monkeypatch.delenv("RANK")
+    with pytest.raises(ValueError, match="torchrun"):
+        fl.Dataset.range(6).to_torch(shard="auto")
+
+
+def run_ranks(tmp_path: Path, body: str) -> list[str]:
+    """What each of two processes prints that have joined a group."""
+    program = tmp_path / "rank.py"
+    program.write_text(
+        textwrap.dedent("""
+            import sys, torch, torch.distributed as dist, feedline as fl, numpy as np
+            rank = int(sys.argv[1])
+            dist.init_process_group("gloo", init_method=f"file://{sys.argv[2]}", rank=rank, world_size=2)
+        """)
+        + textwrap.dedent(body)
+        + "\ndist.destroy_process_group()\n"
+    )
+    group = tmp_path / "group"
+    started = [
+        subprocess.Popen(
+            [sys.executable, str(program), str(rank), str(group)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    said = []
+    try:
+        for process in started:
+            out, errors = process.communicate(timeout=120)
+            assert process.returncode == 0, errors
+            said.append(out)
+    finally:
+        for process in started:
+            process.kill()
+    return said
+
+
+def test_two_ranks_share_the_data(tmp_path: Path) -> None:
+    said = run_ranks(
+        tmp_path,
+        """
+        ds = fl.Dataset.range(96).shuffle(seed=5).map(lambda x: x * 1).batch(8)
+        steps = 0
+        for epoch in range(2):
+            seen = []
+            for batch in ds.to_torch(shard="auto"):
+                seen += batch.tolist()
+                # Hangs if the other rank has fewer steps.
+                dist.all_reduce(torch.ones(1))
+                steps += 1
+            print(*seen)
+        assert steps == 12, steps
+        """,
+    )
+    epochs = [[[int(n) for n in line.split()] for line in out.splitlines()] for out in said]
+    for epoch in range(2):
+        assert sorted(epochs[0][epoch] + epochs[1][epoch]) == list(range(96))
+    assert epochs[0][0] != epochs[0][1]
+
+
+def test_ranks_with_different_orders_are_refused(tmp_path: Path) -> None:
+    said = run_ranks(
+        tmp_path,
+        """
+        try:
+            fl.Dataset.range(96).shuffle(seed=rank).batch(8).to_torch(shard="auto")
+        except ValueError as error:
+            print(error)
+        """,
+    )
+    assert all("different datasets" in out and "seed" in out for out in said)
+
+
+# PyTorch's datasets, with this engine.
+
+
+class Squares(torch_data.Dataset):
+    def __len__(self) -> int:
+        return 25
+
+    def __getitem__(self, index: int) -> Any:
+        return {"x": torch.full((2,), index * index), "name": str(index)}
+
+
+class Count(torch_data.IterableDataset):
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(10))
+
+
+LOADERS: dict[str, dict[str, Any]] = {
+    "batches": {"batch_size": 4},
+    "drop_last": {"batch_size": 4, "drop_last": True},
+    "shuffle": {"batch_size": 4, "shuffle": True},
+    "sampler": {"batch_size": 2, "sampler": [3, 1, 2]},
+    "batch_sampler": {"batch_sampler": [[1], [2, 3]]},
+    "no batches": {"batch_size": None},
+    "collate_fn": {"batch_size": 3, "collate_fn": lambda samples: [s["name"] for s in samples]},
+}
+
+
+def plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    return value.tolist() if isinstance(value, torch.Tensor) else value
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("how", LOADERS.values(), ids=LOADERS)
+def test_the_loader_gives_what_pytorchs_gives(how: dict[str, Any], workers: int) -> None:
+    theirs, ours = torch_data.DataLoader(Squares(), **how), None
+    ours = feedline.torch.DataLoader(Squares(), num_workers=workers, **how)
+    assert len(ours) == len(theirs)
+    for _ in range(2):
+        torch.manual_seed(7)
+        expected = [plain(batch) for batch in theirs]
+        torch.manual_seed(7)
+        assert [plain(batch) for batch in ours] == expected
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_stream_is_read_once_whatever_the_workers(workers: int) -> None:
+    loader = feedline.torch.DataLoader(Count(), batch_size=3, num_workers=workers)
+    assert [batch.tolist() for batch in loader] == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9]]
+    short = feedline.torch.DataLoader(Count(), batch_size=3, num_workers=workers, drop_last=True)
+    assert len(list(short)) == 3
+    assert list(feedline.torch.DataLoader(Count(), batch_size=None, num_workers=workers)) == list(range(10))
+
+
+def test_samples_together() -> None:
+    class Together(Squares):
+        def __getitems__(self, indices: list[int]) -> list[int]:
+            return [-i for i in indices]
+
+    batches = feedline.torch.DataLoader(Together(), batch_size=5, num_workers=2)
+    assert next(iter(batches)).tolist() == [0, -1, -2, -3, -4]
+
+
+def test_errors_of_a_dataset_come_out_as_they_are() -> None:
+    class Broken(Squares):
+        def __getitem__(self, index: int) -> Any:
+            if index == 9:
+                raise KeyError("nine")
+            return index
+
+    got = []
+    with pytest.raises(KeyError, match="nine"):
+        for batch in feedline.torch.DataLoader(Broken(), batch_size=4, num_workers=2):
+            got.append(batch.tolist())
+    assert got == [[0, 1, 2, 3], [4, 5, 6, 7]]
+
+
+def test_workers_begin_once_each() -> None:
+    begun: list[int] = []
+    lock = threading.Lock()
+
+    def begin(number: int) -> None:
+        with lock:
+            begun.append(number)
+
+    loader = feedline.torch.DataLoader(Squares(), batch_size=1, num_workers=2, worker_init_fn=begin)
+    assert len(list(loader)) == 25
+    assert sorted(begun) == list(range(len(begun))) and 1 <= len(begun) <= 2
+
+
+def test_digits_are_learned(digits: Any) -> None:
+    torch.manual_seed(1)
+    (images, labels), (unseen, answers) = digits
+    train = fl.Dataset.from_tensor_slices((images, labels)).shuffle(seed=1).batch(50)
+    model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
+    optimiser = torch.optim.Adam(model.parameters(), 5e-3)
+    for _ in range(12):
+        for x, y in train.to_torch():
+            optimiser.zero_grad()
+            torch.nn.functional.cross_entropy(model(x), y).backward()
+            optimiser.step()
+    right = model(torch.from_numpy(unseen)).argmax(1).numpy() == answers
+    assert right.mean() > 0.94
+
+
+# States.
+
+
+def told(state: Any) -> Any:
+    """The state as it comes back from a file."""
+    return json.loads(json.dumps(state))
+
+
+def test_a_stream_goes_on_where_another_was() -> None:
+    stream = numbers().to_torch()
+    iterator = iter(stream)
+    for _ in range(4):
+        next(iterator)
+    state = told(stream.state_dict())
+    rest, after = listed(iterator), listed(stream)
+    again = numbers().to_torch()
+    again.load_state_dict(state)
+    assert listed(again) == rest
+    assert listed(again) == after
+
+
+def test_after_a_pass_that_had_ended_comes_the_next() -> None:
+    stream = numbers().to_torch()
+    listed(stream)
+    state = told(stream.state_dict())
+    second = listed(stream)
+    again = numbers().to_torch()
+    again.load_state_dict(state)
+    assert listed(again) == second
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_torchdatas_loader_resumes(workers: int) -> None:
+    from torchdata.stateful_dataloader import StatefulDataLoader
+
+    def loader() -> Any:
+        torch.manual_seed(1)
+        return StatefulDataLoader(numbers().to_torch(), batch_size=None, num_workers=workers)
+
+    first = loader()
+    iterator = iter(first)
+    for _ in range(5):
+        next(iterator)
+    state = first.state_dict()
+    rest = listed(iterator)
+    again = loader()
+    again.load_state_dict(state)
+    assert len(rest) == 6
+    assert listed(again) == rest
+
+
+def test_training_goes_on_to_the_same_weights(digits: Any) -> None:
+    """Stopped within an epoch and taken up by new objects: equal bit for bit."""
+
+    def pipeline() -> Any:
+        ds = fl.Dataset.from_tensor_slices(digits[0]).shuffle(200, seed=1)
+        ds = ds.map(lambda x, y: (x + fl.random.normal([64], stddev=0.1, seed=3), y)).batch(50)
+        return ds.to_torch()
+
+    def model() -> tuple[Any, Any]:
+        torch.manual_seed(1)
+        made = torch.nn.Linear(64, 10)
+        return made, torch.optim.Adam(made.parameters(), 5e-3)
+
+    def train(net: Any, optimiser: Any, batches: Any, steps: int) -> None:
+        for _, (x, y) in zip(range(steps), batches, strict=False):
+            optimiser.zero_grad()
+            torch.nn.functional.cross_entropy(net(x), y).backward()
+            optimiser.step()
+
+    def epochs(stream: Any) -> Iterator[Any]:
+        while True:
+            yield from stream
+
+    whole, optimiser = model()
+    train(whole, optimiser, epochs(pipeline()), 70)
+
+    part, optimiser = model()
+    stream = pipeline()
+    train(part, optimiser, epochs(stream), 43)
+    kept = pickle.dumps((part.state_dict(), optimiser.state_dict(), told(stream.state_dict())))
+
+    resumed, optimiser = model()
+    weights, moments, state = pickle.loads(kept)
+    resumed.load_state_dict(weights)
+    optimiser.load_state_dict(moments)
+    stream = pipeline()
+    stream.load_state_dict(state)
+    train(resumed, optimiser, epochs(stream), 27)
+    for a, b in zip(whole.parameters(), resumed.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_ranks_of_another_number_take_over() -> None:
+    """Two ranks stop after three steps each; three go on with what is left."""
+    ds = fl.Dataset.range(96).shuffle(seed=5).batch(4)
+    two = [ds.to_torch(shard=(2, rank)) for rank in range(2)]
+    seen, states = [], []
+    for stream in two:
+        iterator = iter(stream)
+        seen += [n for _ in range(3) for n in next(iterator).tolist()]
+        states.append(told(stream.state_dict()))
+    assert states[0]["pass"]["at"] == states[1]["pass"]["at"]
+    for rank in range(3):
+        stream = ds.to_torch(shard=(3, rank))
+        stream.load_state_dict(states[0])
+        seen += [n for batch in stream for n in batch.tolist()]
+    assert sorted(seen) == list(range(96))
