@@ -1,4 +1,4 @@
-"""Two steps that some loaders have no operation for, as a careful user would write them in NumPy."""
+"""Steps that some loaders have no operation for, as a careful user would write them."""
 from __future__ import annotations
 
 import math
@@ -40,12 +40,13 @@ def crop_box(random: Random, height: int, width: int) -> tuple[int, int, int, in
     return (height - h) // 2, (width - w) // 2, h, w
 
 
-def middle(image: np.ndarray) -> np.ndarray:
-    """Shorter side 256, the middle 224 x 224, by OpenCV: area where it shrinks, which is its antialiasing."""
+def middle(image: np.ndarray, antialias: bool) -> np.ndarray:
+    """Shorter side 256, the middle 224 x 224, by OpenCV; what will not be seen is cut off before it is resized. Where
+    it shrinks, OpenCV's antialiasing is the mean over areas, which takes as long as decoding."""
     import cv2
 
-    scale = 256 / min(image.shape[:2])
-    h, w = (int(side * scale) for side in image.shape[:2])
-    how = cv2.INTER_AREA if scale < 1 else cv2.INTER_LINEAR
-    y, x = round((h - SIDE) / 2), round((w - SIDE) / 2)
-    return np.ascontiguousarray(cv2.resize(image, (w, h), interpolation=how)[y:y + SIDE, x:x + SIDE])
+    h, w = image.shape[:2]
+    side = round(min(h, w) * SIDE / 256)
+    y, x = round((h - side) / 2), round((w - side) / 2)
+    how = cv2.INTER_AREA if antialias and side > SIDE else cv2.INTER_LINEAR
+    return cv2.resize(image[y:y + side, x:x + side], (SIDE, SIDE), interpolation=how)

@@ -5,7 +5,7 @@ from typing import Any
 
 from summary import NOISY_CORES
 
-HEAD = ("| loader | {unit}/s | spread | CPU s per million | cores | peak MB | first batch ms | x best peer "
+HEAD = ("| loader | {unit}/s | spread | CPU s per {many} | cores | peak MB | first batch ms | x best peer "
         "| x tf.data | same result |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|---|")
 
 
@@ -31,7 +31,13 @@ def table(workload: str, rows: list[dict[str, Any]]) -> list[str]:
     unit = next((row["unit"] for row in good), "items")
     failed = [f"| {name(row)} | failed: {row['error'].replace('|', '/')} |" + " |" * 8
               for row in rows if "error" in row]
-    return [f"\n## {workload}: {what}\n", HEAD.format(unit=unit), *map(line, good), *failed]
+    head = HEAD.format(unit=unit, many="1,000" if many(unit) == 1_000 else "million")
+    return [f"\n## {workload}: {what}\n", head, *map(line, good), *failed]
+
+
+def many(unit: str) -> int:
+    """Of how many the CPU time is given: a picture takes as long as thousands of numbers."""
+    return 1_000 if unit == "images" else 1_000_000
 
 
 def line(row: dict[str, Any]) -> str:
@@ -39,7 +45,7 @@ def line(row: dict[str, Any]) -> str:
     failed = f" ({row['failed']} of {row['failed'] + row['processes']} runs failed)" if row["failed"] else ""
     same = "yes" if not row["differs"] else "NO: " + ", ".join(row["differs"])
     spread = (row["highest"] - row["lowest"]) / row["rate"]
-    return (f"| {name(row)}{failed} | {row['rate']:,.0f}{noisy} | {spread:.0%} | {row['cpu_ns'] / 1e3:.3g} "
+    return (f"| {name(row)}{failed} | {row['rate']:,.0f}{noisy} | {spread:.0%} | {row['cpu_ns'] * many(row['unit']) / 1e9:.3g} "
             f"| {row['cores']:.2f} | {row['peak_bytes'] / 1e6:,.0f} | {row['first_batch_ms']:,.1f} "
             f"| {ratio(row['x_best_peer'])} | {ratio(row['x_tfdata'])} | {same} |")
 

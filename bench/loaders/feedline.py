@@ -1,7 +1,7 @@
 """feedline as its users write it. Functions are traced: both orders of map and batch should cost the same."""
 import feedline as fl
 import store
-from numpy import ndarray
+from numpy import array, ndarray
 
 from cells import Batches, cell
 from data import Photos
@@ -121,7 +121,7 @@ def middle(name, label):
 
 
 def middles(photos: Photos) -> fl.Dataset:
-    return fl.Dataset.from_tensor_slices((photos.files, photos.labels)).map(middle)
+    return fl.Dataset.from_tensor_slices((photos.files, array(photos.labels))).map(middle)
 
 
 @cell("W4", "feedline", "pool")

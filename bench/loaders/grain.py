@@ -136,20 +136,13 @@ def w3(photos: Photos, batch: int) -> Batches:
     return crops(photos).to_iter_dataset(TWO_THREADS).batch(batch)
 
 
-@cell("W3", "grain workers + cv2", "2 workers")
-def w3_workers(photos: Photos, batch: int) -> Batches:
-    """Batches are made before they cross to this process, as its guide says."""
-    batches = crops(photos).to_iter_dataset(grain.ReadOptions(num_threads=1, prefetch_buffer_size=16)).batch(batch)
-    return batches.mp_prefetch(grain.MultiprocessingOptions(num_workers=2, per_worker_buffer_size=2))
-
-
 @cell("W10", "grain threads + cv2", "2 threads")
 def w10(photos: Photos, batch: int, window: int) -> Batches:
     return w3(photos, batch)
 
 
 def evaluate(row: tuple[str, int]) -> tuple[ndarray, int]:
-    return normalise(middle(decode(row[0]))), row[1]
+    return normalise(middle(decode(row[0]), antialias=True)), row[1]
 
 
 @cell("W4", "grain threads + cv2", "2 threads")

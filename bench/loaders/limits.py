@@ -76,7 +76,7 @@ def filled(photos: Photos, batch: int, picture: Callable[[bytes], np.ndarray]) -
     return on_two_threads(make, photos, batch)
 
 
-@cell("W3", "limit: simplejpeg, OpenCV, NumPy in a loop", "2 threads")
+@cell("W3", "limit: simplejpeg, OpenCV without antialias, NumPy in a loop", "2 threads")
 def w3(photos: Photos, batch: int) -> Batches:
     random = Random(0)
 
@@ -89,9 +89,9 @@ def w3(photos: Photos, batch: int) -> Batches:
     return filled(photos, batch, picture)
 
 
-@cell("W4", "limit: simplejpeg, OpenCV, NumPy in a loop", "2 threads")
+@cell("W4", "limit: simplejpeg, OpenCV without antialias, NumPy in a loop", "2 threads")
 def w4(photos: Photos, batch: int) -> Batches:
     def picture(jpeg: bytes) -> np.ndarray:
-        return middle(simplejpeg.decode_jpeg(jpeg, fastdct=True, fastupsample=True))
+        return middle(simplejpeg.decode_jpeg(jpeg, fastdct=True, fastupsample=True), antialias=False)
 
     return filled(photos, batch, picture)

@@ -112,11 +112,6 @@ def w3_tuned(photos: Photos, batch: int) -> Batches:
     return numpy(records(photos.records).repeat().map(train_tuned, AUTO).batch(batch))
 
 
-@cell("W10", "tf.data", "AUTOTUNE")
-def w10(photos: Photos, batch: int, window: int) -> Batches:
-    return numpy(records(photos.records).shuffle(window).repeat().map(train, AUTO).batch(batch))
-
-
 @cell("W10", "tf.data tuned", "AUTOTUNE")
 def w10_tuned(photos: Photos, batch: int, window: int) -> Batches:
     return numpy(records(photos.records).shuffle(window).repeat().map(train_tuned, AUTO).batch(batch))
@@ -143,7 +138,12 @@ def w4(photos: Photos, batch: int) -> Batches:
 
 @cell("W4", "tf.data tuned", "AUTOTUNE")
 def w4_tuned(photos: Photos, batch: int) -> Batches:
-    """Fast DCT; and without antialiasing, which in TensorFlow takes longer than the decoder."""
+    return numpy(middles(photos, normalise_rows, **FAST).repeat().batch(batch))
+
+
+@cell("W4", "tf.data tuned, no antialias", "AUTOTUNE")
+def w4_rough(photos: Photos, batch: int) -> Batches:
+    """Less than asked for: antialiasing takes TensorFlow longer than decoding does."""
     return numpy(middles(photos, normalise_rows, antialias=False, **FAST).repeat().batch(batch))
 
 

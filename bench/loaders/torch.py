@@ -135,8 +135,8 @@ def pil(name: str) -> Image.Image:
     return Image.open(name).convert("RGB")
 
 
-def pictures(dataset: Dataset, batch: int, shuffle: bool, **options) -> Batches:
-    loader = DataLoader(dataset, batch, shuffle=shuffle, num_workers=2, persistent_workers=True, **options)
+def pictures(dataset: Dataset, batch: int, shuffle: bool) -> Batches:
+    loader = DataLoader(dataset, batch, shuffle=shuffle, num_workers=2, persistent_workers=True)
     return Passes(lambda: ((x.permute(0, 2, 3, 1), y) for x, y in loader))
 
 
@@ -156,16 +156,6 @@ def w3(photos: Photos, batch: int) -> Batches:
 @cell("W3", "torchvision v2 PIL", "2 workers")
 def w3_pil(photos: Photos, batch: int) -> Batches:
     return pictures(by_pil(photos, CROP), batch, shuffle=True)
-
-
-def normalised(rows: list[tuple[Tensor, int]]) -> tuple[Tensor, Tensor]:
-    images, labels = zip(*rows, strict=True)
-    return v2.Compose(NORMALISE)(torch.stack(images)), torch.tensor(labels)
-
-
-@cell("W3", "torchvision v2 tensor, normalised by batch", "2 workers")
-def w3_batch(photos: Photos, batch: int) -> Batches:
-    return pictures(Folder(photos, tensor, v2.Compose(CROP)), batch, shuffle=True, collate_fn=normalised)
 
 
 @cell("W10", "torchvision v2 tensor", "2 workers")

@@ -199,7 +199,7 @@ def test_cutmix_pastes_a_rectangle_and_counts_it() -> None:
 def test_mixing_needs_batches_and_classes() -> None:
     with pytest.raises(ValueError, match="num_classes"):
         batches().map(lambda x, y: fl.image.mixup(x, y))
-    with pytest.raises(ValueError, match=r"after .batch"):
+    with pytest.raises(ValueError, match=r"after \.batch"):
         batches().unbatch().map(lambda x, y: fl.image.cutmix(x, y, num_classes=4))
     with pytest.raises(ValueError, match="positive"):
         batches().map(lambda x, y: fl.image.mixup(x, y, alpha=0, num_classes=4))

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
 import textwrap
 from typing import Any
 
+import feedline as fl
 import numpy as np
 import pytest
-
-import feedline as fl
 
 
 def told(state: Any) -> Any:
@@ -194,7 +194,8 @@ class Counter:
     ],
 )
 def test_generators_that_can_tell_where_they_are(make: Any) -> None:
-    for around in (lambda ds: ds, lambda ds: ds.shuffle(4, seed=1).batch(2), lambda ds: ds.repeat(2).batch(5)):
+    shuffled = lambda ds: ds.shuffle(4, seed=1).batch(2)  # noqa: E731
+    for around in (lambda ds: ds, shuffled, lambda ds: ds.repeat(2).batch(5)):
         whole = values(around(make()))
         it = iter(around(make()))
         for position in range(len(whole) + 1):
@@ -208,7 +209,7 @@ def test_a_plain_generator_says_that_it_cannot_be_resumed() -> None:
     ds = fl.Dataset.from_generator(counted, output_signature=SCALAR).shuffle(3, seed=1)
     it = ds.iter(prefetch=False)
     next(it)
-    with pytest.raises(fl.errors.FailedPreconditionError, match="from_generator.*plain Python generator"):
+    with pytest.raises(fl.errors.FailedPreconditionError, match=r"from_generator.*plain Python generator"):
         it.state_dict()
     # It goes on all the same.
     assert len(values(it)) == 11
@@ -270,3 +271,34 @@ def test_states_of_large_arrays_are_small() -> None:
     assert len(json.dumps(state)) < 4096
     again = ds.iter(state)
     np.testing.assert_array_equal(next(again), next(it))
+
+
+def ranks(world: int, steps: int, state: Any = None, equal: Any = None) -> tuple[list[int], list[Any]]:
+    """What all ranks of a training see in so many steps, and their states after them."""
+    seen: list[int] = []
+    states = []
+    for rank in range(world):
+        ds = fl.Dataset.range(100).shuffle(30, seed=1).shard(world, rank, equal=equal).batch(4).prefetch(1)
+        it = ds.iter(state)
+        for batch in itertools.islice(it, steps):
+            seen.extend(batch.tolist())
+        states.append(told(it.state_dict()))
+    return seen, states
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 3), (3, 4), (4, 3), (4, 1)])
+def test_another_number_of_ranks_loses_and_repeats_nothing(before: int, after: int) -> None:
+    first, states = ranks(before, 5)
+    rest, _ = ranks(after, 1000, states[0])
+    assert sorted(first + rest) == list(range(100))
+    assert ranks(after, 1000, states[-1])[0] == rest
+
+
+def test_equal_steps() -> None:
+    for equal, steps in [("drop", 9), ("wrap", 9), (None, 9)]:
+        parts = [fl.Dataset.range(103).shard(3, i, equal=equal).batch(4) for i in range(3)]
+        counts = {sum(len(batch) for batch in part) for part in parts}
+        assert counts == {"drop": {34}, "wrap": {35}}.get(str(equal), {34, 35}), equal
+        assert {len(list(part)) for part in parts} == {steps}
+    with pytest.raises(ValueError, match=r"drop.*wrap"):
+        fl.Dataset.range(3).shard(2, 0, equal="no")  # type: ignore[arg-type]

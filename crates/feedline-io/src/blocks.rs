@@ -49,9 +49,10 @@ impl Blocks {
     pub fn is_sent(&self) -> bool {
         self.done
     }
-    /// Sends the first reads off, for a file that will be needed soon.
+    /// Sends the first reads off, for a file that will be needed soon. What was there at once (the page cache had it)
+    /// needs no look-ahead: one block of it is enough, and takes less memory.
     pub fn start(&mut self) {
-        while !self.done {
+        while !self.done && !self.reads.back().is_some_and(|(_, read)| read.was_ready()) {
             let size = if self.fixed { self.block } else { self.share.fit(self.block) };
             let size = match self.source.known_len() {
                 Some(len) if self.at >= len => {
@@ -70,6 +71,7 @@ impl Blocks {
                 Some(at) => self.at = at,
                 None => self.done = true,
             }
+            self.done |= self.source.known_len().is_some_and(|len| self.at >= len);
         }
     }
     /// How much of a read of `size` bytes may begin now.

@@ -49,6 +49,10 @@ impl<T> Task<T> {
         let shared = Arc::new(Shared { slot: Mutex::new((None, None)), done: Condvar::new() });
         (Promise { shared: shared.clone(), lost: Some(lost) }, Task(State::Later(shared)))
     }
+    /// Whether the result was there from the start.
+    pub fn was_ready(&self) -> bool {
+        matches!(self.0, State::Ready(_))
+    }
     /// The result if it is there; otherwise `waker` is called when it is.
     pub fn poll_with(&mut self, waker: &Waker) -> Poll<T> {
         match &mut self.0 {

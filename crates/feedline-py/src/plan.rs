@@ -236,10 +236,12 @@ pub fn state_from_py(state: &Bound<'_, PyAny>) -> PyResult<State> {
             state.get_type().name()?
         )));
     }
-    // Not by `json_from_py`: parameters are signed numbers, counters are not.
-    let text: String = state.py().import("json")?.call_method1("dumps", (state,))?.extract()?;
-    let json = serde_json::from_str(&text).map_err(|e| value_error(format!("this is no state: {e}")))?;
-    State::from_json(&json).py()
+    // Numbers use all 64 bits.
+    let number = |obj: &Bound<'_, PyAny>| match obj.is_exact_instance_of::<PyInt>() {
+        true => Ok(obj.extract::<u64>().ok().map(Json::from)),
+        false => Ok(None),
+    };
+    State::from_json(&json_from_py(state, &mut { number })?).py()
 }
 
 pub fn json_to_py<'py>(py: Python<'py>, json: &Json) -> PyResult<Bound<'py, PyAny>> {

@@ -78,9 +78,13 @@ fn numbered() {
     let ds = Dataset::range(20_000_000).unwrap().shuffle(Some(BUFFER), Some(1), true).unwrap();
     let mut iter = ds.iter().unwrap();
     let ((), run) = timed(|| {
-        (0..10_000_000).for_each(|_| {
-            let _ = iter.next_ready().is_some() || iter.fetch(&mut || Ok(())).unwrap();
-        })
+        let mut left = 10_000_000;
+        while left > 0 {
+            match iter.next_ready() {
+                Some(_) => left -= 1,
+                None => assert!(iter.fetch(&mut || Ok(())).unwrap()),
+            }
+        }
     });
     let (json, taken) = timed(|| iter.state().unwrap().to_json().unwrap());
     let (mut again, built) = timed(|| ds.iter_from(&State::from_json(&json).unwrap()).unwrap());

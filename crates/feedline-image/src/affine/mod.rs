@@ -13,6 +13,9 @@ pub use border::Border;
 use crate::{Error, Result, Size};
 use std::ops::Range;
 
+/// Any number of channels.
+const ANY: usize = 0;
+
 /// Where the pixels of a result are read, and how.
 #[derive(Clone, Copy, Debug)]
 pub struct Affine {
@@ -89,57 +92,66 @@ impl Affine {
         if size.items() == 0 {
             return Ok(());
         }
+        if size.height.max(size.width) > i32::MAX as usize {
+            return Err(Error::data(format!("a picture of {} x {} is too large", size.height, size.width)));
+        }
         // With the number of channels written down the loops over them are unrolled.
         match (self.order, size.channels) {
-            (0, 1) => self.nearest(from, size, 1, to),
-            (0, 3) => self.nearest(from, size, 3, to),
-            (0, n) => self.nearest(from, size, n, to),
-            (1, 1) => self.linear(from, size, 1, to),
-            (1, 3) => self.linear(from, size, 3, to),
-            (1, n) => self.linear(from, size, n, to),
+            (0, 1) => self.nearest::<T, 1>(from, size, to),
+            (0, 3) => self.nearest::<T, 3>(from, size, to),
+            (0, _) => self.nearest::<T, ANY>(from, size, to),
+            (1, 1) => self.linear::<T, 1>(from, size, to),
+            (1, 3) => self.linear::<T, 3>(from, size, to),
+            (1, _) => self.linear::<T, ANY>(from, size, to),
             _ => spline::warp(self, from, size, to),
         }
         Ok(())
     }
 
-    #[inline(always)]
-    fn nearest<T: Pixel>(&self, from: &[T], size: Size, channels: usize, to: &mut [T]) {
+    fn nearest<T: Pixel, const C: usize>(&self, from: &[T], size: Size, to: &mut [T]) {
+        let channels = if C == ANY { size.channels } else { C };
         let outside = T::of_f64(self.value);
         let stride = size.width * channels;
         for (r, row) in to.chunks_exact_mut(stride).enumerate() {
             let line = Line::new(&self.matrix, r);
-            let inner = line.inside(size, 0.0);
-            for (c, pixel) in row.chunks_exact_mut(channels).enumerate() {
-                let (y, x) = (line.y(c), line.x(c));
-                let at = if inner.contains(&c) {
-                    Some(((y + 0.5) as usize, (x + 0.5) as usize))
-                } else {
-                    let tap =
-                        |x: f64, len| Some(self.border.tap((self.border.place(x, len)? + 0.5).floor() as i64, len));
-                    tap(y, size.height).zip(tap(x, size.width))
-                };
-                match at {
-                    Some((y, x)) => pixel.copy_from_slice(&from[y * stride + x * channels..][..channels]),
+            let inner = line.steps(size, 0);
+            let (before, rest) = row.split_at_mut(inner.columns.start * channels);
+            let (middle, after) = rest.split_at_mut(inner.columns.len() * channels);
+            let (mut y, mut x) = (inner.y, inner.x);
+            for (c, pixel) in inner.columns.clone().zip(middle.chunks_exact_mut(channels)) {
+                let (mut top, mut left) = (Steps::whole(y), Steps::whole(x));
+                if Steps::is_edge(y) || Steps::is_edge(x) {
+                    (top, left) = ((line.y(c) + 0.5) as usize, (line.x(c) + 0.5) as usize);
+                }
+                let at = top * stride + left * channels;
+                copy::<T, C>(&from[at..at + channels], pixel);
+                (y, x) = (y.wrapping_add(inner.step_y), x.wrapping_add(inner.step_x));
+            }
+            let edge = |c: usize, pixel: &mut [T]| {
+                let tap = |x: f64, len| Some(self.border.tap((self.border.place(x, len)? + 0.5).floor() as i64, len));
+                match tap(line.y(c), size.height).zip(tap(line.x(c), size.width)) {
+                    Some((y, x)) => copy::<T, C>(&from[y * stride + x * channels..][..channels], pixel),
                     None => pixel.fill(outside),
                 }
-            }
+            };
+            before.chunks_exact_mut(channels).enumerate().for_each(|(c, pixel)| edge(c, pixel));
+            after.chunks_exact_mut(channels).enumerate().for_each(|(c, pixel)| edge(inner.columns.end + c, pixel));
         }
     }
 
-    #[inline(always)]
-    fn linear<T: Pixel>(&self, from: &[T], size: Size, channels: usize, to: &mut [T]) {
+    fn linear<T: Pixel, const C: usize>(&self, from: &[T], size: Size, to: &mut [T]) {
+        let channels = if C == ANY { size.channels } else { C };
         let outside = T::of_f64(self.value);
         let stride = size.width * channels;
         for (r, row) in to.chunks_exact_mut(stride).enumerate() {
             let line = Line::new(&self.matrix, r);
-            let inner = line.inside(size, 1.0);
-            let (before, rest) = row.split_at_mut(inner.start * channels);
-            let (middle, after) = rest.split_at_mut(inner.len() * channels);
-            for (c, pixel) in inner.clone().zip(middle.chunks_exact_mut(channels)) {
-                let (y, x) = (line.y(c), line.x(c));
-                let (top, left) = (y as usize, x as usize);
-                let (down, right) = ((y - top as f64) as f32, (x - left as f64) as f32);
-                let at = top * stride + left * channels;
+            let inner = line.steps(size, 1);
+            let (before, rest) = row.split_at_mut(inner.columns.start * channels);
+            let (middle, after) = rest.split_at_mut(inner.columns.len() * channels);
+            let (mut y, mut x) = (inner.y, inner.x);
+            for pixel in middle.chunks_exact_mut(channels) {
+                let (down, right) = (Steps::part(y), Steps::part(x));
+                let at = Steps::whole(y) * stride + Steps::whole(x) * channels;
                 // The four pixels: two rows of two neighbours each.
                 let upper = &from[at..at + 2 * channels];
                 let lower = &from[at + stride..at + stride + 2 * channels];
@@ -151,6 +163,7 @@ impl Affine {
                     let (a, b) = (mix(upper), mix(lower));
                     pixel[k] = T::of_f32(a + (b - a) * down);
                 }
+                (y, x) = (y.wrapping_add(inner.step_y), x.wrapping_add(inner.step_x));
             }
             let edge = |c: usize, pixel: &mut [T]| {
                 let place = |x: f64, len: usize| {
@@ -173,9 +186,18 @@ impl Affine {
                 }
             };
             before.chunks_exact_mut(channels).enumerate().for_each(|(c, pixel)| edge(c, pixel));
-            after.chunks_exact_mut(channels).enumerate().for_each(|(c, pixel)| edge(inner.end + c, pixel));
+            after.chunks_exact_mut(channels).enumerate().for_each(|(c, pixel)| edge(inner.columns.end + c, pixel));
         }
     }
+}
+
+/// One pixel. A call of `memcpy` for a few bytes takes longer than all the rest.
+#[inline(always)]
+fn copy<T: Copy, const C: usize>(from: &[T], to: &mut [T]) {
+    if C == ANY {
+        return to.copy_from_slice(from);
+    }
+    (0..C).for_each(|k| to[k] = from[k]);
 }
 
 /// Where the pixels of one row of the result are read.
@@ -200,17 +222,74 @@ impl Line {
         self.x[0] + self.x[1] * column as f64 + self.x[2]
     }
 
-    /// The columns that are read inside of the picture, at least `reach` pixels before its last row and column (and not
-    /// on the spot, if there is a reach).
-    fn inside(&self, size: Size, reach: f64) -> Range<usize> {
-        let end = |len: usize| {
-            let last = len as f64 - 1.0 - reach;
-            if reach > 0.0 { last + 1.0 } else { last.next_up() }
-        };
+    /// The columns that are read inside of the picture, and `reach` pixels further on too; with their places in whole
+    /// numbers, which are quicker to step. Without a reach they are those of the nearest pixel.
+    fn steps(&self, size: Size, reach: usize) -> Steps {
+        let end = |len: usize| if reach > 0 { len as f64 - reach as f64 } else { (len as f64 - 1.0).next_up() };
         let y = within(|c| self.y(c), size.width, end(size.height));
         let x = within(|c| self.x(c), size.width, end(size.width));
         let start = y.start.max(x.start);
-        start..y.end.min(x.end).max(start)
+        let columns = start..y.end.min(x.end).max(start);
+        let round = if reach > 0 { 0.0 } else { 0.5 };
+        let fixed = |x: f64| (x * Steps::ONE).round() as i64;
+        let mut steps = Steps {
+            y: fixed(self.y(start) + round),
+            x: fixed(self.x(start) + round),
+            step_y: fixed(self.y[1]),
+            step_x: fixed(self.x[1]),
+            columns,
+        };
+        steps.shrink(size, reach);
+        steps
+    }
+}
+
+/// Places along a row as whole numbers: 32 bits in front of the point, 32 behind it. After a thousand steps they are off by
+/// less than a millionth of a pixel.
+struct Steps {
+    columns: Range<usize>,
+    /// Of the first column.
+    y: i64,
+    x: i64,
+    step_y: i64,
+    step_x: i64,
+}
+
+impl Steps {
+    const ONE: f64 = (1u64 << 32) as f64;
+
+    #[inline(always)]
+    fn whole(x: i64) -> usize {
+        (x >> 32) as usize
+    }
+    /// What is behind the point.
+    #[inline(always)]
+    fn part(x: i64) -> f32 {
+        i64::from(x as u32) as f32 * (1.0 / Steps::ONE) as f32
+    }
+    /// Whether it is so close to a whole number that the lost digits may decide.
+    #[inline(always)]
+    fn is_edge(x: i64) -> bool {
+        (x as u32).wrapping_add(1 << 12) < 1 << 13
+    }
+    /// Rounding may lead out of the picture at the ends: gives up columns there.
+    fn shrink(&mut self, size: Size, reach: usize) {
+        let inside = |at: i64, len: usize| at >= 0 && (at >> 32) + (reach as i64) < len as i64;
+        let fits = |y: i64, x: i64| inside(y, size.height) && inside(x, size.width);
+        while !self.columns.is_empty() && !fits(self.y, self.x) {
+            self.columns.start += 1;
+            (self.y, self.x) = (self.y.wrapping_add(self.step_y), self.x.wrapping_add(self.step_x));
+        }
+        let last = |steps: &Steps| {
+            let n = steps.columns.len() as i64 - 1;
+            let at = |first: i64, step: i64| first.wrapping_add(step.wrapping_mul(n));
+            (at(steps.y, steps.step_y), at(steps.x, steps.step_x))
+        };
+        while let (false, (y, x)) = (self.columns.is_empty(), last(self))
+            && !fits(y, x)
+        {
+            self.columns.end -= 1;
+        }
     }
 }
 

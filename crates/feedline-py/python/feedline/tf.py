@@ -119,6 +119,14 @@ class Iterator:
         found = self._iterator.get_next_as_optional()
         return Optional.from_value(_element(found.get_value())) if found.has_value() else found
 
+    def state_dict(self) -> dict[str, Any]:
+        """Where this iterator is: what `Dataset.iter(state)` goes on from."""
+        return self._iterator.state_dict()
+
+    def load_state_dict(self, state: Any) -> None:
+        """Goes to where another iterator of the same dataset was."""
+        self._iterator.load_state_dict(state)
+
     def __enter__(self) -> Iterator:
         return self
 
@@ -154,7 +162,7 @@ class Dataset(_Dataset, metaclass=_AnyDataset):
 
     def iter(self, state: Any = None, **options: Any) -> Any:
         """A new iterator, with options for this pass only, or from where another one was."""
-        return Iterator(super().iter(state, **options))
+        return Iterator(super().iter(state, **options)) if options or state is not None else iter(self)
 
     def __getitem__(self, key: Any) -> Any:
         found = super().__getitem__(key)

@@ -467,6 +467,13 @@ impl Tensor {
         out
     }
 
+    /// The same strings, each in memory of its own: they no longer keep alive what they were cut out of.
+    pub fn detached(&self) -> Tensor {
+        let mut b = StringsBuilder::with_capacity(self.len());
+        self.strs().for_each(|s| b.push_view(&Buf::copied(s), 0..s.len()));
+        b.tensor(self.shape.clone())
+    }
+
     /// Rows of several string tensors of equal inner shape; `part` of a row is its tensor's place in the list.
     pub fn gathered_strings(parts: &[&Tensor], rows: &[super::RowRef], shape: impl IntoShape) -> Tensor {
         const NONE: u32 = u32::MAX;

@@ -1,7 +1,7 @@
 //! How much of what is allowed each part may take.
 
 /// Bytes that one segment's queue may hold unless a memory limit says less: two batches of 64 pictures for training.
-const SEGMENT_BYTES: usize = 64 << 20;
+const SEGMENT_BYTES: usize = 32 << 20;
 
 /// Bytes for the queue of one segment. A pipeline rarely has more than four that are full at once.
 pub fn segment_bytes(memory_limit: Option<usize>) -> usize {

@@ -62,15 +62,15 @@ class Selection(Core):
         >>> list(fl.Dataset.range(5).shard(2, 1).as_numpy_iterator())
         [np.int64(1), np.int64(3)]
 
-        Parts that have gone equally far have the same state. Where only `map`, `batch` and `prefetch` follow, it
-        can be resumed by another number of parts, and no element is lost or comes twice.
+        Parts that have gone equally far have the same state. Where only `map`, `batch` and `prefetch` follow,
+        it can be resumed by another number of parts, and no element is lost or comes twice.
 
         Args:
             num_shards: How many parts there are.
             index: Which part this is, from 0 on.
             name: A name for the operator, an identifier.
             equal: Gives all parts equally many elements, for those who must take the same number of steps:
-                "drop" leaves out the last elements that are too few for all, "wrap" fills up with the first ones.
+                "drop" leaves out the last elements that are too few for all, "wrap" fills up with the first.
         """
         check_name("shard", name)
         return self._then(

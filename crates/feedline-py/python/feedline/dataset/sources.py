@@ -145,9 +145,9 @@ class Sources(Core):
             args: Arguments for the function.
             output_signature: The specs of the values, in their structure; in place of `output_types`.
             name: A name for the operator, an identifier.
-            resume: From the number of values that were given to something that gives the others: what makes an
-                iterator's state possible. Not needed where the function returns an object with `state_dict()`
-                and `load_state_dict(state)`, which are called instead.
+            resume: From the number of values that were given to something that gives the others: what makes
+                an iterator's state possible. Not needed where the function returns an object with
+                `state_dict()` and `load_state_dict(state)`, which are called instead.
 
         Raises:
             TypeError: `generator` cannot be called, or its values are described twice or not at all.

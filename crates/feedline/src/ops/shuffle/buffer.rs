@@ -5,7 +5,8 @@
 //! 2. Chunks that continue each other in memory (an array's rows) count as one.
 //! 3. A chunk's memory is freed with its last row. When rows that are gone take up as much memory as those that are
 //!    there, the rows of chunks that are less than half there are copied together: the buffer needs at most twice its
-//!    rows. Memory that others hold anyway (an array, a cache) is left alone.
+//!    rows. Memory that others hold anyway (an array, a cache) is left alone. Long records are taken out of the blocks
+//!    that they were read with (`apart`).
 //! 4. A state says which rows there were, not what they are: `journal.rs`. Where the input has elements by number, their
 //!    numbers follow from the number of draws. Where neither can be (a shuffle of a shuffle, a row that failed), the pass
 //!    is run again from its start.
@@ -13,7 +14,7 @@
 use super::journal::{Buffered, Draws, Journal, chosen};
 use super::packed::{Packed, prefetch};
 use super::parts::Parts;
-use crate::element::{Chunk, RowRef, gather};
+use crate::element::{Chunk, Column, DType, Pos, RowRef, gather};
 use crate::error::{Error, Result};
 use crate::expr::Philox;
 use crate::plan::Plan;
@@ -63,6 +64,31 @@ pub struct BufferStage {
 
 /// Random numbers that are made early.
 const AHEAD: usize = 8;
+
+/// Rows of strings that are at least so long are taken out of what they were read with.
+const LONG_ROW: usize = 16 << 10;
+
+/// Records are cut out of blocks that hold many. A buffer would keep a block alive for the last of them that is drawn:
+/// several times what it holds. Long rows are copied, each for itself; that costs little beside what made them.
+fn apart(chunk: Chunk) -> Vec<Chunk> {
+    let is_text = |c: &Column| matches!(c, Column::Dense(t) if t.dtype() == DType::String);
+    if !chunk.columns().iter().any(is_text) || chunk.nbytes() < LONG_ROW * chunk.rows() {
+        return vec![chunk];
+    }
+    let row = |row: usize| {
+        let one = chunk.slice(row..row + 1);
+        let pos = Pos::Run(chunk.pos.at(row));
+        Chunk::new(
+            1,
+            pos,
+            one.into_columns().into_iter().map(|c| match c {
+                Column::Dense(t) if t.dtype() == DType::String => Column::Dense(t.detached()),
+                other => other,
+            }),
+        )
+    };
+    (0..chunk.rows()).map(row).collect()
+}
 
 /// Not the number of a part: the row is packed.
 const PACKED: u32 = u32::MAX;
@@ -152,8 +178,10 @@ impl BufferStage {
             }
             _ => {
                 self.unpack();
-                let (part, rows) = self.parts.add(chunk);
-                refs.extend(rows.map(|row| RowRef { part, row }));
+                for chunk in apart(chunk) {
+                    let (part, rows) = self.parts.add(chunk);
+                    refs.extend(rows.map(|row| RowRef { part, row }));
+                }
             }
         }
     }

@@ -251,6 +251,23 @@ mod tests {
     }
 
     #[test]
+    fn long_records_do_not_keep_alive_what_they_were_read_with() {
+        use crate::element::{Column, DType, StringsBuilder};
+        // Records of 32 KiB, cut out of blocks that hold 32 of them.
+        let block = feedline_io::Buf::zeroed(1 << 20);
+        let mut strings = StringsBuilder::with_capacity(32);
+        (0..32).for_each(|i| strings.push_view(&block, i << 15..(i + 1) << 15));
+        let ds = Dataset::from_tensor_slices(vec![strings.tensor([32])]).unwrap();
+        let mut iter = ds.shuffle(Some(8), Some(1), false).unwrap().iter().unwrap();
+        let first = iter.next().unwrap().unwrap();
+        let text = Column::from_values(vec![first[0].clone()]);
+        let Column::Dense(text) = text else { panic!("strings are dense") };
+        assert_eq!((text.dtype(), text.str_at(0).len()), (DType::String, 1 << 15));
+        let inside = block.as_slice().as_ptr_range();
+        assert!(!inside.contains(&text.str_at(0).as_ptr()), "it lies in memory of its own");
+    }
+
+    #[test]
     fn packed_rows_and_others_in_one_buffer() {
         use crate::element::{Tensor, Tree};
         use crate::expr::{Attrs, Builder};
