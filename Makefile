@@ -30,7 +30,7 @@ WITH = PYTHONPATH=$(abspath crates/feedline-py/python) .venvs/$(1)/bin/python
 
 test-frameworks: $(addprefix test-,$(FRAMEWORKS))
 
-$(addprefix test-,$(FRAMEWORKS)): test-%: $(VENV)/built .venvs/%/ready
+$(addprefix test-,$(FRAMEWORKS)): test-%: $(VENV)/built-checked .venvs/%/ready
 	KERAS_BACKEND=$* $(call WITH,$*) -m pytest tests/frameworks
 
 .venvs/%/ready: tests/frameworks/requirements/%.txt tests/frameworks/requirements/base.txt

@@ -31,6 +31,28 @@ SHOWN = {
         "mlx-data": "mlx-data",
         "tf.data": "tf.data",
     }),
+    "W2": ("500,000 Examples in TFRecords, `interleave`, parse, `batch(256)`", {
+        "feedline parse-each": "**feedline**, parsed one by one",
+        "tf.data parse-batch": "tf.data, parsed by batches",
+        "tf.data parse-each": "tf.data, parsed one by one",
+    }),
+    "W6": ("Parquet of 2M x 40, `shuffle(100_000)`, `batch(4096)`", {
+        "feedline": "**feedline**",
+        "daft windows": "Daft",
+        "pyarrow windows": "pyarrow and NumPy",
+    }),
+    "W3": ("JPEGs in TFRecords, random-resized crop, flip, normalise, `batch(64)`", {
+        "feedline": "**feedline**",
+        "mlx-data": "mlx-data",
+        "tf.data tuned": "tf.data, tuned by hand",
+        "DALI": "DALI on the CPU",
+        "torchvision v2 tensor": "torchvision, 2 workers",
+    }),
+    "W4": ("JPEGs in folders, resize, middle, normalise, `batch(64)`", {
+        "feedline": "**feedline**",
+        "mlx-data": "mlx-data",
+        "tf.data": "tf.data",
+    }),
 }
 
 

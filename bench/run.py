@@ -46,8 +46,16 @@ def main() -> None:
     add_ratios(cells)
     results = {"when": time.strftime("%Y-%m-%d"), "machine": machine(), "settings": settings, "cells": cells,
                "imports": imports(pythons.get("feedline"), args.quick)}
-    some = "partial" if args.workloads or args.loaders else "results"
+    if args.keep:
+        results["cells"] = kept_cells({cell["workload"] for cell in cells}) + cells
+    some = "partial" if (args.workloads or args.loaders) and not args.keep else "results"
     write(results, args.name or ("quick" if args.quick else some))
+
+
+def kept_cells(measured: set[str]) -> list[dict[str, Any]]:
+    """The cells of the last results whose workloads were not measured now: a workload's cells are of one run."""
+    last = json.loads((RESULTS / "results.json").read_text())
+    return [cell for cell in last["cells"] if cell["workload"] not in measured]
 
 
 def arguments() -> argparse.Namespace:
@@ -56,6 +64,7 @@ def arguments() -> argparse.Namespace:
     known = sorted({workload for loader in loaders() for workload, _ in listed(loader)})
     parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help=f"of {', '.join(known)}; else all")
     parser.add_argument("--loaders", nargs="+", choices=loaders(), help="else all")
+    parser.add_argument("--keep", action="store_true", help="other workloads' cells stay in results.json")
     parser.add_argument("--quick", action="store_true", help="short windows, one process: does it run?")
     parser.add_argument("--repeats", type=int, help="fresh processes a cell")
     parser.add_argument("--python", type=Path, help="feedline's interpreter; .venv/bin/python if not given")
