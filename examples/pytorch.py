@@ -14,9 +14,9 @@ def spirals(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Points on two spirals, and which one each is on."""
     random = np.random.default_rng(seed)
     labels = random.integers(0, 2, count)
-    turns = random.uniform(0.5, 3, count)
+    turns = random.uniform(0.4, 1.6, count)
     angles = turns * np.pi + labels * np.pi
-    points = np.stack([turns * np.cos(angles), turns * np.sin(angles)], 1) / 3
+    points = np.stack([turns * np.cos(angles), turns * np.sin(angles)], 1)
     return points.astype(np.float32), labels
 
 
@@ -37,7 +37,7 @@ def main() -> None:
         torch.nn.Tanh(),
         torch.nn.Linear(64, 2),
     )
-    optimiser = torch.optim.Adam(model.parameters(), 5e-3)
+    optimiser = torch.optim.Adam(model.parameters(), 1e-2)
 
     def train(batches) -> None:
         for points, labels in batches:

@@ -88,6 +88,16 @@ def test_every_epoch_is_a_pass() -> None:
     assert len(passes) == 3
 
 
+@pytest.mark.parametrize("steps", [None, 1])
+def test_epochs_of_one_batch_are_passes_too(steps: int | None) -> None:
+    noisy = rows(4, 4).map(lambda x, y: (x, y + fl.random.normal([4, 1])))
+    model = line()
+    # The first fit builds the model with a look at the first batch, the second does not.
+    for _ in range(2):
+        loss = model.fit(noisy, epochs=4, steps_per_epoch=steps, verbose=0).history["loss"]
+        assert len(set(loss)) == 4
+
+
 def test_epochs_are_shuffled_anew() -> None:
     ds = rows(64, 1).shuffle(64).take(8)
     _, history = fitted(ds, epochs=3)

@@ -10,9 +10,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from types import CodeType
-from typing import Any
+from typing import TYPE_CHECKING
+from weakref import ref
 
 from .. import warnings
+
+if TYPE_CHECKING:
+    from .core import Core
 
 __all__ = ["note"]
 
@@ -20,18 +24,17 @@ _MANY = 3
 _PLACES = 256
 """Places that are remembered; a program has few that open iterators in a loop."""
 
-_places: OrderedDict[tuple[CodeType, int], tuple[int, int]] = OrderedDict()
-"""For each place (code, instruction): the dataset's address, and its passes of one element; -1: not
-watched."""
+_places: OrderedDict[tuple[CodeType, int], tuple[ref[Core], int]] = OrderedDict()
+"""For each place (code, instruction): the dataset, and its passes of one element; -1 if not watched."""
 
 
-def note(dataset: Any) -> None:
+def note(dataset: Core) -> None:
     """An iterator over a dataset is about to be opened."""
     frame = warnings.user_frame()
     key = (frame.f_code, frame.f_lasti)
-    address, count = _places.get(key, (0, 0))
-    if address != id(dataset):
-        _places[key] = (id(dataset), 0)
+    known, count = _places.get(key, (None, 0))
+    if known is None or known() is not dataset:
+        _places[key] = (ref(dataset), 0)
         if len(_places) > _PLACES:
             _places.popitem(last=False)
         return
@@ -39,9 +42,9 @@ def note(dataset: Any) -> None:
         return
     once = dataset._plan.cardinality != 1 and _delivered(dataset) == 1
     if not once or count + 1 == _MANY:
-        _places[key] = (address, -1)
+        _places[key] = (known, -1)
     else:
-        _places[key] = (address, count + 1)
+        _places[key] = (known, count + 1)
     if once and count + 1 == _MANY:
         warnings.warn(
             warnings.FirstElementAgain,
@@ -52,7 +55,7 @@ def note(dataset: Any) -> None:
         )
 
 
-def _delivered(dataset: Any) -> int | None:
+def _delivered(dataset: Core) -> int | None:
     """How many elements the last pass over it gave; None if there was none."""
     import json
 

@@ -61,7 +61,9 @@ class Data(DataAdapter):  # type: ignore[misc]
         self.dataset = dataset
         self._weighted = dataset if class_weight is None else _weighted(dataset, class_weight)
         self._steps = steps
-        self._begun: tuple[Any, Any] | None = None
+        self._newest = _Open()
+        self._spare: _Open | None = None
+        self._peeked = False
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.dataset)
@@ -86,14 +88,14 @@ class Data(DataAdapter):  # type: ignore[misc]
 
     def get_numpy_iterator(self) -> Iterator[Any]:
         """A pass, as NumPy arrays."""
-        return _Batches(self, np.asarray)
+        return self._batches(np.asarray)
 
     get_jax_iterator = get_numpy_iterator
     """JAX takes NumPy arrays, and on a CPU uses them where they lie."""
 
     def get_torch_dataloader(self) -> Iterator[Any]:
         """A pass, as tensors on the device that Keras uses."""
-        return _Batches(self, lambda leaf: keras.ops.convert_to_tensor(writable(leaf)))
+        return self._batches(lambda leaf: keras.ops.convert_to_tensor(writable(leaf)))
 
     def get_tf_dataset(self) -> Any:
         """The batches as a `tf.data.Dataset`."""
@@ -102,15 +104,32 @@ class Data(DataAdapter):  # type: ignore[misc]
         return to_tf(self._weighted, at_end=self._ended)
 
     def on_epoch_end(self) -> None:
-        """Keras has dealt with the end of the pass."""
+        """Keras has dealt with the end of an epoch, or has seen what it wanted of the first batch."""
         if self._silence is not None:
             self._silence.__exit__(None, None, None)
             self._silence = None
+        newest = self._newest
+        if not self._peeked and newest.count == 1 and not newest.ended:
+            self._spare = newest
 
-    def _open(self) -> tuple[Any, Any]:
-        """A pass: a batch that was put back, and the iterator over what follows."""
-        begun, self._begun = self._begun, None
-        return begun or (None, self._weighted.iter())
+    def _batches(self, convert: Callable[[Any], Any]) -> _Batches:
+        self._newest = _Open()
+        return _Batches(self, self._newest, convert)
+
+    def _open(self, into: _Open) -> None:
+        """Opens a pass, or goes on with the one that was opened for a look at the first batch."""
+        spare, self._spare = self._spare, None
+        if spare is None:
+            into.iterator = self._weighted.iter()
+        else:
+            self._peeked = True
+            into.first, into.iterator = spare.first, spare.iterator
+
+    def _used(self, opened: _Open) -> None:
+        """A batch of a pass is handed out: if it is the second one, the first was no mere look."""
+        if opened.count > 1:
+            self._peeked = True
+            self._spare = None
 
     def _ended(self) -> None:
         """A pass has come to its end. Where its length is not known, Keras finds the end by running into it,
@@ -125,36 +144,46 @@ class Data(DataAdapter):  # type: ignore[misc]
         self.on_epoch_end()
 
 
+class _Open:
+    """A pass that was opened: what it gave first, what gives the rest, and how far it is."""
+
+    __slots__ = ("count", "ended", "first", "iterator")
+
+    def __init__(self) -> None:
+        self.first: Any = None
+        self.iterator: Any = None
+        self.count = 0
+        self.ended = False
+
+
 class _Batches:
     """One pass for Keras, opened when its first batch is asked for."""
 
-    def __init__(self, data: Data, convert: Callable[[Any], Any]) -> None:
+    def __init__(self, data: Data, opened: _Open, convert: Callable[[Any], Any]) -> None:
         self._data = data
+        self._pass = opened
         self._convert = convert
-        self._pass: Any = None
-        self._first: Any = None
-        self._count = 0
 
     def __iter__(self) -> _Batches:
         return self
 
     def __next__(self) -> Any:
-        if self._pass is None:
-            self._first, self._pass = self._data._open()
-        batch = self._first if self._count == 0 and self._first is not None else next(self._pass, None)
+        now = self._pass
+        if now.iterator is None:
+            self._data._open(now)
+        again = now.count == 0 and now.first is not None
+        batch = now.first if again else next(now.iterator, None)
         if batch is None:
+            now.ended = True
             self._data._ended()
             raise StopIteration
-        self._first = batch if self._count == 0 else None
-        self._count += 1
+        now.count += 1
+        now.first = batch if now.count == 1 else None
+        self._data._used(now)
         return nest.map_structure(self._leaf, batch, lists=False)
 
     def _leaf(self, leaf: Any) -> Any:
         return None if leaf is None else self._convert(leaf)
-
-    def __del__(self) -> None:
-        if self._count == 1:
-            self._data._begun = (self._first, self._pass)
 
 
 def _check_elements(dataset: Dataset) -> None:
