@@ -234,6 +234,19 @@ def _group_by_reducer(dataset: Any, params: Params, calls: Calls) -> Any:
     return dataset.apply(fl.data.experimental.group_by_reducer(key, reducer))
 
 
+def _save(dataset: Any, params: Params, calls: Calls) -> Any:
+    """Runs at once; the steps behind it go on from the dataset that was saved."""
+    arguments = {name: value for name, value in params.items() if name != "shard_fn"}
+    if "shard_fn" in params:
+        arguments["shard_func"] = _function(params["shard_fn"], calls)
+    dataset.save(**arguments)
+    return dataset
+
+
+def _load(dataset: Any, params: Params, calls: Calls) -> Any:
+    return fl.Dataset.load(**params)
+
+
 def _with_options(dataset: Any, params: Params, calls: Calls) -> Any:
     options = fl.Options()
     for name, value in params.items():
@@ -284,11 +297,13 @@ STEPS: dict[str, Callable[[Any, Params, Calls], Any]] = {
     "from_list": _from_list,
     "group_by_reducer": _group_by_reducer,
     "group_by_window": _group_by_window,
+    "load": _load,
     "make_csv": _make_csv,
     "map_and_batch": _experimental("map_and_batch"),
     "pad_to_cardinality": _experimental("pad_to_cardinality"),
     "parallel_interleave": _experimental("parallel_interleave"),
     "range": _range,
+    "save": _save,
     "text_line": _reader("TextLineDataset"),
     "tfrecord": _reader("TFRecordDataset"),
     "shuffle_and_repeat": _experimental("shuffle_and_repeat"),

@@ -45,6 +45,9 @@ impl Generator for PyGenerator {
     fn spec(&self) -> &Spec {
         &self.spec
     }
+    fn identity(&self) -> Vec<u8> {
+        crate::host::identity_of(&self.callable)
+    }
     fn open(&self) -> Result<Box<dyn Cursor>> {
         attach(|py| {
             let of = self.callable.bind(py).call0()?;

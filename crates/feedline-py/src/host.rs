@@ -52,6 +52,14 @@ pub fn name_of(callable: &Py<PyAny>) -> String {
     .unwrap_or_else(|| "a Python function".into())
 }
 
+/// What tells a callable from others, in later processes too: `feedline.identity` knows. At interpreter exit, nothing.
+pub fn identity_of(callable: &Py<PyAny>) -> Vec<u8> {
+    let own = |py: Python<'_>| -> PyResult<Vec<u8>> {
+        py.import("feedline.identity")?.call_method1("of", (callable,))?.extract()
+    };
+    attach(|py| own(py).ok()).flatten().unwrap_or_else(|| name_of(callable).into_bytes())
+}
+
 /// Whether the interpreter is ending.
 pub fn is_shut_down() -> bool {
     SHUT_DOWN.load(SeqCst)
@@ -97,6 +105,9 @@ impl PyFunc {
 impl HostFn for PyFunc {
     fn name(&self) -> String {
         name_of(&self.func)
+    }
+    fn identity(&self) -> Vec<u8> {
+        identity_of(&self.func)
     }
     fn call(&self, args: Element) -> Result<Element> {
         attach(|py| self.try_call(py, args).map_err(raised)).unwrap_or_else(|| Err(Error::cancelled()))

@@ -31,6 +31,8 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(plan::reduce, m)?)?;
     m.add_function(wrap_pyfunction!(values::pack, m)?)?;
     m.add_function(wrap_pyfunction!(writer::save_dataset, m)?)?;
+    m.add_function(wrap_pyfunction!(writer::save_set, m)?)?;
+    m.add_function(wrap_pyfunction!(writer::shards_of_set, m)?)?;
     m.add_function(wrap_pyfunction!(structure::register_class, m)?)?;
     m.add_function(wrap_pyfunction!(trace::host_function, m)?)?;
     m.add_function(wrap_pyfunction!(trace::call, m)?)?;

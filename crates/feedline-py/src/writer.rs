@@ -74,17 +74,52 @@ pub fn save_dataset<'py>(
     let options = crate::plan::json_from_py(options, &mut |_| Ok(None))?;
     let open = save::format(format, &options).py()?;
     let target = Target { path, shards, overwrite };
-    let watched = &mut |progress: save::Progress| match Python::try_attach(|py| {
+    let watched = &mut |progress| watched(progress, watch.as_ref());
+    let saved = py.detach(|| save::save(&bound, &target, &*open, watched)).py()?;
+    said(py, saved)
+}
+
+/// Saves all elements of a dataset as a set that `load` reads. If they are `sharded`, each is a tuple of the number of
+/// its shard and what is saved.
+#[pyfunction]
+#[pyo3(signature = (plan, path, compression, sharded, watch=None))]
+pub fn save_set<'py>(
+    py: Python<'py>,
+    plan: &Bound<'py, PyPlan>,
+    path: String,
+    compression: &str,
+    sharded: bool,
+    watch: Option<Py<PyAny>>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let bound = plan.get().0.clone();
+    let compression = save::compression(compression).map_err(|e| e.in_op("save")).py()?;
+    let watched = &mut |progress| watched(progress, watch.as_ref());
+    let saved = py.detach(|| save::save_set(&bound, &path, compression, sharded, watched)).py()?;
+    said(py, saved)
+}
+
+/// How many shards a saved set has.
+#[pyfunction]
+pub fn shards_of_set(path: &str) -> PyResult<usize> {
+    Ok(save::Manifest::read(path).py()?.map_or(0, |manifest| manifest.shards.len()))
+}
+
+/// Signals are looked at, and whoever watches hears of the progress.
+fn watched(progress: save::Progress, watch: Option<&Py<PyAny>>) -> feedline::Result<()> {
+    let told = Python::try_attach(|py| {
         py.check_signals()?;
-        match &watch {
+        match watch {
             Some(watch) => watch.call1(py, (progress.elements,)).map(|_| ()),
             None => Ok(()),
         }
-    }) {
+    });
+    match told {
         Some(Err(e)) => Err(interrupted(e)),
         _ => Ok(()),
-    };
-    let saved = py.detach(|| save::save(&bound, &target, &*open, watched)).py()?;
+    }
+}
+
+fn said(py: Python<'_>, saved: save::Saved) -> PyResult<Bound<'_, PyDict>> {
     let result = PyDict::new(py);
     result.set_item("files", saved.files)?;
     result.set_item("elements", saved.elements)?;

@@ -40,6 +40,10 @@ pub trait Op: fmt::Debug + Send + Sync + Any {
     fn functions(&self) -> Vec<&Function> {
         vec![]
     }
+    /// The files that it reads, where they are known before it runs: what was made of them is good as long as they are.
+    fn files(&self) -> Vec<String> {
+        vec![]
+    }
     /// Parameters that cannot change results: a state does not mind if they are others.
     fn tunables(&self) -> &'static [&'static str] {
         &[]

@@ -161,6 +161,18 @@ def save_dataset(
 ) -> dict[str, Any]:
     """Writes all elements; gives `files`, `elements`, `bytes`. `watch(elements)` is called now and then."""
 
+def save_set(
+    plan: Plan,
+    path: str,
+    compression: str,
+    sharded: bool,
+    watch: Callable[[int], None] | None = None,
+) -> dict[str, Any]:
+    """The same as a set that `load` reads; if `sharded`, elements are tuples of a shard's number and what is saved."""
+
+def shards_of_set(path: str) -> int:
+    """How many shards a saved set has."""
+
 def cli(argv: Sequence[str]) -> int:
     """Runs a command line, whose first word is the name of the program; gives the exit code."""
 

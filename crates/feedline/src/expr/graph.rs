@@ -16,6 +16,10 @@ pub type NodeId = usize;
 /// A function outside of expressions: Python, or a Rust closure. Called for one element at a time.
 pub trait HostFn: Send + Sync + fmt::Debug + std::any::Any {
     fn name(&self) -> String;
+    /// What tells it from another function, in later processes too.
+    fn identity(&self) -> Vec<u8> {
+        self.name().into_bytes()
+    }
     /// The leaves that came in, to the leaves that go out (as many as declared).
     fn call(&self, args: Element) -> Result<Element>;
     /// Whatever is needed around the calls for one chunk (the interpreter lock), once.

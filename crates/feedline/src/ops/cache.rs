@@ -1,33 +1,45 @@
-//! `cache()`: the elements are kept in memory after the first complete pass.
+//! `cache()`: the elements are kept after the first complete pass, in memory or on disk (`cache_disk.rs`).
 //!
 //! A state does not hold them: a process that resumes reads them again, as the pass read them that filled the cache here,
 //! and so fills its own.
 
-use super::held::{Held, HeldStage};
+#[cfg(feature = "columnar")]
+use super::cache_disk::OnDisk;
+use super::held::Held;
+#[cfg(feature = "columnar")]
+use super::stored_set::{StoredSet, StoredStage};
 use crate::dataset::Dataset;
 use crate::element::{Chunk, Spec, Value};
 use crate::error::Result;
-use crate::op::{Op, OpInfo, read};
+use crate::op::{Op, OpInfo, Param, read};
 use crate::plan::{Card, Plan};
 use crate::runtime::sync::{Mutex, lock};
 use crate::runtime::{At, BuildCx, Built, Cx, Index, Mark, Pull, Saved, Stage};
 use feedline_io::brief;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 pub static INFO: OpInfo = OpInfo {
     name: "cache",
-    doc: "Keeps all elements in memory after the first complete pass; later passes read them there.",
-    params: &[],
+    doc: "Keeps all elements after the first complete pass, in memory or on disk; later passes read them there.",
+    params: &[Param::new("filename", "None", "the folder to keep them in; None: in memory")],
     read: read::<Cache>,
 };
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cache {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    filename: Option<String>,
     #[serde(skip)]
     store: Arc<Store>,
+    /// What stands before it, as it was asked for: what is kept on disk is known by it.
+    #[serde(skip)]
+    input: OnceLock<Plan>,
+    #[cfg(feature = "columnar")]
+    #[serde(skip)]
+    identity: OnceLock<Vec<u8>>,
 }
 
 impl Dataset {
@@ -40,7 +52,12 @@ impl Dataset {
     /// # Ok::<(), feedline::Error>(())
     /// ```
     pub fn cache(&self) -> Result<Dataset> {
-        self.apply(Cache { store: Arc::default() })
+        self.apply(Cache::default())
+    }
+    /// Keeps the elements in a folder, for later processes too. Each pipeline has its own place there.
+    #[cfg(feature = "columnar")]
+    pub fn cache_in(&self, folder: &str) -> Result<Dataset> {
+        self.apply(Cache { filename: Some(folder.into()), ..Cache::default() })
     }
 }
 
@@ -53,8 +70,25 @@ type Kept = (Option<Weak<[Value]>>, Filled);
 /// The elements, and the pass that they come from.
 #[derive(Clone)]
 struct Filled {
-    held: Held,
+    rows: Rows,
     origin: Origin,
+}
+
+#[derive(Clone)]
+enum Rows {
+    Memory(Held),
+    #[cfg(feature = "columnar")]
+    Disk(Arc<StoredSet>),
+}
+
+impl Rows {
+    fn stage(&self) -> Box<dyn Stage> {
+        match self {
+            Rows::Memory(held) => Box::new(held.stage()),
+            #[cfg(feature = "columnar")]
+            Rows::Disk(set) => Box::new(StoredStage::new(set.clone())),
+        }
+    }
 }
 
 /// A pass over the input: what it gives depends on its epoch and on the seeds that it began with.
@@ -70,7 +104,7 @@ impl Origin {
     fn of(cx: &BuildCx, input: &mut dyn Stage) -> Origin {
         let (mut mark, mut start) = (Mark::default(), Vec::new());
         input.mark(&mut mark);
-        let never = mark.saved(&mut start).err().map(|_| "an operator before cache cannot be resumed");
+        let never = mark.saved(&mut start).err().map(|_| NEVER);
         Origin { epoch: cx.epoch, start: start.into(), never }
     }
     fn mark(&self, out: &mut Mark) {
@@ -83,7 +117,20 @@ impl Origin {
     fn read(at: &mut At<'_>) -> Result<Origin> {
         Ok(Origin { epoch: at.number()?, start: at.counted()?.into(), never: None })
     }
+    #[cfg(feature = "columnar")]
+    fn to_json(&self) -> Result<serde_json::Value> {
+        let start = crate::runtime::parts_to_json(&self.start)?;
+        Ok(serde_json::json!({ "epoch": self.epoch, "start": start, "resumable": self.never.is_none() }))
+    }
+    #[cfg(feature = "columnar")]
+    fn from_json(json: &serde_json::Value) -> Result<Origin> {
+        let start = crate::runtime::parts_from_json(&json["start"])?.into();
+        let never = (json["resumable"].as_bool() != Some(true)).then_some(NEVER);
+        Ok(Origin { epoch: json["epoch"].as_u64().unwrap_or(0), start, never })
+    }
 }
+
+const NEVER: &str = "an operator before cache cannot be resumed";
 
 impl Store {
     fn find(list: &[Kept], env: &Arc<[Value]>) -> Option<Filled> {
@@ -108,6 +155,86 @@ impl Store {
     }
 }
 
+/// Where the elements of a pass are looked for, and kept.
+enum Place {
+    Memory(Arc<Store>),
+    #[cfg(feature = "columnar")]
+    Disk(OnDisk),
+}
+
+impl Cache {
+    fn place(&self, _cx: &BuildCx, _node: &Plan) -> Result<Place> {
+        #[cfg(feature = "columnar")]
+        if let Some(filename) = &self.filename {
+            let input = self.input.get().unwrap_or(&_node.inputs[0]);
+            let identity = match self.identity.get() {
+                Some(identity) => identity,
+                None => {
+                    let identity = super::cache_disk::identity(input)?;
+                    let _brief = brief();
+                    self.identity.get_or_init(|| identity)
+                }
+            };
+            return Ok(Place::Disk(OnDisk::new(filename, identity, input, &_cx.env)?));
+        }
+        Ok(Place::Memory(self.store.clone()))
+    }
+}
+
+impl Place {
+    fn get(&self, env: &Arc<[Value]>) -> Result<Option<Filled>> {
+        match self {
+            Place::Memory(store) => Ok(store.get(env)),
+            #[cfg(feature = "columnar")]
+            Place::Disk(disk) => disk
+                .get()?
+                .map(|(set, origin)| Ok(Filled { rows: Rows::Disk(set), origin: Origin::from_json(&origin)? }))
+                .transpose(),
+        }
+    }
+    /// Begins to keep a pass; `None` if somebody else does.
+    fn begin(&self) -> Result<Option<Filling>> {
+        match self {
+            Place::Memory(_) => Ok(Some(Filling::Memory(Blocks::default()))),
+            #[cfg(feature = "columnar")]
+            Place::Disk(disk) => Ok(disk.begin()?.map(|writer| Filling::Disk(Box::new(writer)))),
+        }
+    }
+    fn finish(&self, env: &Arc<[Value]>, filling: Filling, origin: &Origin) -> Result<()> {
+        match (self, filling) {
+            (Place::Memory(store), Filling::Memory(blocks)) => {
+                store.put(env, Filled { rows: Rows::Memory(blocks.finish()), origin: origin.clone() });
+                Ok(())
+            }
+            #[cfg(feature = "columnar")]
+            (_, Filling::Disk(writer)) => writer.finish(Some(origin.to_json()?)).map(|_| ()),
+            #[cfg(feature = "columnar")]
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What was read of a pass so far.
+enum Filling {
+    Memory(Blocks),
+    #[cfg(feature = "columnar")]
+    Disk(Box<crate::save::SetWriter>),
+}
+
+impl Filling {
+    fn push(&mut self, chunk: &Chunk) -> Result<()> {
+        match self {
+            Filling::Memory(blocks) => {
+                chunk.freeze();
+                blocks.push(chunk.clone());
+                Ok(())
+            }
+            #[cfg(feature = "columnar")]
+            Filling::Disk(writer) => writer.push(0, chunk),
+        }
+    }
+}
+
 impl fmt::Debug for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let _brief = brief();
@@ -120,26 +247,38 @@ impl Op for Cache {
         &INFO
     }
     fn spec(&self, inputs: &[Plan]) -> Result<Spec> {
+        if self.filename.is_some() {
+            #[cfg(feature = "columnar")]
+            crate::save::check_storable(&inputs[0].spec)?;
+            #[cfg(not(feature = "columnar"))]
+            return Err(crate::Error::usage("cache(filename) needs the feature columnar"));
+        }
+        let _brief = brief();
+        self.input.get_or_init(|| inputs[0].clone());
         Ok(inputs[0].spec.clone())
     }
     fn cardinality(&self, inputs: &[Plan]) -> Card {
         inputs[0].card
     }
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
-        let (cx, plan, store) = (cx.clone(), node.inputs[0].clone(), self.store.clone());
-        let (source, origin) = match store.get(&cx.env) {
-            Some(Filled { held, origin }) => (Source::Held(held.stage()), origin),
+        let (cx, plan, place) = (cx.clone(), node.inputs[0].clone(), self.place(cx, node)?);
+        let (source, origin) = match place.get(&cx.env)? {
+            Some(Filled { rows, origin }) => (Source::Held(rows.stage()), origin),
             None => {
                 let mut input = cx.stage(&plan)?;
                 let origin = Origin::of(&cx, &mut *input);
-                (Source::Input(input, Some(Filling::default())), origin)
+                (Source::Input(input, place.begin()?), origin)
             }
         };
-        Ok(Built::Stage(Box::new(CacheStage { cx, plan, store, source, origin, given: 0, drop: 0 })))
+        Ok(Built::Stage(Box::new(CacheStage { cx, plan, place, source, origin, given: 0, drop: 0 })))
     }
     fn index(&self, cx: &BuildCx, node: &Plan) -> Result<Option<Arc<dyn Index>>> {
-        match self.store.get(&cx.env) {
-            Some(filled) => Ok(Some(Arc::new(filled.held))),
+        match self.place(cx, node)?.get(&cx.env)? {
+            Some(Filled { rows: Rows::Memory(held), .. }) => Ok(Some(Arc::new(held))),
+            #[cfg(feature = "columnar")]
+            Some(Filled { rows: Rows::Disk(set), .. }) => {
+                Ok(Some(Arc::new(super::table::TableIndex::new(set, Arc::default(), cx))))
+            }
             None => cx.index(&node.inputs[0]),
         }
     }
@@ -153,13 +292,13 @@ impl Op for Cache {
 const BLOCK_BYTES: usize = 4 << 20;
 
 #[derive(Default)]
-struct Filling {
+struct Blocks {
     blocks: Vec<Chunk>,
     open: Vec<Chunk>,
     bytes: usize,
 }
 
-impl Filling {
+impl Blocks {
     fn push(&mut self, chunk: Chunk) {
         let last = if self.open.is_empty() { self.blocks.last_mut() } else { self.open.last_mut() };
         // Rows that lie together already, for instance in an array, stay where they are.
@@ -188,7 +327,7 @@ impl Filling {
 struct CacheStage {
     cx: BuildCx,
     plan: Plan,
-    store: Arc<Store>,
+    place: Place,
     source: Source,
     origin: Origin,
     /// Elements and errors so far.
@@ -198,7 +337,7 @@ struct CacheStage {
 }
 
 enum Source {
-    Held(HeldStage),
+    Held(Box<dyn Stage>),
     /// What was read so far; `None` once this pass can no longer fill the cache.
     Input(Box<dyn Stage>, Option<Filling>),
 }
@@ -212,9 +351,9 @@ impl CacheStage {
         let pull = input.next(cx, want);
         match &pull {
             Pull::Rows(chunk) => {
-                if let Some(filling) = filling {
-                    chunk.freeze();
-                    filling.push(chunk.clone());
+                if let Some(Err(error)) = filling.as_mut().map(|f| f.push(chunk)) {
+                    *filling = None;
+                    log::warn!("cache: the elements cannot be kept, so the next pass starts anew: {error}");
                 }
             }
             Pull::Fail(error) => {
@@ -226,9 +365,10 @@ impl CacheStage {
             }
             // Stages that are stopped also say that they are at the end.
             Pull::End if !cx.is_cancelled() => {
-                if let Some(filling) = filling.take() {
-                    let filled = Filled { held: filling.finish(), origin: self.origin.clone() };
-                    self.store.put(&self.cx.env, filled);
+                if let Some(filling) = filling.take()
+                    && let Err(error) = self.place.finish(&self.cx.env, filling, &self.origin)
+                {
+                    log::warn!("cache: the elements cannot be kept, so the next pass starts anew: {error}");
                 }
             }
             Pull::Pending | Pull::End => {}
@@ -262,8 +402,8 @@ impl Stage for CacheStage {
         let given = at.number()?;
         let origin = Origin::read(at)?;
         let same = origin == self.origin || self.plan.is_pure();
-        if let Some(filled) = self.store.get(&self.cx.env).filter(|f| f.origin == origin || self.plan.is_pure()) {
-            let mut held = filled.held.stage();
+        if let Some(filled) = self.place.get(&self.cx.env)?.filter(|f| f.origin == origin || self.plan.is_pure()) {
+            let mut held = filled.rows.stage();
             held.seek(&mut At::new(&[Saved::Number(given)]))?;
             (self.source, self.origin, self.given, self.drop) = (Source::Held(held), filled.origin, given, 0);
             return Ok(());
@@ -273,7 +413,13 @@ impl Stage for CacheStage {
             let cx = BuildCx { epoch: origin.epoch, ..self.cx.clone() };
             let mut input = cx.stage(&self.plan)?;
             input.seek(&mut At::new(&origin.start))?;
-            (self.source, self.origin, self.given) = (Source::Input(input, Some(Filling::default())), origin, 0);
+            // What this pass had begun to keep is given up first: there is one writer.
+            self.source = Source::Input(input, None);
+            let filling = self.place.begin()?;
+            if let Source::Input(_, kept) = &mut self.source {
+                *kept = filling;
+            }
+            (self.origin, self.given) = (origin, 0);
         }
         self.drop = given - self.given;
         Ok(())
@@ -337,7 +483,7 @@ mod tests {
     fn neighbours_stay_where_they_are() {
         let t = Tensor::from_items([6], &[0i64, 1, 2, 3, 4, 5]);
         let all = Chunk::new(6, crate::element::Pos::Run(0), [crate::element::Column::Dense(t)]);
-        let mut filling = Filling::default();
+        let mut filling = Blocks::default();
         (0..6).for_each(|i| filling.push(all.slice(i..i + 1)));
         assert_eq!((filling.open.len(), filling.finish().len()), (1, 6));
     }
@@ -346,7 +492,7 @@ mod tests {
     fn values_around_a_dataset_have_their_own() {
         let store = Store::default();
         let held = |n| Filled {
-            held: Held::new(Chunk::new(n, crate::element::Pos::Run(0), [])),
+            rows: Rows::Memory(Held::new(Chunk::new(n, crate::element::Pos::Run(0), []))),
             origin: Origin { epoch: 0, start: Arc::new([]), never: None },
         };
         let env = |n: i64| -> Arc<[Value]> { [Value::Tensor(Tensor::scalar(n))].into() };
@@ -356,8 +502,65 @@ mod tests {
         store.put(&Arc::from([]), held(3));
         drop(a);
         store.put(&b, held(2));
-        let rows = |env: &Arc<[Value]>| store.get(env).unwrap().held.len();
+        let rows = |env: &Arc<[Value]>| match store.get(env).unwrap().rows {
+            Rows::Memory(held) => held.len(),
+            #[cfg(feature = "columnar")]
+            Rows::Disk(_) => unreachable!("in memory"),
+        };
         assert_eq!((rows(&b), rows(&Arc::from([]))), (2, 3));
         assert_eq!(lock(&store.0).len(), 2);
+    }
+
+    #[cfg(feature = "columnar")]
+    #[test]
+    fn on_disk_for_later_processes() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("c");
+        let folder = folder.to_str().unwrap();
+        let all: Vec<i64> = (0..5000).collect();
+        let (ds, calls) = counted(5000, -1);
+        let kept = ds.cache_in(folder).unwrap();
+        assert_eq!(kept.iter().unwrap().take(2).count(), 2);
+        assert_eq!((ints(&kept), ints(&in_chunks(&kept, 7))), (all.clone(), all.clone()));
+        let after = calls.load(Relaxed);
+        // Another dataset of the same plan, as a later process has it.
+        let (again, calls) = counted(5000, -1);
+        let again = again.cache_in(folder).unwrap();
+        assert_eq!((ints(&again), calls.load(Relaxed)), (all, 0));
+        assert_eq!(again.index().unwrap().get(&[4999]).unwrap().element(0)[0].tensor().item::<i64>(), 4999);
+        assert!(after >= 5000);
+        // Another pipeline in the same folder.
+        let (other, calls) = counted(3, -1);
+        let other = other.cache_in(folder).unwrap();
+        assert_eq!((ints(&other), ints(&other), calls.load(Relaxed)), (vec![0, 1, 2], vec![0, 1, 2], 3));
+    }
+
+    #[cfg(feature = "columnar")]
+    #[test]
+    fn on_disk_an_error_or_another_writer_keeps_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().to_str().unwrap();
+        let (ds, calls) = counted(4, 1);
+        let ds = ds.cache_in(folder).unwrap();
+        assert_eq!(events(&ds), "0 ! 2 3");
+        let first = ds.iter().unwrap();
+        // `first` holds the lock: this pass reads the input and keeps nothing.
+        assert_eq!(events(&ds), "0 1 2 3");
+        assert_eq!(first.count(), 4);
+        let before = calls.load(Relaxed);
+        assert_eq!((events(&ds).as_str(), calls.load(Relaxed)), ("0 1 2 3", before));
+    }
+
+    #[cfg(feature = "columnar")]
+    #[test]
+    fn on_disk_what_is_made_of_files_goes_with_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name).to_str().unwrap().to_string();
+        let lines = |text: &str| {
+            std::fs::write(path("lines"), text).unwrap();
+            let ds = Dataset::text_line(&[path("lines")], "").unwrap().cache_in(&path("c")).unwrap();
+            (ds.iter().unwrap().count(), ds.iter().unwrap().count())
+        };
+        assert_eq!((lines("a\nb\n"), lines("a\nb\nc\n")), ((2, 2), (3, 3)));
     }
 }

@@ -210,6 +210,9 @@ impl Op for Csv {
     fn tunables(&self) -> &'static [&'static str] {
         &["buffer_size"]
     }
+    fn files(&self) -> Vec<String> {
+        self.files.listed()
+    }
     fn write(&self) -> Result<serde_json::Value> {
         let mut json = serde_json::to_value(self)?;
         // What was learned stays so, wherever the plan is read.

@@ -23,6 +23,10 @@ pub static INFO: OpInfo = OpInfo {
 /// Something that can be gone through again and again.
 pub trait Generator: Send + Sync + fmt::Debug + std::any::Any {
     fn spec(&self) -> &Spec;
+    /// What tells it from another generator, in later processes too.
+    fn identity(&self) -> Vec<u8> {
+        vec![]
+    }
     fn open(&self) -> Result<Box<dyn Cursor>>;
     /// A pass that goes on where another one was, after so many elements: `state` is what its cursor saved.
     fn open_at(&self, _given: u64, _state: &Json) -> Result<Box<dyn Cursor>> {

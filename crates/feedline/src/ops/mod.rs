@@ -8,6 +8,8 @@ mod assert_cardinality;
 mod batch;
 mod batches;
 mod cache;
+#[cfg(feature = "columnar")]
+mod cache_disk;
 #[cfg(test)]
 mod check;
 mod choose_from_datasets;
@@ -28,6 +30,8 @@ mod held;
 mod ignore_errors;
 mod interleave;
 mod json_lines;
+#[cfg(feature = "columnar")]
+mod load;
 pub mod map;
 mod nested;
 pub mod numpy;
@@ -49,6 +53,8 @@ pub mod shard;
 mod shuffle;
 mod skip;
 mod sparse_batch;
+#[cfg(feature = "columnar")]
+mod stored_set;
 mod table;
 mod take;
 mod take_while;
@@ -93,6 +99,8 @@ pub static OPS: &[&OpInfo] = &[
     &ignore_errors::INFO,
     &interleave::INFO,
     &json_lines::INFO,
+    #[cfg(feature = "columnar")]
+    &load::INFO,
     &map::INFO,
     &nested::INFO,
     &numpy::INFO,
@@ -140,6 +148,7 @@ pub(crate) fn check_inputs(name: &str, given: usize) -> Result<()> {
         | "from_tensor_slices"
         | "from_tensors"
         | "json_lines"
+        | "load"
         | "nested"
         | "numpy"
         | "parquet"

@@ -581,6 +581,9 @@ impl Op for Numpy {
         let source = Numpy { files: self.files.clone(), columns, table: OnceLock::new(), pieces };
         Ok(Some((Arc::new(source), leaves)))
     }
+    fn files(&self) -> Vec<String> {
+        self.files.clone()
+    }
     fn write(&self) -> Result<serde_json::Value> {
         Ok(serde_json::to_value(self)?)
     }

@@ -238,6 +238,9 @@ impl Op for Parquet {
         };
         Ok(Some((Arc::new(source), leaves)))
     }
+    fn files(&self) -> Vec<String> {
+        self.files.clone()
+    }
     fn write(&self) -> Result<serde_json::Value> {
         Ok(serde_json::to_value(self)?)
     }

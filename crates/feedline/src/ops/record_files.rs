@@ -41,6 +41,10 @@ impl Files {
     pub fn known(&self) -> Option<Result<Vec<Arc<str>>>> {
         self.0.known().map(names)
     }
+    /// The same for whoever only wants to look at them: none if they are not known.
+    pub fn listed(&self) -> Vec<String> {
+        self.known().and_then(Result::ok).into_iter().flatten().map(|name| name.to_string()).collect()
+    }
     pub fn show(&self) -> String {
         match self.known() {
             Some(Ok(names)) => match &names[..] {

@@ -81,6 +81,9 @@ impl Op for TextLine {
     fn tunables(&self) -> &'static [&'static str] {
         &["buffer_size"]
     }
+    fn files(&self) -> Vec<String> {
+        self.files.listed()
+    }
     fn write(&self) -> Result<serde_json::Value> {
         Ok(serde_json::to_value(self)?)
     }

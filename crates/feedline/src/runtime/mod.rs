@@ -22,7 +22,7 @@ pub use index::Index;
 #[cfg(test)]
 pub use iter::testing_cx;
 pub use iter::{Iter, Stopper, index as index_of, streaming_op, streams};
-pub use mark::{At, Later, Mark, Saved, unfit};
+pub use mark::{At, Later, Mark, Saved, from_json as parts_from_json, to_json as parts_to_json, unfit};
 pub use meter::{Meter, Meters};
 pub use pool::{Pool, Work};
 pub use process::{Settings, configure, pool as process_pool, settings};

@@ -9,14 +9,24 @@ mod arrays;
 #[cfg(feature = "columnar")]
 mod columnar;
 mod csv;
+#[cfg(feature = "columnar")]
+mod folder;
 mod json_lines;
 mod npy;
 mod output;
+#[cfg(feature = "columnar")]
+mod set;
+#[cfg(feature = "columnar")]
+mod stored;
 mod tar;
 mod tf_record;
 
 pub use csv::names as column_names;
 pub use output::{Output, Staged};
+#[cfg(feature = "columnar")]
+pub use set::{MANIFEST, Manifest, SetWriter, check_storable, compression, save_set, within};
+#[cfg(feature = "columnar")]
+pub use stored::from_stored;
 pub use tf_record::TfRecordWriter;
 
 use crate::dataset::iterate;

@@ -94,6 +94,19 @@ fn saved(format: &str, options: Json) -> Json {
     json!({ "files": [path] })
 }
 
+/// A saved set.
+#[cfg(feature = "columnar")]
+fn saved_set() -> Json {
+    static PATH: std::sync::OnceLock<String> = std::sync::OnceLock::new();
+    let path = PATH.get_or_init(|| {
+        let path = folder().join("set").to_str().unwrap().to_string();
+        let bound = Bound { plan: range(25), env: Arc::new([]) };
+        feedline::save::save_set(&bound, &path, "none", false, &mut |_| Ok(())).unwrap();
+        path
+    });
+    json!({ "path": path })
+}
+
 /// A file with these bytes, in a folder of this test's own. Its name as the parameter of a reader.
 fn file(name: &str, bytes: &[u8]) -> Json {
     let path = folder().join(name);
@@ -245,6 +258,8 @@ const SAMPLES: &[(&str, Sample)] = &[
         let lines = b"{\"n\":1,\"v\":[1,2]}\n\n{\"n\":2,\"v\":[]}\n{\"n\":\"x\"}\n{\"n\":4,\"v\":[3.5]}";
         make("json_lines", json!({ "files": file("lines.jsonl", lines), "infer_lines": 2 }), vec![])
     }),
+    #[cfg(feature = "columnar")]
+    ("load", |_| make("load", saved_set(), vec![])),
     ("map", |p| make("map", json!({ "function": with_constant(&p.spec, "multiply", 3) }), vec![p])),
     ("nested", |p| {
         let windows =

@@ -95,6 +95,12 @@ fn every_operator_in_a_later_pass() {
     });
 }
 
+/// The parameters of a cache in a folder that no other test has.
+#[cfg(feature = "columnar")]
+fn on_disk(name: &str) -> Json {
+    json!({ "filename": folder().join("caches").join(name).to_str().unwrap() })
+}
+
 /// What single samples do not have: operators that hold rows of others that do.
 fn towers() -> Vec<(&'static str, Plan)> {
     let on = |name: &str, params: Json, input: Plan| make(name, params, vec![input]);
@@ -157,6 +163,13 @@ fn towers() -> Vec<(&'static str, Plan)> {
         ("shuffle > cache > repeat", repeat(3, on("cache", json!({}), shuffle(4, filter(range(9)))))),
         ("cache > shuffle > repeat", repeat(3, shuffle(4, on("cache", json!({}), filter(range(9)))))),
         ("noise > cache > repeat", repeat(2, on("cache", json!({}), noisy(range(6))))),
+        #[cfg(feature = "columnar")]
+        ("noise > cache on disk > repeat", repeat(2, on("cache", on_disk("noise"), noisy(range(6))))),
+        #[cfg(feature = "columnar")]
+        (
+            "shuffle > cache on disk > shuffle",
+            shuffle(4, on("cache", on_disk("shuffle"), shuffle(4, filter(range(9))))),
+        ),
         ("noise > repeat > shuffle", shuffle(3, repeat(2, noisy(range(6))))),
         ("flat_map of shuffles", on("flat_map", json!({ "function": inner_shuffle(&scalar) }), range(6))),
         ("interleave of shuffles", {

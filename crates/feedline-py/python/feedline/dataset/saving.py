@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import _native, nest
+from ..dtypes import int64
+from ..params import naming
 from .core import Core
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,84 @@ class Saving(Core):
         given = {key: value for key, value in options.items() if value is not None}
         saved = _native.save_dataset(self._plan, format, os.fsdecode(path), shards, bool(overwrite), given)
         return Saved(**saved)
+
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        compression: str | None = None,
+        shard_func: Callable[..., Any] | None = None,
+        checkpoint_args: Any = None,
+    ) -> Saved:
+        """Writes all elements into a folder, as they are, for `load`.
+
+        The folder has Arrow files, which other tools open, and `dataset.json`, which says what the elements
+        are, which files hold them, and the checksum of each block. It is written last: a process that is
+        killed leaves what was there before. What is saved again replaces it.
+
+        >>> import feedline as fl
+        >>> fl.Dataset.range(3).map(lambda x: {"n": x, "list": fl.range(x)}).save("numbers").elements
+        3
+        >>> list(fl.Dataset.load("numbers").map(lambda e: e["list"]).as_numpy_iterator())
+        [array([], dtype=int64), array([0]), array([0, 1])]
+
+        Args:
+            path: The folder, also of an object store.
+            compression: None, "LZ4" or "ZSTD". "SNAPPY" and "AUTO" mean LZ4, "GZIP" means ZSTD: these two are
+                what Arrow has. Without compression, elements are read in place.
+            shard_func: Gives the number of each element's shard, from 0 to 511. By default there is one.
+            checkpoint_args: Not offered: a run that was killed begins anew.
+
+        Raises:
+            ValueError: The dataset is endless, or an element cannot be saved (a dataset inside it).
+            OSError: The folder cannot be written, or another process is saving there.
+        """
+        if checkpoint_args is not None:
+            raise ValueError("save: checkpoint_args is not offered; a run that was killed begins anew")
+        dataset: Any = self
+        if shard_func is not None:
+            from ..ops import cast
+
+            number = shard_func
+            if isinstance(self.element_spec, tuple):
+                dataset = dataset.map(lambda *parts: (cast(number(*parts), int64), parts))
+            else:
+                dataset = dataset.map(lambda element: (cast(number(element), int64), element))
+        saved = _native.save_set(dataset._plan, os.fsdecode(path), compression or "", shard_func is not None)
+        return Saved(**saved)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        element_spec: Any = None,
+        compression: str | None = None,
+        reader_func: Callable[[Any], Any] | None = None,
+    ) -> Self:
+        """The elements that `save` wrote, shard after shard.
+
+        Each can be had by its number, and `shuffle()` needs no buffer.
+
+        Args:
+            path: The folder.
+            element_spec: What the elements must be; known without it.
+            compression: Known without it.
+            reader_func: Gets a dataset of the shards, each a dataset, and gives one of elements: says in what
+                order they are read.
+
+        Raises:
+            FileNotFoundError: Nothing was saved there.
+            ValueError: The elements have another spec than `element_spec`.
+            DataLossError: A file is cut off or damaged; raised when it is read.
+        """
+        folder = os.fsdecode(path)
+        with naming("load"):
+            whole = cls._make("load", {"path": folder})
+        if element_spec is not None and element_spec != whole.element_spec:
+            raise ValueError(f"load: the elements are {whole.element_spec}, not {element_spec}")
+        if reader_func is None:
+            return whole
+        shards: Any = cls.range(_native.shards_of_set(folder))  # type: ignore[attr-defined]
+        return reader_func(shards.map(lambda n: cls._make("load", {"path": folder, "shard": n})))  # type: ignore[no-any-return]
 
     def save_tfrecord(
         self,

@@ -132,7 +132,10 @@ class Selection(Core):
         [np.int64(0), np.int64(1), np.int64(0), np.int64(1)]
 
         Args:
-            filename: Where to keep them; in memory if it is empty.
+            filename: The folder to keep them in, for later processes too; in memory if it is empty. Each
+                pipeline has its own place there, known by its operators, functions and files: none reads the
+                elements of another. Only a complete pass is kept. One iterator at a time writes; others
+                read the input meanwhile. A random function without a seed is another one in each process.
             name: A name for the operator, an identifier.
         """
         check_name("cache", name)

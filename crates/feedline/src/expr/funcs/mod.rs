@@ -36,6 +36,7 @@ mod strings;
 #[cfg(test)]
 mod testing;
 
+pub use farmhash::fingerprint64;
 pub use philox::Philox;
 
 use super::Func;

@@ -1,0 +1,114 @@
+//! `load(path)`: the elements of a saved set, as they were saved.
+
+use super::stored_set::{StoredSet, manifest};
+use super::table::{self, Pieces, TableIndex};
+use crate::dataset::Dataset;
+use crate::element::Spec;
+use crate::error::Result;
+use crate::op::{Int, Op, OpInfo, Param};
+use crate::plan::{Card, Plan};
+use crate::runtime::{BuildCx, Built, Index};
+use crate::save::Manifest;
+use serde::{Deserialize, Serialize};
+use std::sync::{Arc, OnceLock};
+
+pub static INFO: OpInfo = OpInfo {
+    name: "load",
+    doc: "The elements of a saved set, shard after shard.",
+    params: &[
+        Param::new("path", "", "the folder of the set"),
+        Param::new("shard", "None", "the number of a shard; None: all of them"),
+    ],
+    read: crate::op::read::<Load>,
+};
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Load {
+    path: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    shard: Option<Int>,
+    #[serde(skip)]
+    manifest: OnceLock<Manifest>,
+    /// The open files, where the shard is known.
+    #[serde(skip)]
+    set: OnceLock<Opened>,
+    #[serde(skip)]
+    pieces: Arc<Pieces>,
+}
+
+#[derive(Clone)]
+struct Opened(Arc<StoredSet>);
+
+impl std::fmt::Debug for Opened {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} rows", self.0.len())
+    }
+}
+
+impl Dataset {
+    /// The elements that `save` wrote into a folder.
+    pub fn load(path: &str) -> Result<Dataset> {
+        let (manifest, set, pieces) = Default::default();
+        Dataset::source(Load { path: path.into(), shard: None, manifest, set, pieces })
+    }
+}
+
+impl Load {
+    fn manifest(&self) -> Result<&Manifest> {
+        match self.manifest.get() {
+            Some(manifest) => Ok(manifest),
+            None => {
+                let manifest = manifest(&self.path)?;
+                Ok(self.manifest.get_or_init(|| manifest))
+            }
+        }
+    }
+    fn set(&self, cx: &BuildCx) -> Result<Arc<StoredSet>> {
+        if let Some(set) = self.set.get() {
+            return Ok(set.0.clone());
+        }
+        let number = self.shard.map(|shard| shard.get(cx)).transpose()?;
+        let number = number.map(|n| usize::try_from(n).unwrap_or(usize::MAX));
+        let set = Arc::new(StoredSet::open(&self.path, self.manifest()?, number)?);
+        match self.shard {
+            Some(Int::Symbol { .. }) => Ok(set),
+            _ => Ok(self.set.get_or_init(|| Opened(set)).0.clone()),
+        }
+    }
+}
+
+impl Op for Load {
+    fn info(&self) -> &'static OpInfo {
+        &INFO
+    }
+    fn spec(&self, _: &[Plan]) -> Result<Spec> {
+        Ok(self.manifest()?.spec.clone())
+    }
+    fn cardinality(&self, _: &[Plan]) -> Card {
+        match (self.manifest(), self.shard) {
+            (Ok(manifest), None) => Card::Known(manifest.elements),
+            (Ok(manifest), Some(Int::Known(shard))) => {
+                let files = usize::try_from(shard).ok().and_then(|shard| manifest.shards.get(shard));
+                files.map_or(Card::Unknown, |files| Card::Known(files.iter().map(|f| f.elements).sum()))
+            }
+            _ => Card::Unknown,
+        }
+    }
+    fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
+        Ok(table::build(self.set(cx)?, cx, node))
+    }
+    fn index(&self, cx: &BuildCx, _: &Plan) -> Result<Option<Arc<dyn Index>>> {
+        if matches!(self.shard, Some(Int::Symbol { .. })) {
+            return Ok(None);
+        }
+        Ok(Some(Arc::new(TableIndex::new(self.set(cx)?, self.pieces.clone(), cx))))
+    }
+    /// The manifest stands for all of them: it is written anew whenever they are.
+    fn files(&self) -> Vec<String> {
+        vec![crate::save::within(&self.path, crate::save::MANIFEST)]
+    }
+    fn write(&self) -> Result<serde_json::Value> {
+        Ok(serde_json::to_value(self)?)
+    }
+}

@@ -1,0 +1,511 @@
+//! A saved set: a folder with a manifest, `dataset.json`, and a run of Arrow files.
+//!
+//! 1. Each shard is a row of files of about `FILE_BYTES`, and each file a row of record batches of about `BLOCK_BYTES`, the
+//!    blocks. What an element is like in a file is said in `stored.rs`.
+//! 2. All files of a run lie in a folder of their own. The manifest names them, with the checksum of every block, and is
+//!    written last, in one step: a run that was killed is not there, and what was there before still is.
+//! 3. One process at a time writes to a folder. It removes what the manifest does not refer to any more.
+
+use super::arrays::{Binary, batch_of, schema_of};
+use super::folder::{Folder, local, new_run};
+use super::stored::{stored_spec, to_stored};
+use super::{Output, Progress, Saved, Staged};
+use crate::dataset::iterate;
+use crate::element::{Chunk, DType, Leaf, Pos, Spec, Tree};
+use crate::error::{Error, Kind, Result};
+use crate::plan::{Bound, Card};
+use feedline_formats::arrow_ipc::ArrowWriter;
+use feedline_formats::columnar::schema::SchemaRef;
+use feedline_formats::tfrecord::masked_crc;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+pub const MANIFEST: &str = "dataset.json";
+/// Changes whenever sets of before cannot be read any more.
+const VERSION: u64 = 1;
+const BLOCK_BYTES: usize = 4 << 20;
+const BLOCK_ROWS: usize = 64 << 10;
+const FILE_BYTES: u64 = 256 << 20;
+/// Rows that wait to be written, of all shards together.
+const WAITING_BYTES: usize = 64 << 20;
+/// Each has an open file.
+const MOST_SHARDS: i64 = 512;
+/// More than any manifest of a set that fits on a disk.
+const MOST_MANIFEST: u64 = 1 << 30;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Manifest {
+    /// The version of the format, under a name that says what the file is.
+    feedline_dataset: u64,
+    pub elements: u64,
+    pub compression: String,
+    pub spec: Spec,
+    /// The files of each shard, in the order of their elements.
+    pub shards: Vec<Vec<File>>,
+    /// What a cache was made of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<serde_json::Value>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct File {
+    /// Below the folder of the manifest.
+    pub name: String,
+    pub elements: u64,
+    pub bytes: u64,
+    /// The checksum of each block: masked CRC-32C, as in TFRecord files.
+    pub blocks: Vec<u32>,
+}
+
+impl Manifest {
+    /// The manifest of a folder; `None` if there is none.
+    pub fn read(folder: &str) -> Result<Option<Manifest>> {
+        let name = within(folder, MANIFEST);
+        if !feedline_io::exists(&name)? {
+            return Ok(None);
+        }
+        let bad = |text: String| Error::data(text).in_file(&name, None);
+        let source = feedline_io::open(&name)?;
+        let len = source.clone().stat().wait()?.len;
+        if len > MOST_MANIFEST {
+            return Err(bad(format!("{len} bytes are too many for a manifest")));
+        }
+        let text = source.read(0, len as usize).wait()?;
+        let json: serde_json::Value =
+            serde_json::from_slice(text.as_slice()).map_err(|e| bad(format!("is no manifest of a saved set: {e}")))?;
+        match json.get("feedline_dataset").and_then(|v| v.as_u64()) {
+            Some(VERSION) => {}
+            Some(n) => return Err(bad(format!("is of version {n}; this feedline reads version {VERSION}"))),
+            None => return Err(bad("is no manifest of a saved set".into())),
+        }
+        let manifest: Manifest = serde_json::from_value(json).map_err(|e| bad(format!("is damaged: {e}")))?;
+        // A name must not lead out of the folder.
+        let outside = |file: &File| file.name.split('/').any(|part| part.is_empty() || part == "..");
+        match manifest.shards.iter().flatten().find(|file| outside(file)) {
+            Some(file) => Err(bad(format!("{:?} is no file of this set", file.name))),
+            None => Ok(Some(manifest)),
+        }
+    }
+    fn refers_to(&self, run: &str) -> bool {
+        self.shards.iter().flatten().any(|file| file.name.split('/').next() == Some(run))
+    }
+}
+
+pub fn within(folder: &str, name: &str) -> String {
+    format!("{}/{name}", folder.trim_end_matches('/'))
+}
+
+/// What TensorFlow's names of compressions mean here: Arrow has two of its own.
+pub fn compression(name: &str) -> Result<&'static str> {
+    match name.to_ascii_uppercase().as_str() {
+        "" | "NONE" => Ok("none"),
+        "LZ4" | "SNAPPY" | "AUTO" => Ok("lz4"),
+        "ZSTD" | "GZIP" => Ok("zstd"),
+        _ => Err(Error::usage(format!(
+            "there is no compression {name:?}; there are None, \"LZ4\" (also for \"SNAPPY\" and \"AUTO\") and \"ZSTD\" \
+             (also for \"GZIP\")"
+        ))),
+    }
+}
+
+/// Whether elements of this spec can be saved.
+pub fn check_storable(spec: &Spec) -> Result<()> {
+    schema_of(&stored_spec(spec)?, &Binary::All(true)).map(|_| ())
+}
+
+/// A set that is being written. Dropped before `finish`, nothing is left of it.
+pub struct SetWriter {
+    folder: String,
+    run: String,
+    spec: Spec,
+    schema: SchemaRef,
+    compression: &'static str,
+    shards: BTreeMap<i64, Shard>,
+    elements: u64,
+    /// `None` for an object store, which has no locks.
+    lock: Option<Folder>,
+    finished: bool,
+}
+
+#[derive(Default)]
+struct Shard {
+    waiting: Vec<Chunk>,
+    bytes: usize,
+    open: Option<Open>,
+    files: Vec<File>,
+}
+
+/// Arrow writes into a page of memory: what it is asked to write at once is known from its first to its last byte.
+#[derive(Clone, Default)]
+struct Page(Arc<Mutex<Vec<u8>>>);
+
+impl Page {
+    fn take(&self) -> Vec<u8> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Write for Page {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+struct Open {
+    path: String,
+    file: File,
+    arrow: ArrowWriter<Page>,
+    page: Page,
+    output: Box<dyn Output>,
+}
+
+impl Open {
+    fn new(folder: &str, name: String, schema: &SchemaRef, compression: &str) -> Result<Open> {
+        let (path, page) = (within(folder, &name), Page::default());
+        let output = Box::new(Staged::create(&path)?);
+        let arrow = ArrowWriter::new(page.clone(), schema, compression)?;
+        let file = File { name, elements: 0, bytes: 0, blocks: vec![] };
+        Ok(Open { path, file, arrow, page, output })
+    }
+    fn put(&mut self) -> Result<Vec<u8>> {
+        let bytes = self.page.take();
+        self.output.write_all(&bytes).map_err(|e| {
+            Error::new(Kind::Io, e.to_string()).in_file(&self.path, Some(self.file.bytes)).with_source(Arc::new(e))
+        })?;
+        self.file.bytes += bytes.len() as u64;
+        Ok(bytes)
+    }
+    fn block(&mut self, rows: &Chunk, schema: &SchemaRef) -> Result<()> {
+        self.put()?;
+        self.arrow.write(&batch_of(rows, schema)?)?;
+        let message = self.put()?;
+        // A mark, the length of the description, the description, the body.
+        let length = message.get(4..8).and_then(|b| b.try_into().ok()).map_or(0, u32::from_le_bytes) as usize;
+        let body = message.get(8 + length..).ok_or_else(|| Error::internal("Arrow wrote no whole message"))?;
+        self.file.blocks.push(masked_crc(body));
+        self.file.elements += rows.rows() as u64;
+        Ok(())
+    }
+    fn finish(mut self) -> Result<File> {
+        self.put()?;
+        let Open { path, mut file, arrow, page, mut output } = self;
+        arrow.finish()?;
+        let end = page.take();
+        output.write_all(&end).map_err(|e| Error::new(Kind::Io, e.to_string()).in_file(&path, Some(file.bytes)))?;
+        file.bytes += end.len() as u64;
+        output.commit()?;
+        Ok(file)
+    }
+}
+
+impl SetWriter {
+    /// Begins a run in a folder; `None` while another process writes there.
+    pub fn new(folder: &str, spec: &Spec, compression: &'static str) -> Result<Option<SetWriter>> {
+        let schema = schema_of(&stored_spec(spec)?, &Binary::All(true))?;
+        let lock = match local(folder) {
+            None => None,
+            Some(_) => match Folder::lock(folder)? {
+                Some(lock) => Some(lock),
+                None => return Ok(None),
+            },
+        };
+        let (folder, spec) = (folder.to_string(), spec.clone());
+        let (run, shards) = (new_run(), BTreeMap::new());
+        Ok(Some(SetWriter { folder, run, spec, schema, compression, shards, elements: 0, lock, finished: false }))
+    }
+    /// Rows of a shard, behind those that it has.
+    pub fn push(&mut self, shard: i64, rows: &Chunk) -> Result<()> {
+        self.shards.entry(shard).or_default();
+        let most = (WAITING_BYTES / self.shards.len()).min(BLOCK_BYTES);
+        let bytes = rows.nbytes();
+        let step = (rows.rows() * most).checked_div(bytes).unwrap_or(BLOCK_ROWS).clamp(1, BLOCK_ROWS);
+        for from in (0..rows.rows()).step_by(step) {
+            let piece = rows.slice(from..(from + step).min(rows.rows()));
+            let own = self.shards.entry(shard).or_default();
+            own.bytes += bytes / rows.rows().max(1) * piece.rows();
+            own.waiting.push(piece);
+            if own.bytes >= most || own.waiting.iter().map(Chunk::rows).sum::<usize>() >= BLOCK_ROWS {
+                self.write_block(shard)?;
+            }
+        }
+        self.elements += rows.rows() as u64;
+        Ok(())
+    }
+    fn write_block(&mut self, shard: i64) -> Result<()> {
+        let own = self.shards.entry(shard).or_default();
+        if own.waiting.is_empty() {
+            return Ok(());
+        }
+        let rows = Chunk::concat(Pos::Run(0), &own.waiting);
+        (own.waiting, own.bytes) = (vec![], 0);
+        let rows = to_stored(&rows, &self.spec)?;
+        let open = match &mut own.open {
+            Some(open) => open,
+            none => {
+                let name = format!("{}/{shard:05}-{:05}.arrow", self.run, own.files.len());
+                none.insert(Open::new(&self.folder, name, &self.schema, self.compression)?)
+            }
+        };
+        open.block(&rows, &self.schema)?;
+        if open.file.bytes >= FILE_BYTES
+            && let Some(open) = own.open.take()
+        {
+            own.files.push(open.finish()?);
+        }
+        Ok(())
+    }
+    /// Writes what is left, then the manifest: from then on the set is there.
+    pub fn finish(mut self, origin: Option<serde_json::Value>) -> Result<Manifest> {
+        // An empty set has a file too: other tools find the columns there.
+        if self.shards.is_empty() {
+            let name = format!("{}/00000-00000.arrow", self.run);
+            let open = Some(Open::new(&self.folder, name, &self.schema, self.compression)?);
+            self.shards.insert(0, Shard { open, ..Shard::default() });
+        }
+        for shard in self.shards.keys().copied().collect::<Vec<_>>() {
+            self.write_block(shard)?;
+        }
+        let mut shards = Vec::with_capacity(self.shards.len());
+        for (_, mut shard) in std::mem::take(&mut self.shards) {
+            if let Some(open) = shard.open {
+                shard.files.push(open.finish()?);
+            }
+            shards.push(shard.files);
+        }
+        let (spec, compression) = (self.spec.clone(), self.compression.to_string());
+        let manifest =
+            Manifest { feedline_dataset: VERSION, elements: self.elements, compression, spec, shards, origin };
+        let mut output = feedline_io::create(&within(&self.folder, MANIFEST))?;
+        let text = serde_json::to_string_pretty(&manifest)?;
+        output.write_all(text.as_bytes()).map_err(|e| {
+            Error::new(Kind::Io, e.to_string()).in_file(&within(&self.folder, MANIFEST), None).with_source(Arc::new(e))
+        })?;
+        output.commit()?;
+        self.finished = true;
+        if let Some(lock) = &self.lock {
+            lock.sweep(|run| manifest.refers_to(run));
+        }
+        Ok(manifest)
+    }
+}
+
+impl Drop for SetWriter {
+    fn drop(&mut self) {
+        self.shards.clear();
+        if let (false, Some(folder)) = (self.finished, local(&self.folder)) {
+            let _ = std::fs::remove_dir_all(folder.join(&self.run));
+        }
+    }
+}
+
+/// Saves all elements. If they are `sharded`, the first component of each is the number of its shard, and not saved.
+pub fn save_set(
+    bound: &Bound,
+    folder: &str,
+    compression: &'static str,
+    sharded: bool,
+    watch: &mut dyn FnMut(Progress) -> Result<()>,
+) -> Result<Saved> {
+    if bound.plan.card == Card::Infinite {
+        return Err(Error::usage("the dataset is endless; cut it with take(n)").in_op("save"));
+    }
+    let whole = &bound.plan.spec;
+    let spec = match whole {
+        Tree::Tuple { items, .. } if sharded && items.len() == 2 && is_number(&items[0]) => &items[1],
+        _ if sharded => {
+            return Err(
+                Error::usage("shard_func must return a whole number: that of the element's shard").in_op("save")
+            );
+        }
+        whole => whole,
+    };
+    let mut writer = SetWriter::new(folder, spec, compression).map_err(|e| e.in_op("save"))?.ok_or_else(|| {
+        Error::new(Kind::Io, "another process is saving here right now").in_file(folder, None).in_op("save")
+    })?;
+    let mut iter = iterate(bound)?;
+    let (mut elements, mut looked) = (0u64, Instant::now());
+    while let Some(chunk) = iter.next_chunk(&mut || watch(Progress { elements, bytes: 0 }))? {
+        elements += chunk.rows() as u64;
+        match sharded {
+            false => writer.push(0, &chunk)?,
+            true => deal(chunk, &mut writer)?,
+        }
+        if looked.elapsed() > Duration::from_millis(100) {
+            looked = Instant::now();
+            watch(Progress { elements, bytes: 0 })?;
+        }
+    }
+    let manifest = writer.finish(None)?;
+    let files = manifest.shards.iter().flatten();
+    let bytes = files.clone().map(|f| f.bytes).sum();
+    Ok(Saved { files: files.map(|f| within(folder, &f.name)).collect(), elements, bytes })
+}
+
+fn is_number(spec: &Spec) -> bool {
+    matches!(spec, Tree::Leaf(Leaf::Tensor { dtype: DType::Int64, .. }))
+}
+
+/// Rows of each shard, in their order.
+fn deal(chunk: Chunk, writer: &mut SetWriter) -> Result<()> {
+    let mut by_shard: BTreeMap<i64, Vec<usize>> = BTreeMap::new();
+    for row in 0..chunk.rows() {
+        let number = crate::op::scalar_i64(&chunk.columns()[0].get(row)).ok().filter(|n| (0..MOST_SHARDS).contains(n));
+        let number = number.ok_or_else(|| {
+            Error::data(format!("shard_func must give a number from 0 to {}", MOST_SHARDS - 1)).in_op("save")
+        })?;
+        by_shard.entry(number).or_default().push(row);
+    }
+    let elements = Chunk::new(chunk.rows(), chunk.pos.clone(), chunk.columns()[1..].to_vec());
+    by_shard.into_iter().try_for_each(|(shard, rows)| writer.push(shard, &elements.take(&rows)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Dataset;
+    use crate::element::{Dims, Element, Ragged, Sparse, Tensor, Value};
+    use crate::ops::testing::{failing, ints};
+
+    fn save(ds: &Dataset, folder: &str, compression: &'static str) -> Result<Saved> {
+        let bound = Bound { plan: ds.plan().clone(), env: Arc::new([]) };
+        save_set(&bound, folder, compression, false, &mut |_| Ok(()))
+    }
+    fn folder(dir: &tempfile::TempDir) -> String {
+        dir.path().join("set").to_str().unwrap().into()
+    }
+
+    /// A leaf of each kind; rows differ in all that may differ.
+    fn odd() -> Dataset {
+        let tensor = |dtype, shape| Tree::Leaf(Leaf::tensor(dtype, shape));
+        let ragged = Leaf::Ragged {
+            dtype: DType::Int32,
+            shape: Dims::of([None, None, Some(2)]),
+            ragged_rank: 1,
+            splits: DType::Int32,
+        };
+        let spec = Tree::Map {
+            tag: None,
+            items: vec![
+                ("bf16".into(), tensor(DType::Bfloat16, Dims::of([Some(2)]))),
+                ("empty".into(), tensor(DType::Float32, Dims::of([None, None]))),
+                ("rank".into(), tensor(DType::String, Dims::unknown())),
+                ("ragged".into(), Tree::Leaf(ragged)),
+                ("sparse".into(), Tree::Leaf(Leaf::Sparse { dtype: DType::Bool, shape: Dims::of([None, Some(4)]) })),
+                ("nested".into(), Tree::tuple(vec![tensor(DType::Uint8, Dims::of([None, Some(2)]))])),
+            ],
+        };
+        let row = |e: Element| {
+            let n = e[0].tensor().item::<i64>() as usize;
+            let bf16 = Tensor::from_items([2], &[half::bf16::from_f32(n as f32), half::bf16::NAN]);
+            let text = Tensor::strings(vec![1; n % 3], &[&[n as u8, 255][..]]);
+            let splits: Arc<[i64]> = (0..=n as i64).map(|i| i * 2).collect();
+            let values = Tensor::from_items([n * 2, 2], &vec![n as i32; n * 4]);
+            let ragged = Ragged { values, splits: vec![splits], splits_dtype: DType::Int32 };
+            let indices = Tensor::from_items([n, 2], &(0..n * 2).map(|i| (i / 2) as i64).collect::<Vec<_>>());
+            let values = Tensor::from_items([n], &vec![crate::element::B8::from(true); n]);
+            let sparse = Sparse { indices, values, shape: vec![n as i64, 4] };
+            Ok([
+                bf16.into(),
+                Tensor::zeros(DType::Float32, [n % 2, n]).into(),
+                text.into(),
+                Value::Ragged(Arc::new(ragged)),
+                Value::Sparse(Arc::new(sparse)),
+                Tensor::from_items([n, 2], &vec![n as u8; n * 2]).into(),
+            ]
+            .into_iter()
+            .collect())
+        };
+        Dataset::range(7).unwrap().map_fn(spec, row).unwrap()
+    }
+
+    #[test]
+    fn elements_come_back_as_they_were() {
+        let dir = tempfile::tempdir().unwrap();
+        let shown = |ds: &Dataset| -> Vec<String> { ds.iter().unwrap().map(|e| format!("{:?}", e.unwrap())).collect() };
+        for compression in ["none", "lz4", "zstd"] {
+            let saved = save(&odd(), &folder(&dir), compression).unwrap();
+            assert_eq!((saved.elements, saved.files.len()), (7, 1));
+            let loaded = Dataset::load(&folder(&dir)).unwrap();
+            assert_eq!(loaded.spec(), odd().spec());
+            assert_eq!(shown(&loaded), shown(&odd()));
+        }
+        let runs = std::fs::read_dir(folder(&dir)).unwrap().count();
+        assert_eq!(runs, 3, "the lock, the manifest, and one run");
+    }
+
+    #[test]
+    fn a_run_that_breaks_off_leaves_what_was_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = folder(&dir);
+        assert!(Dataset::load(&folder).unwrap_err().to_string().contains("no saved dataset"));
+        save(&Dataset::range(5).unwrap(), &folder, "none").unwrap();
+        assert!(save(&failing(100, &[50]), &folder, "none").is_err());
+        assert_eq!(ints(&Dataset::load(&folder).unwrap()), [0, 1, 2, 3, 4]);
+        // A run of a killed process is not looked at, and goes with the next one.
+        std::fs::create_dir(format!("{folder}/run-1-2-3")).unwrap();
+        assert_eq!(ints(&Dataset::load(&folder).unwrap()).len(), 5);
+        save(&Dataset::range(0).unwrap(), &folder, "none").unwrap();
+        assert_eq!(ints(&Dataset::load(&folder).unwrap()), [0i64; 0]);
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 3);
+    }
+
+    #[test]
+    fn one_process_at_a_time_writes() {
+        let dir = tempfile::tempdir().unwrap();
+        let ds = Dataset::range(5).unwrap();
+        let writer = SetWriter::new(&folder(&dir), ds.spec(), "none").unwrap().unwrap();
+        assert!(save(&ds, &folder(&dir), "none").unwrap_err().to_string().contains("another process is saving here"));
+        drop(writer);
+        assert!(save(&ds, &folder(&dir), "none").is_ok());
+    }
+
+    #[test]
+    fn damage_is_noticed() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = folder(&dir);
+        let saved = save(&Dataset::range(1000).unwrap(), &folder, "none").unwrap();
+        let mut bytes = std::fs::read(&saved.files[0]).unwrap();
+        let at = bytes.windows(8).position(|w| w == 500i64.to_le_bytes()).unwrap();
+        bytes[at] ^= 1;
+        std::fs::write(&saved.files[0], &bytes).unwrap();
+        let ds = Dataset::load(&folder).unwrap();
+        let error = ds.iter().unwrap().find_map(|e| e.err()).unwrap();
+        assert!(error.kind() == Kind::Loss && error.to_string().contains("checksum"), "{error}");
+        std::fs::write(&saved.files[0], &bytes[..bytes.len() / 2]).unwrap();
+        let ds = Dataset::load(&folder).unwrap();
+        assert!(ds.iter().map_or(true, |mut it| it.any(|e| e.is_err())));
+        let manifest = format!("{folder}/{MANIFEST}");
+        let text = std::fs::read_to_string(&manifest).unwrap();
+        for (was, is) in [("run-", "../run-"), ("\"feedline_dataset\": 1", "\"feedline_dataset\": 9"), ("{", "[")] {
+            std::fs::write(&manifest, text.replacen(was, is, 1)).unwrap();
+            assert!(Dataset::load(&folder).is_err(), "{is}");
+        }
+    }
+
+    #[test]
+    fn large_sets_have_many_blocks() {
+        let dir = tempfile::tempdir().unwrap();
+        let rows = Dataset::range(9).unwrap().map_fn(Spec::leaf(Leaf::tensor(DType::Uint8, Dims::of([None]))), |e| {
+            Ok([Tensor::from_items([1 << 20], &vec![e[0].tensor().item::<i64>() as u8; 1 << 20]).into()]
+                .into_iter()
+                .collect())
+        });
+        save(&rows.unwrap(), &folder(&dir), "none").unwrap();
+        let manifest = Manifest::read(&folder(&dir)).unwrap().unwrap();
+        assert!(manifest.shards[0][0].blocks.len() > 1);
+        let ds = Dataset::load(&folder(&dir)).unwrap();
+        let first: Vec<u8> = ds.iter().unwrap().map(|e| e.unwrap()[0].tensor().items::<u8>()[7]).collect();
+        assert_eq!(first, [0, 1, 2, 3, 4, 5, 6, 7, 8]);
+        let index = ds.index().unwrap();
+        assert_eq!(index.get(&[8]).unwrap().element(0)[0].tensor().items::<u8>()[0], 8);
+    }
+}

@@ -1,0 +1,221 @@
+"""Saved sets and caches on disk: what was written comes back; what breaks off was never there."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import feedline as fl
+import numpy as np
+import pyarrow as pa
+import pytest
+
+
+class Pair(NamedTuple):
+    """A structure with a class of its own."""
+
+    n: Any
+    text: Any
+
+
+def numbers(ds: Any) -> list[int]:
+    """The elements of a dataset of scalars."""
+    return [int(n) for n in ds.as_numpy_iterator()]
+
+
+def test_structures_come_back(tmp_path: Path) -> None:
+    """Nested structures, unknown sizes, bytes and classes are what they were."""
+    ds = fl.Dataset.range(5).map(
+        lambda n: {
+            "pair": Pair(n, fl.strings.as_string(n)),
+            "list": fl.range(n),
+            "matrix": fl.ones((n, 2)),
+            "flag": n > 2,
+        }
+    )
+    saved = ds.save(tmp_path / "set")
+    assert saved.elements == 5
+    loaded = fl.Dataset.load(tmp_path / "set")
+    assert loaded.element_spec == ds.element_spec
+    assert len(loaded) == 5
+    for got, expected in zip(loaded.as_numpy_iterator(), ds.as_numpy_iterator(), strict=True):
+        assert isinstance(got["pair"], Pair)
+        assert got["pair"] == expected["pair"]
+        np.testing.assert_array_equal(got["list"], expected["list"])
+        np.testing.assert_array_equal(got["matrix"], expected["matrix"])
+        assert got["flag"] == expected["flag"]
+
+
+def test_other_tools_open_the_files(tmp_path: Path) -> None:
+    """Each file is an Arrow file with a column for each component."""
+    saved = fl.Dataset.from_tensor_slices({"x": [1, 2, 3], "v": np.zeros((3, 2))}).save(tmp_path / "set")
+    with pa.OSFile(saved.files[0]) as file:
+        table = pa.ipc.open_file(file).read_all()
+    assert table.column("x").to_pylist() == [1, 2, 3]
+    assert table.column("v").to_pylist() == [[0.0, 0.0]] * 3
+
+
+def test_shards_and_their_reader(tmp_path: Path) -> None:
+    """`shard_func` says where elements go, `reader_func` in what order shards are read."""
+    fl.Dataset.range(6).save(tmp_path / "set", shard_func=lambda n: n % 2)
+    assert numbers(fl.Dataset.load(tmp_path / "set")) == [0, 2, 4, 1, 3, 5]
+    read = fl.Dataset.load(
+        tmp_path / "set", reader_func=lambda shards: shards.interleave(lambda s: s, cycle_length=2)
+    )
+    assert numbers(read) == [0, 1, 2, 3, 4, 5]
+    with pytest.raises(fl.errors.DataError, match="shard_func"):
+        fl.Dataset.range(6).save(tmp_path / "set", shard_func=lambda n: n - 3)
+    assert len(fl.Dataset.load(tmp_path / "set")) == 6
+
+
+def test_refusals(tmp_path: Path) -> None:
+    """What cannot be saved or loaded is refused with what would help."""
+    with pytest.raises(ValueError, match="take"):
+        fl.Dataset.range(3).repeat().save(tmp_path / "set")
+    with pytest.raises(ValueError, match="flat_map"):
+        fl.Dataset.range(3).window(2).save(tmp_path / "set")
+    with pytest.raises(ValueError, match="flat_map"):
+        fl.Dataset.range(3).window(2).cache(tmp_path / "cache")
+    with pytest.raises(ValueError, match="LZ77"):
+        fl.Dataset.range(3).save(tmp_path / "set", compression="LZ77")
+    with pytest.raises(FileNotFoundError):
+        fl.Dataset.load(tmp_path / "set")
+    fl.Dataset.range(3).save(tmp_path / "set")
+    with pytest.raises(ValueError, match="int64"):
+        fl.Dataset.load(tmp_path / "set", element_spec=fl.TensorSpec((), fl.int32))
+
+
+class Times:
+    """A function with a number of its own."""
+
+    def __init__(self, k: int):
+        self.k = k
+
+    def __call__(self, n: Any) -> Any:
+        CALLS.append(self.k)
+        return n * self.k
+
+
+CALLS: list[int] = []
+
+
+def closed_over(k: int) -> Any:
+    """The same, whose number is in its closure."""
+
+    def function(n: Any) -> Any:
+        CALLS.append(k)
+        return n * k
+
+    return function
+
+
+@pytest.mark.parametrize("function", [Times, closed_over])
+def test_caches_are_kept_apart(function: Any, tmp_path: Path) -> None:
+    """Two pipelines in one folder never read each other's elements, nor are they computed twice."""
+
+    def pipeline(k: int) -> Any:
+        return fl.Dataset.range(3).map(function(k), python=True).cache(tmp_path / "cache")
+
+    for _ in range(2):
+        assert numbers(pipeline(2)) == [0, 2, 4]
+        assert numbers(pipeline(3)) == [0, 3, 6]
+        before = len(CALLS)
+        assert numbers(pipeline(2)) == [0, 2, 4]
+        # Building it calls the function once, to learn what it gives.
+        assert len(CALLS) <= before + 1
+
+
+def test_a_state_goes_on_in_a_cache(tmp_path: Path) -> None:
+    """A state that was taken while a cache was filled is good when it is whole, and the other way round."""
+    ds = fl.Dataset.range(10).shuffle(10, seed=1).cache(tmp_path / "cache")
+    first = iter(ds)
+    head = [int(next(first)) for _ in range(4)]
+    state = first.state_dict()
+    tail = [int(n) for n in first]
+    assert sorted(head + tail) == list(range(10))
+    assert [int(n) for n in ds.iter(state=state)] == tail
+    second = iter(ds)
+    assert [int(next(second)) for _ in range(4)] == head
+    assert [int(n) for n in ds.iter(state=second.state_dict())] == tail
+
+
+WRITER = """
+    import os, sys
+    import feedline as fl
+
+    def slow(n):
+        if n == 3000:
+            print("under way", flush=True)
+            sys.stdin.readline()
+        return n + int(os.environ["PLUS"])
+
+    ds = fl.Dataset.range(5000).map(slow, python=True)
+    if sys.argv[1] == "save":
+        ds.save(sys.argv[2])
+    else:
+        print(sum(int(n) for n in ds.cache(sys.argv[2]).as_numpy_iterator()), flush=True)
+"""
+
+
+def begin(tmp_path: Path, how: str, plus: int) -> subprocess.Popen[str]:
+    """A process that writes, and waits for a line in the middle of it."""
+    program = tmp_path / "writer.py"
+    program.write_text(textwrap.dedent(WRITER))
+    return subprocess.Popen(
+        [sys.executable, str(program), how, str(tmp_path / how)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PLUS": str(plus)},
+    )
+
+
+def said(process: subprocess.Popen[str]) -> str:
+    """The next line of what it prints."""
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def finish(process: subprocess.Popen[str], *, kill: bool) -> str:
+    """Lets it go on to its end, or kills it; gives what it had to say."""
+    assert said(process) == "under way"
+    if kill:
+        # Blocks are on their way to the disk.
+        time.sleep(0.05)
+        process.send_signal(signal.SIGKILL)
+        process.communicate(timeout=60)
+        return ""
+    out, _ = process.communicate("go\n", timeout=60)
+    assert process.returncode == 0
+    return out.strip()
+
+
+def test_a_killed_save_leaves_the_old_set(tmp_path: Path) -> None:
+    """Killed, nothing is there; killed on top of a whole set, that one still is."""
+    finish(begin(tmp_path, "save", 0), kill=True)
+    with pytest.raises(FileNotFoundError):
+        fl.Dataset.load(tmp_path / "save")
+    finish(begin(tmp_path, "save", 1), kill=False)
+    finish(begin(tmp_path, "save", 2), kill=True)
+    assert numbers(fl.Dataset.load(tmp_path / "save")) == list(range(1, 5001))
+    finish(begin(tmp_path, "save", 3), kill=False)
+    assert numbers(fl.Dataset.load(tmp_path / "save")) == list(range(3, 5003))
+    runs = [name for name in os.listdir(tmp_path / "save") if name.startswith("run-")]
+    assert len(runs) == 1
+
+
+def test_a_killed_pass_is_not_taken_for_whole(tmp_path: Path) -> None:
+    """The next process reads the input again; the one behind it reads the cache."""
+    finish(begin(tmp_path, "cache", 0), kill=True)
+    total = str(sum(range(5000)))
+    assert finish(begin(tmp_path, "cache", 0), kill=False) == total
+    cached = begin(tmp_path, "cache", 0)
+    # The function is not called: nobody waits.
+    assert said(cached) == total
+    assert cached.wait(timeout=60) == 0
