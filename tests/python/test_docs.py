@@ -72,6 +72,12 @@ def test_docstrings(name: str) -> None:
     assert result.failed == 0
 
 
+def test_no_module_hides_a_function() -> None:
+    """Importing `feedline.x` makes `fl.x` that module."""
+    names = {name.split(".")[1] for name in MODULES}
+    assert names & {*fl.ops.__all__, *fl.dtypes.__all__} == set()
+
+
 PUBLIC = [
     "fl",
     "fl.Dataset",

@@ -52,10 +52,10 @@ pub fn name_of(callable: &Py<PyAny>) -> String {
     .unwrap_or_else(|| "a Python function".into())
 }
 
-/// What tells a callable from others, in later processes too: `feedline.identity` knows. At interpreter exit, nothing.
+/// What tells a callable from others, in later processes too: `feedline.function_identity` knows. At interpreter exit, nothing.
 pub fn identity_of(callable: &Py<PyAny>) -> Vec<u8> {
     let own = |py: Python<'_>| -> PyResult<Vec<u8>> {
-        py.import("feedline.identity")?.call_method1("of", (callable,))?.extract()
+        py.import("feedline.function_identity")?.call_method1("of", (callable,))?.extract()
     };
     attach(|py| own(py).ok()).flatten().unwrap_or_else(|| name_of(callable).into_bytes())
 }

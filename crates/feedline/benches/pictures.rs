@@ -79,7 +79,10 @@ fn main() {
         let piped = rate(photos.len(), || {
             pipeline.iter().expect("an iterator").for_each(|batch| drop(std::hint::black_box(batch.expect("a batch"))));
         });
-        println!("{threads} threads: {loops:7.0} pictures/s in a loop, {piped:7.0} by a pipeline ({:.2})", piped / loops);
+        println!(
+            "{threads} threads: {loops:7.0} pictures/s in a loop, {piped:7.0} by a pipeline ({:.2})",
+            piped / loops
+        );
         alone.push((loops, piped));
     }
     println!("from 1 to 2: {:.2} in a loop, {:.2} by a pipeline", alone[1].0 / alone[0].0, alone[1].1 / alone[0].1);

@@ -282,6 +282,10 @@ impl Op for Cache {
             None => cx.index(&node.inputs[0]),
         }
     }
+    /// Where they are kept does not change what they are.
+    fn tunables(&self) -> &'static [&'static str] {
+        &["filename"]
+    }
     fn write(&self) -> Result<serde_json::Value> {
         Ok(serde_json::to_value(self)?)
     }
