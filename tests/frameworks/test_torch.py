@@ -482,9 +482,11 @@ def test_ranks_of_another_number_take_over() -> None:
         iterator = iter(stream)
         seen += [n for _ in range(3) for n in next(iterator).tolist()]
         states.append(told(stream.state_dict()))
-    assert states[0]["pass"]["at"] == states[1]["pass"]["at"]
-    for rank in range(3):
-        stream = ds.to_torch(shard=(3, rank))
-        stream.load_state_dict(states[0])
-        seen += [n for batch in stream for n in batch.tolist()]
-    assert sorted(seen) == list(range(96))
+    # Ranks that have gone equally far can go on from the state of any of them.
+    for state in states:
+        rest = []
+        for rank in range(3):
+            stream = ds.to_torch(shard=(3, rank))
+            stream.load_state_dict(state)
+            rest += [n for batch in stream for n in batch.tolist()]
+        assert sorted(seen + rest) == list(range(96))
