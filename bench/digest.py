@@ -80,7 +80,8 @@ class Rows:
         self.pairs = self.pairs or [0] * len(bits)
         for k, column in enumerate(bits):
             self.totals[k] += int(column.sum())
-            self.pairs[k] += int((column * bits[-1]).sum())
+            # Products overflow: they are summed modulo 2**64, whatever the batches.
+            self.pairs[k] = (self.pairs[k] + int((column * bits[-1]).sum())) % 2**64
         self.seen += len(bits[0])
 
     def value(self) -> dict[str, Any]:
