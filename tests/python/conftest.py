@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -10,6 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+# A shell starts programs in the background with Ctrl-C ignored, and their children inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 LIMIT = 10.0
 """Seconds after which a program counts as hanging. None of them needs more than two."""
