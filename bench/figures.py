@@ -62,7 +62,7 @@ def figures(results: dict[str, Any]) -> str:
     shown = [cells[workload, variant] for workload, (_, variants) in SHOWN.items() for variant in variants
              if (workload, variant) in cells]
     machine, settings = results["machine"], results["settings"]
-    lines = [f"| the same work, {machine['cores']} cores ({machine['cpu']}), one run, {results['when']} | rate "
+    lines = [f"| the same work, {machine['cores']} cores ({machine['cpu']}), each workload in one run, {results['when']} | rate "
              "| CPU s per million | peak MB | first batch |", "|---|--:|--:|--:|--:|"]
     for workload, (what, variants) in SHOWN.items():
         rows = [(label, cells[workload, variant]) for variant, label in variants.items() if (workload, variant) in cells]
