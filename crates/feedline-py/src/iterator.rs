@@ -102,9 +102,11 @@ impl Iterator {
         let mut guard = self.lock(py)?;
         let iter = &mut *guard;
         loop {
+            let entered = iter.enter();
             if let Some((chunk, row)) = iter.next_ready() {
                 return self.row(py, chunk, row).map(Some);
             }
+            drop(entered);
             if self.is_forked() {
                 return Err(forked());
             }

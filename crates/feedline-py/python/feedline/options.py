@@ -192,8 +192,10 @@ class Options(_Fields):
 
     Attributes:
         deterministic: False lets operators deliver in any order unless they were told otherwise.
-        memory_limit: Bytes that the buffers of this pipeline may hold: a number, or text such as "256MB".
+        memory_limit: Bytes that this pipeline may hold, in buffers and on their way: a number, or text such as
+            "256MB". Batches that the consumer holds are not counted.
         cpu_budget: At most this many workers on this pipeline at once.
+        leave_cores: Cores that this pipeline leaves to others.
         prefetch: False does no work ahead of the consumer.
         rewrite: False runs the plan as written.
         chunk_rows: A fixed number of rows that travel together, for tests: results do not depend on it.
@@ -208,6 +210,7 @@ class Options(_Fields):
         "deterministic": (bool,),
         "memory_limit": (int,),
         "cpu_budget": (int,),
+        "leave_cores": (int,),
         "prefetch": (bool,),
         "rewrite": (bool,),
         "chunk_rows": (int,),
@@ -232,6 +235,8 @@ class Options(_Fields):
         value = super()._checked(name, value)
         if name in ("cpu_budget", "chunk_rows") and value is not None and not 1 <= value < 2**31:
             raise ValueError(f"the option {name} must be at least 1 and below 2^31, not {value}")
+        if name == "leave_cores" and value is not None and not 0 <= value < 2**31:
+            raise ValueError(f"the option leave_cores must be at least 0 and below 2^31, not {value}")
         return value
 
     def merge(self, options: Options) -> Options:
@@ -244,7 +249,7 @@ class Options(_Fields):
 
 
 # The options that the compiled part acts on.
-_OWN = ("deterministic", "cpu_budget", "memory_limit", "prefetch", "rewrite", "chunk_rows")
+_OWN = ("deterministic", "cpu_budget", "leave_cores", "memory_limit", "prefetch", "rewrite", "chunk_rows")
 
 # tf.data's options that mean the same as one of ours; the first of several wins.
 _SAME = (

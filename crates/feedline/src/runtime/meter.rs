@@ -1,6 +1,6 @@
 //! Counters of one operator of a running pipeline.
 
-use super::Cx;
+use super::{Budget, Cx};
 use feedline_io::brief;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -17,7 +17,7 @@ pub struct Meter {
     pub busy_ns: AtomicU64,
     /// Pulls that found nothing below.
     pub starved: AtomicU64,
-    /// Bytes that its queue holds now, and at most so far.
+    /// Bytes that it keeps or its queue holds now, and at most so far.
     pub held: AtomicU64,
     pub held_peak: AtomicU64,
     /// Bytes of rows that it had to copy to put them together.
@@ -58,13 +58,7 @@ pub struct Meters {
     pub delivered: AtomicU64,
     /// Time that the consumer waited (or helped) for elements.
     pub waited_ns: AtomicU64,
-}
-
-impl Default for Meters {
-    fn default() -> Meters {
-        let (nodes, ended_ns, delivered, waited_ns) = Default::default();
-        Meters { nodes, started: Instant::now(), ended_ns, delivered, waited_ns }
-    }
+    pub budget: Arc<Budget>,
 }
 
 /// Datasets that functions make while the pipeline runs (a window, what Python returns) are nodes without end: meters
@@ -72,6 +66,10 @@ impl Default for Meters {
 const MAX_METERS: usize = 4096;
 
 impl Meters {
+    pub fn new(budget: Arc<Budget>) -> Meters {
+        let (nodes, ended_ns, delivered, waited_ns) = Default::default();
+        Meters { nodes, started: Instant::now(), ended_ns, delivered, waited_ns, budget }
+    }
     pub fn of(&self, node: u64) -> Arc<Meter> {
         let _brief = brief();
         let mut map = self.nodes.lock().unwrap_or_else(|e| e.into_inner());
