@@ -54,7 +54,9 @@ def records(folder: Path, cycle: int) -> fl.Dataset:
 
 def decoded(ds: fl.Dataset) -> fl.Dataset:
     """Records as numbers, batched."""
-    return ds.map(lambda r: fl.io.decode_raw(r, fl.int32)).map(lambda x: fl.reshape(x, [RECORD // 4])).batch(16)
+    return (
+        ds.map(lambda r: fl.io.decode_raw(r, fl.int32)).map(lambda x: fl.reshape(x, [RECORD // 4])).batch(16)
+    )
 
 
 @pipeline

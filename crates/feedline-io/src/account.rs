@@ -181,29 +181,30 @@ impl Drop for Entered {
 pub(crate) struct Charge {
     account: Option<&'static Account>,
     bytes: usize,
-    /// The consumer has them.
-    out: AtomicBool,
+    /// So many of them are the consumer's.
+    out: AtomicUsize,
 }
 
 impl Charge {
     pub(crate) fn new(bytes: usize) -> Charge {
         let account = Account::current();
         count(account, bytes as isize);
-        Charge { account, bytes, out: AtomicBool::new(false) }
+        Charge { account, bytes, out: AtomicUsize::new(0) }
     }
-    /// They are the consumer's from now on.
-    pub(crate) fn hand_out(&self) {
-        if let Some(account) = self.account
-            && !self.out.swap(true, Relaxed)
-        {
-            add(Some(account), -(self.bytes as isize));
-            account.out.fetch_add(self.bytes as isize, Relaxed);
+    /// So many more of them are the consumer's from now on.
+    pub(crate) fn hand_out(&self, bytes: usize) {
+        let Some(account) = self.account else { return };
+        let more = |out: usize| Some(out.saturating_add(bytes).min(self.bytes)).filter(|new| *new > out);
+        if let Ok(before) = self.out.fetch_update(Relaxed, Relaxed, more) {
+            let moved = bytes.min(self.bytes - before) as isize;
+            add(Some(account), -moved);
+            account.out.fetch_add(moved, Relaxed);
         }
     }
     /// Charges them to whoever this thread works for.
     pub(crate) fn take_over(&mut self) {
         let account = Account::current();
-        if !same(self.account, account) && !*self.out.get_mut() {
+        if !same(self.account, account) && *self.out.get_mut() == 0 {
             count(self.account, -(self.bytes as isize));
             count(account, self.bytes as isize);
             self.account = account;
@@ -213,10 +214,10 @@ impl Charge {
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        let bytes = self.bytes as isize;
-        match self.account {
-            Some(account) if *self.out.get_mut() => drop(account.out.fetch_sub(bytes, Relaxed)),
-            account => count(account, -bytes),
+        let out = *self.out.get_mut();
+        count(self.account, -((self.bytes - out) as isize));
+        if let Some(account) = self.account.filter(|_| out > 0) {
+            account.out.fetch_sub(out as isize, Relaxed);
         }
     }
 }
@@ -236,8 +237,10 @@ mod tests {
         drop(entered);
         assert!(Account::current().is_none());
         assert_eq!((account.live(), account.out()), ((1 << 20) + 128, 0));
-        large.hand_out();
-        large.hand_out();
+        large.hand_out(1000);
+        assert_eq!((account.live(), account.out()), ((1 << 20) + 128 - 1000, 1000));
+        large.hand_out(1 << 20);
+        large.hand_out(1 << 20);
         assert_eq!((account.live(), account.out()), (128, 1 << 20));
         std::thread::spawn(|| drop((large, small))).join().unwrap();
         assert_eq!((account.live(), account.out()), (0, 0));

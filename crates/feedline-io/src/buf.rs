@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub const ALIGN: usize = 64;
 const PAGE: usize = 4096;
 /// Kept for reuse at most, over all size classes.
-const KEEP_BYTES: usize = 256 << 20;
+const KEEP_BYTES: usize = 96 << 20;
 /// Four sizes for each power of two.
 const CLASSES: usize = 4 * 65;
 /// Blocks from this size on are mappings of their own. A process may have some ten thousand of these.
@@ -199,12 +199,13 @@ impl Buf {
     pub fn is_shared(&self) -> bool {
         Arc::strong_count(&self.0) > 1
     }
-    /// Counts its memory as the consumer's from now on.
-    pub fn hand_out(&self) {
+    /// Counts so many more of its bytes as the consumer's from now on.
+    pub fn hand_out(&self, bytes: usize) {
         match &self.0.owner {
-            Owner::Pool(memory) => memory.charge.hand_out(),
-            Owner::Part(memory) => memory.charge.hand_out(),
-            Owner::Adopted { charge, .. } => charge.hand_out(),
+            // With the last of them goes what the capacity has beyond them.
+            Owner::Pool(memory) => memory.charge.hand_out(if bytes >= self.len() { memory.cap } else { bytes }),
+            Owner::Part(memory) => memory.charge.hand_out(bytes),
+            Owner::Adopted { charge, .. } => charge.hand_out(bytes),
             Owner::Foreign { .. } => {}
         }
     }

@@ -1,7 +1,7 @@
 """Settings of the whole process: how many workers, how much memory, which seed.
 
 Environment variables, read when feedline is imported: FEEDLINE_CPU_BUDGET and FEEDLINE_LEAVE_CORES (numbers),
-FEEDLINE_MEMORY_LIMIT (bytes, or text such as 2GB) and FEEDLINE_LOG (a level of Python's logging, such as INFO).
+FEEDLINE_MEMORY_LIMIT (bytes, or text such as 2GB), FEEDLINE_LOG (a level of Python's logging, such as INFO).
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def configure(
     """Sets what all pipelines of this process share. What is not given stays as it is.
 
     Args:
-        cpu_budget: How many workers may run at once, over all pipelines. By default as many as this process may
-            use of the machine's cores; affinity and control groups count, also when they change.
+        cpu_budget: How many workers may run at once, over all pipelines. By default as many as this process
+            may use of the machine's cores; affinity and control groups count, also when they change.
         leave_cores: So many of these cores are left to others, such as the thread that trains.
         memory_limit: Bytes that all pipelines together may hold, and each of them unless it says otherwise
             itself: a number, or text such as "2GB". By default three quarters of the machine's memory, or of
@@ -79,7 +79,7 @@ def configure(
 
 
 def configuration() -> dict[str, Any]:
-    """What is in force now: `cpu_budget`, `leave_cores`, `memory_limit`, and the global `seed` if there is one."""
+    """What is in force now: `cpu_budget`, `leave_cores`, `memory_limit`, and the `seed` if there is one."""
     return _native.configuration()
 
 

@@ -315,7 +315,7 @@ impl Tensor {
         if let Data::Plain { buf, .. } = &self.data
             && !buf.is_frozen()
         {
-            buf.hand_out();
+            buf.hand_out(self.nbytes());
         }
     }
     /// Whether somebody else keeps the memory alive too.

@@ -206,7 +206,7 @@ mod tests {
         assert!(budget.has_room(0, 8 << 20) && !budget.has_room(0, (8 << 20) + 1));
         assert!(budget.has_room(4, 4 << 20) && !budget.has_room(4, (4 << 20) + 1));
         assert!(!budget.has_room(8, 1) && !budget.has_room(100, 1));
-        block.hand_out();
+        block.hand_out(24 << 20);
         assert!(budget.has_room(8, 24 << 20));
         assert_eq!((budget.live(), budget.out()), (0, 24 << 20));
         drop(block);
