@@ -23,6 +23,10 @@ pub trait Op: fmt::Debug + Send + Sync + Any {
     }
     /// Starts the operator for one pass; `node` is its place in the plan, with its inputs.
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built>;
+    /// The same for a source that can begin behind its first `rows` elements without reading them.
+    fn build_behind(&self, _cx: &BuildCx, _node: &Plan, _rows: u64) -> Result<Option<Built>> {
+        Ok(None)
+    }
     /// Access by number, where the operator and its inputs allow it.
     fn index(&self, _cx: &BuildCx, _node: &Plan) -> Result<Option<Arc<dyn Index>>> {
         Ok(None)

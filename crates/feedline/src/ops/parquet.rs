@@ -218,7 +218,10 @@ impl Op for Parquet {
         self.opened().map_or(Card::Unknown, |o| Card::Known(*o.table.starts.last().expect("starts with 0")))
     }
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
-        Ok(table::build(self.opened()?.table.clone(), cx, node))
+        Ok(table::build(self.opened()?.table.clone(), cx, node, 0))
+    }
+    fn build_behind(&self, cx: &BuildCx, node: &Plan, rows: u64) -> Result<Option<Built>> {
+        Ok(Some(table::build(self.opened()?.table.clone(), cx, node, rows)))
     }
     fn index(&self, cx: &BuildCx, _: &Plan) -> Result<Option<Arc<dyn Index>>> {
         Ok(Some(Arc::new(TableIndex::new(self.opened()?.table.clone(), self.pieces.clone(), cx))))

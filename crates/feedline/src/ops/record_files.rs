@@ -149,6 +149,11 @@ impl RecordFiles {
             start: Start::default(),
         }
     }
+    /// Begins at this record of a file, which has the place `pos` in the stream.
+    pub fn begin(&mut self, pos: u64, file: usize, byte: u64, record: u64) {
+        (self.pos, self.next) = (pos, file);
+        self.start = if record == 0 { Start::Beginning } else { Start::Byte(byte, record) };
+    }
     /// The next file of the list, if there is one.
     fn open(&mut self) -> Option<Result<Opened>> {
         let (name, number) = (self.files.get(self.next)?.clone(), self.next);

@@ -86,6 +86,26 @@ impl TfRecord {
             found: OnceLock::new(),
         }
     }
+    fn stage(&self, cx: &BuildCx) -> Result<RecordFiles> {
+        let (check, after_bad) = (
+            self.check,
+            match self.on_bad {
+                OnBad::Raise => AfterBad::End,
+                OnBad::Skip => AfterBad::Resync,
+            },
+        );
+        let reader =
+            move |len| Ok(Box::new(Reader::new(tfrecord::Options { check, after_bad }, len)) as Box<dyn Records>);
+        let reading = Reading {
+            compression: Compression::parse(&self.compression_type)?,
+            buffer: block_bytes(self.buffer_size)?,
+            on_bad: self.on_bad,
+            parts: 1,
+            places: false,
+            reader: Box::new(reader),
+        };
+        Ok(RecordFiles::new(self.files.get(cx)?, reading))
+    }
     fn numbered(&self) -> Result<&Numbered> {
         let found = self.found.get_or_init(|| {
             let names = self.files.known().ok_or_else(|| Error::usage("an index needs names that are known now"))?;
@@ -121,24 +141,22 @@ impl Op for TfRecord {
         }
     }
     fn build(&self, cx: &BuildCx, _: &Plan) -> Result<Built> {
-        let (check, after_bad) = (
-            self.check,
-            match self.on_bad {
-                OnBad::Raise => AfterBad::End,
-                OnBad::Skip => AfterBad::Resync,
-            },
-        );
-        let reader =
-            move |len| Ok(Box::new(Reader::new(tfrecord::Options { check, after_bad }, len)) as Box<dyn Records>);
-        let reading = Reading {
-            compression: Compression::parse(&self.compression_type)?,
-            buffer: block_bytes(self.buffer_size)?,
-            on_bad: self.on_bad,
-            parts: 1,
-            places: false,
-            reader: Box::new(reader),
-        };
-        Ok(Built::Stage(Box::new(RecordFiles::new(self.files.get(cx)?, reading))))
+        Ok(Built::Stage(Box::new(self.stage(cx)?)))
+    }
+    fn build_behind(&self, cx: &BuildCx, _: &Plan, rows: u64) -> Result<Option<Built>> {
+        // Where damaged records are left out, the number of one does not say how many came before it.
+        if !self.index || self.on_bad == OnBad::Skip {
+            return Ok(None);
+        }
+        let (numbered, mut stage) = (self.numbered()?, self.stage(cx)?);
+        match rows < numbered.len() {
+            true => {
+                let (file, record) = numbered.place(rows);
+                stage.begin(rows, file, numbered.files[file].index.span(record).start, record as u64);
+            }
+            false => stage.begin(numbered.len(), numbered.files.len(), 0, 0),
+        }
+        Ok(Some(Built::Stage(Box::new(stage))))
     }
     fn index(&self, _: &BuildCx, _: &Plan) -> Result<Option<Arc<dyn Index>>> {
         match self.index {
@@ -199,6 +217,11 @@ impl Numbered {
         files.iter().for_each(|f| starts.push(starts[starts.len() - 1] + f.index.len() as u64));
         Ok(Numbered { files: files.into(), starts: starts.into(), check })
     }
+    /// The file of a record, and its number there.
+    fn place(&self, row: u64) -> (usize, usize) {
+        let at = self.starts.partition_point(|s| *s <= row) - 1;
+        (at, (row - self.starts[at]) as usize)
+    }
 }
 
 impl Index for Numbered {
@@ -206,14 +229,10 @@ impl Index for Numbered {
         self.starts[self.starts.len() - 1]
     }
     fn get(&self, rows: &[u64]) -> Result<Chunk> {
-        let place = |row: u64| {
-            let at = self.starts.partition_point(|s| *s <= row) - 1;
-            (at, (row - self.starts[at]) as usize)
-        };
         let wants: Vec<Want> = rows
             .iter()
             .map(|&row| {
-                let (source, record) = place(row);
+                let (source, record) = self.place(row);
                 let span = self.files[source].index.span(record);
                 Want { source, at: span.start, len: (span.end - span.start) as usize }
             })
@@ -222,7 +241,7 @@ impl Index for Numbered {
         let mut reads = Ranges::many(sources, wants.clone());
         let mut strings = StringsBuilder::with_capacity(rows.len());
         for (&row, want) in rows.iter().zip(wants) {
-            let (source, record) = place(row);
+            let (source, record) = self.place(row);
             let name = self.files[source].source.name();
             let read = reads.next_range().ok_or_else(|| Error::internal("a read is missing"))?;
             let read = read.map_err(|e| e.in_file(name, None))?;
@@ -269,6 +288,13 @@ mod tests {
         assert!(ds.shuffle(None, Some(1), true).is_err());
         let ds = Dataset::tf_record_by_number(&names).unwrap();
         assert_eq!((ds.cardinality(), events(&ds)), (Card::Known(3), vec!["1".into(), "22".into(), "333".into()]));
+        for (count, rest) in [(1, &["22", "333"][..]), (2, &["333"]), (3, &[]), (9, &[])] {
+            let skipped = ds.skip(count).unwrap();
+            assert_eq!(
+                (events(&skipped), skipped.cardinality()),
+                (rest.iter().map(|s| s.to_string()).collect(), Card::Known(rest.len() as u64))
+            );
+        }
         let got = ds.index().unwrap().get(&[2, 0]).unwrap();
         assert_eq!(
             (got.element(0)[0].tensor().str_at(0), got.element(1)[0].tensor().str_at(0)),
@@ -297,6 +323,7 @@ mod tests {
         assert_eq!(events(&Dataset::source(op(OnBad::Raise)).unwrap()), ["one", "!Loss 19"]);
         assert_eq!(events(&Dataset::source(op(OnBad::Skip)).unwrap()), ["one", "three"]);
         let by_number = Dataset::tf_record_by_number(&[&name]).unwrap();
+        assert_eq!(events(&by_number.skip(2).unwrap()), ["three"], "what is passed over is not read");
         let error = by_number.index().unwrap().get(&[1]).unwrap_err();
         assert_eq!((error.kind(), error.at().byte), (Kind::Loss, Some(19)));
     }

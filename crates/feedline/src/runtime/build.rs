@@ -107,16 +107,23 @@ impl BuildCx {
     /// Starts an input. Errors name its operator.
     pub fn build(&self, plan: &Plan) -> Result<Built> {
         let name = plan.name();
-        let built = plan.op.build(self, plan).map_err(|e| e.in_op(name))?;
-        Ok(match built {
+        Ok(self.metered(plan, plan.op.build(self, plan).map_err(|e| e.in_op(name))?))
+    }
+    /// The same behind its first `rows` elements, if it can begin there at once.
+    pub fn build_behind(&self, plan: &Plan, rows: u64) -> Result<Option<Built>> {
+        let built = plan.op.build_behind(self, plan, rows).map_err(|e| e.in_op(plan.name()))?;
+        Ok(built.map(|built| self.metered(plan, built)))
+    }
+    fn metered(&self, plan: &Plan, built: Built) -> Built {
+        match built {
             Built::Stage(mut stage) => {
                 if stage.replays() {
                     stage = Box::new(Replay::new(stage));
                 }
-                Built::Stage(Box::new(Metered { stage, name, meter: self.run.meters.of(plan.id) }))
+                Built::Stage(Box::new(Metered { stage, name: plan.name(), meter: self.run.meters.of(plan.id) }))
             }
             open => open,
-        })
+        }
     }
     /// Starts the whole plan: what a consumer pulls. Nothing works yet.
     pub fn root(&self, plan: &Plan) -> Result<Box<dyn Stage>> {
