@@ -235,8 +235,10 @@ def _experimental_names() -> SimpleNamespace:
         "Counter",
         "CsvDataset",
         "RandomDataset",
+        "SqlDataset",
         "choose_from_datasets",
         "from_list",
+        "make_batched_features_dataset",
         "make_csv_dataset",
         "sample_from_datasets",
     ):
