@@ -62,6 +62,8 @@ mod text_line;
 mod tf_record;
 mod unbatch;
 mod unique;
+#[cfg(feature = "columnar")]
+mod wanted_columns;
 mod weave;
 mod web_dataset;
 mod window;
