@@ -24,6 +24,7 @@ NEEDS = {
     "test_examples.py": "keras",
     "test_jax.py": "jax",
     "test_keras.py": "keras",
+    "test_keras_backup.py": "keras",
     "test_migrate.py": "keras",
     "test_tensorflow.py": "tensorflow",
     "test_torch.py": "torch",
