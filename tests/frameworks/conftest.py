@@ -22,6 +22,7 @@ def _has(module: str) -> bool:
 BACKENDS = [name for name in ("jax", "torch", "tensorflow") if _has(name)]
 NEEDS = {
     "test_examples.py": "keras",
+    "test_fit_goldens.py": "keras",
     "test_jax.py": "jax",
     "test_keras.py": "keras",
     "test_keras_backup.py": "keras",
