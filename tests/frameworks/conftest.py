@@ -29,6 +29,7 @@ NEEDS = {
     "test_migrate.py": "keras",
     "test_tensorflow.py": "tensorflow",
     "test_torch.py": "torch",
+    "test_trainers.py": "lightning",
 }
 collect_ignore = [file for file, module in NEEDS.items() if not _has(module)]
 

@@ -55,7 +55,8 @@ class Stream(Resumable, torch_data.IterableDataset):  # type: ignore[misc]
     ) -> None:
         if shard is not None:
             count, rank = rank_and_count(dataset) if shard == "auto" else shard
-            dataset = parts.of_rank(dataset, count, rank, equal) if count > 1 else dataset
+            # One rank too: it may go on from the state of several, and several from its own.
+            dataset = parts.of_rank(dataset, count, rank, equal)
         self.dataset = plain(dataset)
         self.device = None if device is None else torch.device(device)
         self.pin_memory = bool(pin_memory)
