@@ -150,6 +150,14 @@ def test_batches_of_pytorch_from_single_elements() -> None:
     assert [batch.tolist() for batch in loader] == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]
 
 
+def test_the_first_batch_again_and_again() -> None:
+    ds = fl.Dataset.range(10).batch(2)
+    with pytest.warns(fl.warnings.FirstElementAgain, match="FL002") as given:
+        for _ in range(5):
+            next(iter(ds.to_torch()))
+    assert [warning.filename for warning in given] == [__file__]
+
+
 def test_elements_by_number() -> None:
     items = fl.Dataset.range(10).map(lambda x: (x, x * x)).to_torch_dataset()
     assert len(items) == 10
