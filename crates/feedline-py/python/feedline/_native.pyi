@@ -30,10 +30,13 @@ class Plan:
     def symbolic(self) -> bool:
         """Whether it refers to symbolic values of a function being traced (then it cannot be iterated)."""
     def iter(
-        self, options: Mapping[str, Any] | None = None, state: Mapping[str, Any] | None = None
+        self,
+        options: Mapping[str, Any] | None = None,
+        state: Mapping[str, Any] | None = None,
+        epoch: int | None = None,
     ) -> Iterator:
-        """A new iterator, from a state on if one is given. `options` are those of `Options`, flattened (see
-        make_options)."""
+        """A new iterator, from a state on or for the pass of that number if one is given. `options` are those of
+        `Options`, flattened (see make_options)."""
     def at(self, index: int) -> Any:
         """Element number `index` (negative is refused) of an indexed plan; errors if the plan is not indexed."""
     def explain(self, format: str = "text") -> str: ...
