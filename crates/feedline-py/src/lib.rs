@@ -12,6 +12,7 @@ mod structure;
 mod table;
 mod trace;
 mod values;
+mod worker;
 mod writer;
 
 use pyo3::prelude::*;
@@ -49,5 +50,6 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(table::configure, m)?)?;
     m.add_function(wrap_pyfunction!(table::configuration, m)?)?;
     m.add_function(wrap_pyfunction!(host::shutdown, m)?)?;
+    m.add_function(wrap_pyfunction!(worker::serve, m)?)?;
     Ok(())
 }

@@ -168,12 +168,12 @@ fn attachment_from_py(object: &Bound<'_, PyAny>) -> PyResult<Arc<dyn Any + Send 
             Value::Tensor(t) => Arc::new(t),
             _ => return Err(type_error("not an array")),
         },
-        "function" => Arc::new(HostAttachment(Arc::new(PyFunc {
-            func: object.get_item(1)?.unbind(),
-            input: spec_from_py(&object.get_item(2)?)?,
-            output: spec_from_py(&object.get_item(3)?)?,
-            unpack: object.get_item(4)?.extract()?,
-        }))),
+        "function" => Arc::new(HostAttachment(Arc::new(PyFunc::new(
+            object.get_item(1)?.unbind(),
+            spec_from_py(&object.get_item(2)?)?,
+            object.get_item(4)?.extract()?,
+            spec_from_py(&object.get_item(3)?)?,
+        )))),
         "generator" => Arc::new(GeneratorAttachment(Arc::new(PyGenerator {
             callable: object.get_item(1)?.unbind(),
             spec: spec_from_py(&object.get_item(2)?)?,

@@ -56,6 +56,7 @@ from .sparse import SparseTensor
 from .spec import DatasetSpec, NoneSpec, RaggedTensorSpec, SparseTensorSpec, TensorSpec
 from .symbol import Symbol
 from .tables import ArrowDataset, NumpyDataset, ParquetDataset
+from .workers import worker_info
 
 bool = dtypes.bool_
 
@@ -103,6 +104,7 @@ __all__ = [
     "train",
     "utils",
     "warnings",
+    "worker_info",
     *dtypes.__all__,
     *ops.__all__,
     "CsvDataset",

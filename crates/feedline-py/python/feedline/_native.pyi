@@ -195,6 +195,15 @@ def reduce(
 def shutdown() -> None:
     """Stops the pool's work in Python functions; called at interpreter exit."""
 
+def serve(
+    socket: int,
+    parent: int,
+    load: Callable[[bytes, int], tuple[Callable[..., Any], Any, Any, bool, Callable[[int], None]]],
+    describe: Callable[[BaseException], tuple[str, bytes, str]],
+) -> None:
+    """The loop of a worker process: gets a function through the socket and calls it for the rows that come, until
+    nobody sends any more."""
+
 def register_class(tag: str, cls: type) -> None:
     """A NamedTuple or dataclass to give back for structures with that tag (`module:qualname`)."""
 
