@@ -37,7 +37,8 @@ libraries=$(find "$root/usr/lib" "$root/lib" -name '*.so*' -printf '%h\n' 2>/dev
 cat >"$root/fonts.conf" <<FONTS
 <?xml version="1.0"?>
 <!DOCTYPE fontconfig SYSTEM "fonts.dtd">
-<fontconfig><dir>/usr/share/fonts</dir><dir>$root/usr/share/fonts</dir><cachedir>$root/fonts</cachedir></fontconfig>
+<fontconfig><dir>/usr/share/fonts</dir><dir>$root/usr/share/fonts</dir><cachedir>$root/fonts</cachedir>
+<match><edit name="family" mode="append"><string>DejaVu Sans</string></edit></match></fontconfig>
 FONTS
 cat >"$command" <<START
 #!/bin/sh

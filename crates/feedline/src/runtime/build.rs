@@ -302,7 +302,7 @@ impl Stage for Metered {
         cx.inner_ns = outer + ns;
         match pull {
             Pull::Rows(chunk) => {
-                span(self.meter.node, start, ns, chunk.rows());
+                span(self.meter.id, start, ns, chunk.rows());
                 self.meter.chunks.fetch_add(1, Relaxed);
                 self.meter.rows.fetch_add(chunk.rows() as u64, Relaxed);
                 Pull::Rows(chunk)

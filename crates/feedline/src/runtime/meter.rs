@@ -10,8 +10,8 @@ use std::time::Instant;
 
 #[derive(Debug, Default)]
 pub struct Meter {
-    /// The operator's number in the plan.
-    pub node: u64,
+    /// The plan node that it belongs to; 0 if it belongs to none.
+    pub id: u64,
     pub chunks: AtomicU64,
     pub rows: AtomicU64,
     pub bytes: AtomicU64,
@@ -37,7 +37,7 @@ impl Meter {
         let ns = start.elapsed().as_nanos() as u64;
         cx.inner_ns += ns;
         self.count(rows, ns);
-        span(self.node, start, ns, rows);
+        span(self.id, start, ns, rows);
         result
     }
     pub fn count(&self, rows: usize, ns: u64) {
@@ -82,7 +82,7 @@ impl Meters {
         if map.len() >= MAX_METERS && !map.contains_key(&node) {
             return Arc::default();
         }
-        map.entry(node).or_insert_with(|| Arc::new(Meter { node, ..Meter::default() })).clone()
+        map.entry(node).or_insert_with(|| Arc::new(Meter { id: node, ..Meter::default() })).clone()
     }
     pub fn get(&self, node: u64) -> Option<Arc<Meter>> {
         let _brief = brief();

@@ -479,7 +479,7 @@ impl Shared {
                         }
                         let ns = start.elapsed().as_nanos() as u64;
                         meter.count(n, ns);
-                        span(meter.node, start, ns, n);
+                        span(meter.id, start, ns, n);
                         let fails = out[before..].iter().filter(|i| matches!(i, Item::Fail(_))).count();
                         meter.fails.fetch_add(fails as u64, Relaxed);
                     }
