@@ -84,6 +84,32 @@ class Iterator(PyIterator[Any]):
     def state_dict(self) -> dict[str, Any]: ...
     def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
 
+class Pass:
+    """A pass that has an iterator, for whoever looks at it. It does not keep the iterator alive."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def pipeline(self) -> int:
+        """The same number for all passes over a dataset."""
+    @property
+    def errors(self) -> list[tuple[float, str]]:
+        """The newest errors that went to the consumer: when (seconds since 1970), and what."""
+    def explain(self, format: str = "text") -> str: ...
+    def want(self, wanted: bool) -> None:
+        """Asks for the next element that is delivered, or no longer."""
+    def take(self) -> Any | None:
+        """The element that was kept, once."""
+
+def passes() -> list[Pass]:
+    """The passes of this process that have an iterator now, oldest first."""
+
+def start_spans(most: int) -> bool:
+    """Begins to record which thread works for which operator, the newest `most` spans; False if it is on already."""
+
+def stop_spans() -> tuple[list[tuple[str, int, int, int, int]], list[str], int] | None:
+    """Ends it: spans (operator, thread, rows, start and length in ns), names of threads, spans that made room."""
+
 class Function:
     """A finished traced function."""
 

@@ -5,6 +5,7 @@ use super::mark::{At, Mark};
 use super::pool::Pool;
 use super::replay::Replay;
 use super::segment::{Bounds, Segment};
+use super::spans::span;
 use super::stage::{ChunkFn, Cx, Inline, Pull, Stage};
 use super::sync::atomic::AtomicBool;
 use super::sync::{Mutex, lock};
@@ -324,6 +325,7 @@ impl Stage for Metered {
         cx.inner_ns = outer + ns;
         match pull {
             Pull::Rows(chunk) => {
+                span(self.meter.id, start, ns, chunk.rows());
                 self.meter.chunks.fetch_add(1, Relaxed);
                 self.meter.rows.fetch_add(chunk.rows() as u64, Relaxed);
                 Pull::Rows(chunk)

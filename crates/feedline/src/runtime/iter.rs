@@ -3,6 +3,7 @@
 use super::build::{BuildCx, Run};
 use super::mark::{At, Mark};
 use super::pool::Pool;
+use super::spans;
 use super::stage::{Cx, Pull, Stage, Wake};
 use super::state::State;
 use super::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -72,6 +73,7 @@ const LOOK: Duration = Duration::from_millis(50);
 fn new_run(plan: &Plan, pool: Arc<Pool>) -> Arc<Run> {
     let mut has_host = false;
     plan.walk(&mut |p| has_host |= p.op.props().host);
+    spans::name(plan);
     Arc::new(Run {
         pool,
         cancelled: Arc::new(AtomicBool::new(false)),
@@ -209,7 +211,9 @@ impl Iter {
                 Pull::Pending => {
                     let start = Instant::now();
                     let waited = self.wait(&mut looked, interrupted);
-                    self.run.meters.waited_ns.fetch_add(start.elapsed().as_nanos() as u64, Relaxed);
+                    let ns = start.elapsed().as_nanos() as u64;
+                    self.run.meters.waited_ns.fetch_add(ns, Relaxed);
+                    spans::span(spans::WAIT, start, ns, 0);
                     waited?
                 }
             }

@@ -23,6 +23,7 @@ use super::batches::Batches;
 use super::build::Open;
 use super::mark::{At, Mark};
 use super::pool::{Pool, Work};
+use super::spans::span;
 use super::stage::{ChunkFn, Cx, Item, Pull, Stage, Wake};
 use super::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use super::sync::{Mutex, lock};
@@ -538,7 +539,9 @@ impl Shared {
                             Some(slots) => function.run_into(chunk, slots, &mut out),
                             None => function.run(chunk, &mut out),
                         }
-                        meter.count(n, start.elapsed().as_nanos() as u64);
+                        let ns = start.elapsed().as_nanos() as u64;
+                        meter.count(n, ns);
+                        span(meter.id, start, ns, n);
                         let fails = out[before..].iter().filter(|i| matches!(i, Item::Fail(_))).count();
                         meter.fails.fetch_add(fails as u64, Relaxed);
                     }
