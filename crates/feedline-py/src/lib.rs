@@ -8,6 +8,7 @@ mod generator;
 mod host;
 mod iterator;
 mod plan;
+mod quarantine;
 mod structure;
 mod table;
 mod trace;
@@ -43,6 +44,8 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(example::write_sequence_example, m)?)?;
     m.add_function(wrap_pyfunction!(example::read_example, m)?)?;
     m.add_function(wrap_pyfunction!(example::read_sequence_example, m)?)?;
+    m.add_function(wrap_pyfunction!(quarantine::quarantined, m)?)?;
+    m.add_function(wrap_pyfunction!(quarantine::retry, m)?)?;
     m.add_function(wrap_pyfunction!(cli::cli, m)?)?;
     m.add_function(wrap_pyfunction!(table::functions, m)?)?;
     m.add_function(wrap_pyfunction!(table::operators, m)?)?;

@@ -43,6 +43,7 @@ from .dtypes import *  # noqa: F403
 from .iterator import Iterator, Optional
 from .ops import *  # noqa: F403
 from .options import Options
+from .quarantine import Quarantined, Retried, quarantined, retry
 from .ragged import RaggedTensor
 from .readers import (
     CsvDataset,
@@ -73,8 +74,10 @@ __all__ = [
     "Optional",
     "Options",
     "ParquetDataset",
+    "Quarantined",
     "RaggedTensor",
     "RaggedTensorSpec",
+    "Retried",
     "SparseTensor",
     "SparseTensorSpec",
     "Symbol",
@@ -96,8 +99,10 @@ __all__ = [
     "math",
     "nest",
     "preprocessing",
+    "quarantined",
     "ragged",
     "random",
+    "retry",
     "sparse",
     "strings",
     "train",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from .. import nest
 from ..dtypes import bool_
 from ..function import traced
-from ..params import check_name, integer, optional_integer, parallel_calls
+from ..params import check_name, integer, on_error as checked_on_error, optional_integer, parallel_calls
 from ..spec import TensorSpec
 from ..states import state_function
 from .core import AUTOTUNE, Core
@@ -38,6 +38,7 @@ class Elementwise(Core):
         python: bool = False,
         native: bool = False,
         output_signature: Any = None,
+        on_error: str | None = None,
     ) -> Self:
         """Calls a function on every element.
 
@@ -61,6 +62,8 @@ class Elementwise(Core):
             native: Refuse a function that cannot be traced.
             output_signature: What the function returns, where it runs as Python: `fl.TensorSpec`s in a
                 structure. Without it the first element is tried, and shapes are unknown.
+            on_error: What becomes of elements that fail in it: "raise", "skip" or "quarantine". None follows
+                the options.
         """
         check_name("map", name)
         if synchronous and num_parallel_calls is not None:
@@ -75,17 +78,30 @@ class Elementwise(Core):
             num_parallel_calls=parallel,
             deterministic=deterministic,
             synchronous=bool(synchronous),
+            on_error=checked_on_error("map", on_error),
         )
 
-    def filter(self, predicate: Callable[..., Any], name: str | None = None) -> Self:
+    def filter(
+        self, predicate: Callable[..., Any], name: str | None = None, *, on_error: str | None = None
+    ) -> Self:
         """The elements for which a function returns True.
 
         >>> import feedline as fl
         >>> list(fl.Dataset.range(5).filter(lambda x: x % 2 == 1).as_numpy_iterator())
         [np.int64(1), np.int64(3)]
+
+        Args:
+            predicate: The function.
+            name: A name for the operator, an identifier.
+            on_error: What becomes of elements that fail in it: "raise", "skip" or "quarantine". None follows
+                the options.
         """
         check_name("filter", name)
-        return self._then("filter", predicate=self._predicate(predicate, "filter"))
+        return self._then(
+            "filter",
+            predicate=self._predicate(predicate, "filter"),
+            on_error=checked_on_error("filter", on_error),
+        )
 
     def take_while(self, predicate: Callable[..., Any], name: str | None = None) -> Self:
         """The elements up to, but without, the first for which a function returns False.
@@ -206,7 +222,7 @@ class Elementwise(Core):
         return self._then("unique")
 
     def ignore_errors(self, log_warning: bool = False, name: str | None = None) -> Self:
-        """Without the elements that fail.
+        """Without the elements that fail. `explain()` says how many they were.
 
         >>> import feedline as fl
         >>> ds = fl.Dataset.from_tensor_slices([1.0, 0.0])
