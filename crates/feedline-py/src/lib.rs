@@ -10,6 +10,7 @@ mod iterator;
 mod log;
 mod passes;
 mod plan;
+mod quarantine;
 mod spans;
 mod structure;
 mod table;
@@ -48,6 +49,8 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(example::write_sequence_example, m)?)?;
     m.add_function(wrap_pyfunction!(example::read_example, m)?)?;
     m.add_function(wrap_pyfunction!(example::read_sequence_example, m)?)?;
+    m.add_function(wrap_pyfunction!(quarantine::quarantined, m)?)?;
+    m.add_function(wrap_pyfunction!(quarantine::retry, m)?)?;
     m.add_function(wrap_pyfunction!(cli::cli, m)?)?;
     m.add_function(wrap_pyfunction!(table::functions, m)?)?;
     m.add_function(wrap_pyfunction!(table::operators, m)?)?;

@@ -3,7 +3,7 @@
 use crate::element::{Element, Spec, Value};
 use crate::error::{Error, Result};
 use crate::expr::{Arg, Graph};
-use crate::options::Options;
+use crate::options::{OnError, Options};
 use crate::plan::{Card, Plan};
 use crate::runtime::{BuildCx, Built, Index, PassSeeds};
 use serde::{Deserialize, Serialize};
@@ -47,6 +47,10 @@ pub trait Op: fmt::Debug + Send + Sync + Any {
     /// The files that it reads, where they are known before it runs: what was made of them is good as long as they are.
     fn files(&self) -> Vec<String> {
         vec![]
+    }
+    /// What becomes of elements that fail in it; `None`: what the options say.
+    fn on_error(&self) -> Option<OnError> {
+        None
     }
     /// Parameters that cannot change results: a state does not mind if they are others.
     fn tunables(&self) -> &'static [&'static str] {

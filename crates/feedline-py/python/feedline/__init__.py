@@ -43,6 +43,7 @@ from .dtypes import *  # noqa: F403
 from .iterator import Iterator, Optional
 from .ops import *  # noqa: F403
 from .options import Options
+from .quarantine import Quarantined, Retried, quarantined, retry
 from .ragged import RaggedTensor
 from .readers import (
     CsvDataset,
@@ -74,8 +75,10 @@ __all__ = [
     "Optional",
     "Options",
     "ParquetDataset",
+    "Quarantined",
     "RaggedTensor",
     "RaggedTensorSpec",
+    "Retried",
     "SparseTensor",
     "SparseTensorSpec",
     "Symbol",
@@ -100,9 +103,11 @@ __all__ = [
     "math",
     "nest",
     "preprocessing",
+    "quarantined",
     "ragged",
     "random",
     "report",
+    "retry",
     "serve",
     "sparse",
     "strings",

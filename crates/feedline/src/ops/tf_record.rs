@@ -1,10 +1,11 @@
 //! `TFRecordDataset(filenames)`: the records of TFRecord files, in the order of the files, or by number.
 
-use super::record_files::{Files, OnBad, Reading, RecordFiles, block_bytes, record_spec};
+use super::record_files::{Files, Reading, RecordFiles, block_bytes, record_spec};
 use crate::dataset::Dataset;
 use crate::element::{Chunk, Column, Pos, Spec, StringsBuilder};
 use crate::error::{Error, Result};
 use crate::op::{Op, OpInfo, Param, read};
+use crate::options::OnError;
 use crate::plan::{Card, Plan};
 use crate::runtime::{BuildCx, Built, Index};
 use feedline_formats::compress::Compression;
@@ -23,7 +24,11 @@ pub static INFO: OpInfo = OpInfo {
         Param::new("compression_type", "\"\"", "\"\", \"GZIP\", \"ZLIB\" or \"ZSTD\": how the files are compressed"),
         Param::new("buffer_size", "None", "bytes of one read; None: what suits where the files lie"),
         Param::new("check", "True", "compare the checksum of each record"),
-        Param::new("on_bad", "\"raise\"", "\"skip\": pass over damaged records and go on behind them"),
+        Param::new(
+            "on_error",
+            "None",
+            "\"skip\" or \"quarantine\": go on behind damaged records; \"raise\": leave the file",
+        ),
         Param::new("index", "False", "find all records first, so that they can be reached by number"),
     ],
     read: read::<TfRecord>,
@@ -39,8 +44,8 @@ pub struct TfRecord {
     buffer_size: Option<i64>,
     #[serde(default = "yes")]
     check: bool,
-    #[serde(default)]
-    on_bad: OnBad,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    on_error: Option<OnError>,
     #[serde(default)]
     index: bool,
     /// Where the records lie, once they were looked for.
@@ -81,25 +86,22 @@ impl TfRecord {
             compression_type: compression_type.into(),
             buffer_size: None,
             check: true,
-            on_bad: OnBad::Raise,
+            on_error: None,
             index,
             found: OnceLock::new(),
         }
     }
     fn stage(&self, cx: &BuildCx) -> Result<RecordFiles> {
-        let (check, after_bad) = (
-            self.check,
-            match self.on_bad {
-                OnBad::Raise => AfterBad::End,
-                OnBad::Skip => AfterBad::Resync,
-            },
-        );
+        let after_bad = match cx.on_error(self.on_error) {
+            OnError::Raise => AfterBad::End,
+            OnError::Skip | OnError::Quarantine => AfterBad::Resync,
+        };
+        let check = self.check;
         let reader =
             move |len| Ok(Box::new(Reader::new(tfrecord::Options { check, after_bad }, len)) as Box<dyn Records>);
         let reading = Reading {
             compression: Compression::parse(&self.compression_type)?,
             buffer: block_bytes(self.buffer_size)?,
-            on_bad: self.on_bad,
             parts: 1,
             places: false,
             reader: Box::new(reader),
@@ -136,7 +138,7 @@ impl Op for TfRecord {
     }
     fn cardinality(&self, _: &[Plan]) -> Card {
         match self.index {
-            true => self.numbered().map_or(Card::Unknown, |n| Card::Known(n.len())),
+            true => super::after_errors(self.numbered().map_or(Card::Unknown, |n| Card::Known(n.len())), self.on_error),
             false => Card::Unknown,
         }
     }
@@ -144,8 +146,7 @@ impl Op for TfRecord {
         Ok(Built::Stage(Box::new(self.stage(cx)?)))
     }
     fn build_behind(&self, cx: &BuildCx, _: &Plan, rows: u64) -> Result<Option<Built>> {
-        // Where damaged records are left out, the number of one does not say how many came before it.
-        if !self.index || self.on_bad == OnBad::Skip {
+        if !self.index {
             return Ok(None);
         }
         let (numbered, mut stage) = (self.numbered()?, self.stage(cx)?);
@@ -163,6 +164,9 @@ impl Op for TfRecord {
             true => Ok(Some(Arc::new(self.numbered()?.clone()))),
             false => Ok(None),
         }
+    }
+    fn on_error(&self) -> Option<OnError> {
+        self.on_error
     }
     fn tunables(&self) -> &'static [&'static str] {
         &["buffer_size"]
@@ -319,9 +323,9 @@ mod tests {
         let mut bytes = std::fs::read(&name).unwrap();
         bytes[19 + 12] ^= 1;
         std::fs::write(&name, bytes).unwrap();
-        let op = |on_bad| TfRecord { on_bad, ..TfRecord::new(&[&name], "", false) };
-        assert_eq!(events(&Dataset::source(op(OnBad::Raise)).unwrap()), ["one", "!Loss 19"]);
-        assert_eq!(events(&Dataset::source(op(OnBad::Skip)).unwrap()), ["one", "three"]);
+        let op = |on_error| TfRecord { on_error: Some(on_error), ..TfRecord::new(&[&name], "", false) };
+        assert_eq!(events(&Dataset::source(op(OnError::Raise)).unwrap()), ["one", "!Loss 19"]);
+        assert_eq!(events(&Dataset::source(op(OnError::Skip)).unwrap()), ["one", "three"]);
         let by_number = Dataset::tf_record_by_number(&[&name]).unwrap();
         assert_eq!(events(&by_number.skip(2).unwrap()), ["three"], "what is passed over is not read");
         let error = by_number.index().unwrap().get(&[1]).unwrap_err();

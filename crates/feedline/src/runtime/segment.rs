@@ -85,6 +85,8 @@ pub struct Shared {
     cost_ns: AtomicU64,
     meter: Arc<Meter>,
     host: bool,
+    /// Errors may be left out behind it: they do not end a batch.
+    sieved: bool,
 }
 
 /// What only the holder of the token sees.
@@ -177,6 +179,7 @@ impl Segment {
             cost_ns: AtomicU64::new(0),
             meter,
             host,
+            sieved: run.errors.is_some(),
         });
         Segment { shared, drop: 0, layers }
     }
@@ -517,7 +520,11 @@ impl Shared {
                 Item::Rows(chunk) => row += chunk.rows() as u64,
                 Item::Fail(_) => {
                     row += 1;
-                    self.counted_from.fetch_max(row, Relaxed);
+                    match self.sieved {
+                        // Batches go on: each ends one row later.
+                        true => self.counted_from.fetch_add(1, Relaxed),
+                        false => self.counted_from.fetch_max(row, Relaxed),
+                    };
                 }
             }
         }

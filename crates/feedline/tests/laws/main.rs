@@ -1,6 +1,7 @@
 //! Every operator through every law. A sample of each operator stands on an input that is ordinary, empty, a single
 //! element, or fails in the middle; what comes out must not depend on workers, chunk sizes or rewrites.
 
+mod left_out;
 mod resume;
 
 use feedline::element::{DType, Leaf, Spec, Tree};
@@ -316,7 +317,7 @@ const SAMPLES: &[(&str, Sample)] = &[
     ("take_while", |p| make("take_while", json!({ "predicate": with_constant(&p.spec, "less", 8) }), vec![p])),
     ("text_line", |_| make("text_line", json!({ "files": file("rows.csv", ROWS), "buffer_size": 1 }), vec![])),
     ("tf_record", |_| {
-        let params = json!({ "files": file("records", &records()), "buffer_size": 1, "on_bad": "skip" });
+        let params = json!({ "files": file("records", &records()), "buffer_size": 1, "on_error": "skip" });
         make("tf_record", params, vec![])
     }),
     ("tf_record", |_| make("tf_record", json!({ "files": file("records", &records()) }), vec![])),
@@ -327,7 +328,7 @@ const SAMPLES: &[(&str, Sample)] = &[
     }),
     ("web_dataset", |_| make("web_dataset", json!({ "files": file("a.tar", &samples()), "url": true }), vec![])),
     ("web_dataset", |_| {
-        let params = json!({ "files": file("a.tar", &samples()), "on_bad": "skip", "index": true });
+        let params = json!({ "files": file("a.tar", &samples()), "on_error": "skip", "index": true });
         make("web_dataset", params, vec![])
     }),
     ("window", |p| {
