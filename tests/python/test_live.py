@@ -639,6 +639,33 @@ def test_messages_that_came_too_fast_are_counted(program: Any) -> None:
     assert program(source).stdout == "True\n"
 
 
+def test_a_fork_while_messages_come(program: Any) -> None:
+    source = """
+        import logging, os, threading
+        import feedline as fl
+        logging.getLogger("feedline").addHandler(logging.NullHandler())
+        logging.getLogger("feedline").propagate = False
+        ds = fl.Dataset.range(100).map(lambda x: fl.debugging.assert_less(x, 0, "no"))
+        ds = ds.ignore_errors(log_warning=True)
+        stop = threading.Event()
+        def talk():
+            while not stop.is_set():
+                list(ds)
+        thread = threading.Thread(target=talk)
+        thread.start()
+        for _ in range(20):
+            child = os.fork()
+            if child == 0:
+                list(ds)
+                os._exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+        stop.set()
+        thread.join()
+        print("done")
+    """
+    assert program(source).stdout == "done\n"
+
+
 def test_the_page_does_not_take_messages_away(program: Any, tmp_path: Path) -> None:
     source = "import feedline as fl\nfl.dashboard()\n" + re.sub("^    ", "", IGNORES, flags=re.MULTILINE)
     done = program(source, env={"XDG_RUNTIME_DIR": str(tmp_path)}, clean=False)
