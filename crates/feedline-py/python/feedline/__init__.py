@@ -43,6 +43,7 @@ from .dtypes import *  # noqa: F403
 from .iterator import Iterator, Optional
 from .ops import *  # noqa: F403
 from .options import Options
+from .quarantine import Quarantined, Retried, quarantined, retry
 from .ragged import RaggedTensor
 from .readers import (
     CsvDataset,
@@ -56,6 +57,7 @@ from .sparse import SparseTensor
 from .spec import DatasetSpec, NoneSpec, RaggedTensorSpec, SparseTensorSpec, TensorSpec
 from .symbol import Symbol
 from .tables import ArrowDataset, NumpyDataset, ParquetDataset
+from .workers import worker_info
 
 bool = dtypes.bool_
 
@@ -73,8 +75,10 @@ __all__ = [
     "Optional",
     "Options",
     "ParquetDataset",
+    "Quarantined",
     "RaggedTensor",
     "RaggedTensorSpec",
+    "Retried",
     "SparseTensor",
     "SparseTensorSpec",
     "Symbol",
@@ -99,15 +103,18 @@ __all__ = [
     "math",
     "nest",
     "preprocessing",
+    "quarantined",
     "ragged",
     "random",
     "report",
+    "retry",
     "serve",
     "sparse",
     "strings",
     "train",
     "utils",
     "warnings",
+    "worker_info",
     *dtypes.__all__,
     *ops.__all__,
     "CsvDataset",

@@ -30,10 +30,13 @@ class Plan:
     def symbolic(self) -> bool:
         """Whether it refers to symbolic values of a function being traced (then it cannot be iterated)."""
     def iter(
-        self, options: Mapping[str, Any] | None = None, state: Mapping[str, Any] | None = None
+        self,
+        options: Mapping[str, Any] | None = None,
+        state: Mapping[str, Any] | None = None,
+        epoch: int | None = None,
     ) -> Iterator:
-        """A new iterator, from a state on if one is given. `options` are those of `Options`, flattened (see
-        make_options)."""
+        """A new iterator, from a state on or for the pass of that number if one is given. `options` are those of
+        `Options`, flattened (see make_options)."""
     def at(self, index: int) -> Any:
         """Element number `index` (negative is refused) of an indexed plan; errors if the plan is not indexed."""
     def explain(self, format: str = "text") -> str: ...
@@ -215,8 +218,19 @@ def configuration() -> dict[str, Any]: ...
 def reduce(
     plan: Plan, initial: Packed, function: Function, options: Mapping[str, Any] | None = None
 ) -> Any: ...
+def quarantined(folder: str) -> list[dict[str, Any]]: ...
+def retry(folder: str, plan: Plan) -> list[tuple[dict[str, Any], str, Any]]: ...
 def shutdown() -> None:
     """Stops the pool's work in Python functions; called at interpreter exit."""
+
+def serve(
+    socket: int,
+    parent: int,
+    load: Callable[[bytes, int], tuple[Callable[..., Any], Any, Any, bool, Callable[[int], None]]],
+    describe: Callable[[BaseException], tuple[str, bytes, str]],
+) -> None:
+    """The loop of a worker process: gets a function through the socket and calls it for the rows that come, until
+    nobody sends any more."""
 
 def register_class(tag: str, cls: type) -> None:
     """A NamedTuple or dataclass to give back for structures with that tag (`module:qualname`)."""

@@ -2,6 +2,7 @@
 
 use super::Plan;
 use crate::error::{Error, Result};
+use crate::options::OnError;
 use crate::rewrite::Rewritten;
 use crate::runtime::Meters;
 use crate::tune::{Verdict, verdict};
@@ -51,6 +52,10 @@ fn told(plan: &Plan, runs: &Plan, log: &[(&'static str, String)], meters: Option
                     "delivered": m.delivered.load(Relaxed),
                     "waited_seconds": m.waited_ns.load(Relaxed) as f64 / 1e9,
                     "ended": m.has_ended(),
+                    "left_out": m.left_out().iter().map(|t| json!({
+                        "operator": t.op, "number": t.number, "on_error": t.policy,
+                        "elements": t.left_out.load(Relaxed), "first": t.first(),
+                    })).collect::<Vec<_>>(),
                 })),
             });
             value.to_string()
@@ -137,6 +142,15 @@ fn text(plan: &Plan, runs: &Plan, log: &[(&'static str, String)], meters: Option
         delivered as f64 * 1e9 / elapsed as f64,
         waited as f64 * 100.0 / elapsed as f64
     );
+    for tally in meters.left_out() {
+        let elements = tally.left_out.load(Relaxed);
+        let how = if tally.policy == OnError::Quarantine { "quarantined" } else { "left out" };
+        let s = if elements == 1 { "" } else { "s" };
+        let _ = writeln!(out, "{} {how} {elements} element{s} that failed; the first:", tally.op);
+        tally.first().iter().for_each(|error| {
+            let _ = writeln!(out, "  {}", cut(error, 160));
+        });
+    }
     if let Some((line, _)) = lines.iter().zip(&found).max_by_key(|(_, m)| busy(m)) {
         let verdict = match verdict(waited, elapsed) {
             Verdict::Consumer => "the consumer is the limit: the pipeline keeps up with it".to_string(),
