@@ -184,3 +184,28 @@ def test_a_report_stands_alone(page: Page, tmp_path: Path, artefacts: Path, scre
 def test_a_wrong_token_shows_nothing(page: Page, dashboard: fl.live.Server) -> None:
     page.go(f"http://127.0.0.1:{dashboard.port}/?token=wrong")
     page.wait_for("document.body && document.body.innerText.includes('the token is missing or wrong')")
+
+
+def test_a_report_shows_what_the_model_knows(page: Page, tmp_path: Path, artefacts: Path) -> None:
+    iterator = iter(pictures())
+    readings = []
+    for moment in range(6):
+        for _ in range(5):
+            next(iterator)
+        reading = json.loads(iterator.explain("json"))
+        source = reading["runs"]["inputs"][0]
+        held = {"id": source["id"], "name": "map", "limit": "cores"}
+        reading["ceiling"] = {"rate": 90.0, "headroom": 1.0, "limit": held}
+        waits = {"input_ns": moment * 1e8, "io_ns": moment * 2e7, "room_ns": 0, "order_ns": moment * 1e7}
+        source["meter"]["queue"] = {"fill": 0.6, **waits}
+        readings.append({"time": time.time(), **reading})
+    page.look_like(**SCREENS["light"])
+    page.go(fl.report(readings, tmp_path / "report.html").as_uri())
+    page.wait_for("document.querySelectorAll('#charts .chart:not([hidden])').length === 5")
+    text = page.text()
+    assert "The pipeline is the limit: map holds it: all threads are at work, mostly on it." in text
+    assert "at best 90 here" in text
+    page.value("document.querySelectorAll('.node')[1].dispatchEvent(new Event('click'))")
+    page.wait_for("document.getElementById('details').textContent.includes('60 % full')")
+    page.screenshot(artefacts / "report-model.png")
+    assert page.console == []

@@ -201,6 +201,20 @@ def test_who_holds_it(waited: float, busy: tuple[float, float], holding: Any) ->
     assert sample["holding"] == holding
 
 
+def test_what_the_model_knows_is_used() -> None:
+    reading = counted(1.0, 10, 0.9, (10, 0.9), (10, 0.1))
+    reading["ceiling"] = {"rate": 25.0, "headroom": 2.5, "limit": {"id": 0, "limit": "lock"}}
+    queue = {"fill": 0.5, "input_ns": 5e8, "io_ns": 0, "room_ns": 1e8, "order_ns": 0}
+    reading["runs"]["meter"]["queue"] = queue
+    sample = passes.Track().sample(reading)
+    assert (sample["holding"], sample["ceiling"], sample["headroom"]) == (1, 25.0, 2.5)
+    assert sample["limit"] == "Python's lock lets one function run at a time"
+    assert sample["nodes"][0]["fill"] == 0.5 and sample["nodes"][1]["fill"] is None
+    assert sample["nodes"][0]["waits"] == pytest.approx(
+        {"input": 0.5, "files": 0.0, "room": 0.1, "order": 0.0}
+    )
+
+
 def test_nothing_is_known_at_the_start() -> None:
     sample = passes.Track().sample(counted(0.0, 0, 0.0, (0, 0.0), (0, 0.0)))
     assert (sample["holding"], sample["rate"]) == (None, 0.0)
@@ -623,6 +637,33 @@ def test_messages_that_came_too_fast_are_counted(program: Any) -> None:
         told.wait(5)
     """
     assert program(source).stdout == "True\n"
+
+
+def test_a_fork_while_messages_come(program: Any) -> None:
+    source = """
+        import logging, os, threading
+        import feedline as fl
+        logging.getLogger("feedline").addHandler(logging.NullHandler())
+        logging.getLogger("feedline").propagate = False
+        ds = fl.Dataset.range(100).map(lambda x: fl.debugging.assert_less(x, 0, "no"))
+        ds = ds.ignore_errors(log_warning=True)
+        stop = threading.Event()
+        def talk():
+            while not stop.is_set():
+                list(ds)
+        thread = threading.Thread(target=talk)
+        thread.start()
+        for _ in range(20):
+            child = os.fork()
+            if child == 0:
+                list(ds)
+                os._exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+        stop.set()
+        thread.join()
+        print("done")
+    """
+    assert program(source).stdout == "done\n"
 
 
 def test_the_page_does_not_take_messages_away(program: Any, tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ use crate::host::attach;
 use feedline_io::{brief, in_child};
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use pyo3::prelude::*;
-use std::sync::{Condvar, Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard};
+use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 /// So many messages wait at most.
@@ -24,13 +25,13 @@ struct Message {
 struct Waiting {
     messages: Vec<Message>,
     lost: usize,
-    /// Whether the thread is there, and whether it is handing something on.
-    started: bool,
+    /// Who hands them on, and whether it is doing so.
+    thread: Option<Thread>,
     busy: bool,
 }
 
-static WAIT: Mutex<Waiting> = Mutex::new(Waiting { messages: Vec::new(), lost: 0, started: false, busy: false });
-static CALL: Condvar = Condvar::new();
+/// Locked only inside of `brief()`: the child of a fork wants it, too.
+static WAIT: Mutex<Waiting> = Mutex::new(Waiting { messages: Vec::new(), lost: 0, thread: None, busy: false });
 
 struct Bridge;
 
@@ -56,11 +57,14 @@ impl Log for Bridge {
             return;
         }
         waiting.messages.push(message);
-        if !waiting.started {
+        match &waiting.thread {
+            Some(thread) => thread.unpark(),
             // Without a thread to be had there is nobody to tell.
-            waiting.started = std::thread::Builder::new().name("feedline-log".into()).spawn(hand_on).is_ok();
+            None => {
+                let started = std::thread::Builder::new().name("feedline-log".into()).spawn(hand_on);
+                waiting.thread = started.ok().map(|t| t.thread().clone());
+            }
         }
-        CALL.notify_all();
     }
     fn flush(&self) {}
 }
@@ -76,7 +80,7 @@ pub fn install() {
         log::set_max_level(LevelFilter::Debug);
         in_child(|| {
             let mut waiting = waiting();
-            waiting.started = false;
+            waiting.thread = None;
             waiting.busy = false;
             waiting.messages.clear();
         });
@@ -86,8 +90,12 @@ pub fn install() {
 /// Waits a moment until all that was said has been handed on. The interpreter must not be held.
 pub fn finish() {
     let start = Instant::now();
-    let done = |w: &Waiting| !w.started || (w.messages.is_empty() && !w.busy);
-    while !done(&waiting()) && start.elapsed() < Duration::from_secs(1) {
+    let done = || {
+        let _brief = brief();
+        let waiting = waiting();
+        waiting.thread.is_none() || (waiting.messages.is_empty() && !waiting.busy)
+    };
+    while !done() && start.elapsed() < Duration::from_secs(1) {
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -95,16 +103,15 @@ pub fn finish() {
 fn hand_on() {
     loop {
         let (messages, lost) = {
+            let _brief = brief();
             let mut waiting = waiting();
-            waiting.busy = false;
-            while waiting.messages.is_empty() {
-                waiting = CALL.wait(waiting).unwrap_or_else(|e| e.into_inner());
-            }
-            waiting.busy = true;
+            waiting.busy = !waiting.messages.is_empty();
             (std::mem::take(&mut waiting.messages), std::mem::take(&mut waiting.lost))
         };
-        let told = attach(|py| tell(py, &messages, lost));
-        if told.is_none() {
+        if messages.is_empty() {
+            // A call that came in between is not lost: it makes this return at once.
+            std::thread::park();
+        } else if attach(|py| tell(py, &messages, lost)).is_none() {
             return;
         }
     }

@@ -42,6 +42,7 @@ impl Running {
     }
 }
 
+/// Only inside of `brief()`.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|e| e.into_inner())
 }
@@ -63,10 +64,12 @@ impl Pass {
     }
     /// The iterator went elsewhere.
     pub fn set_running(&self, iter: &Iter) {
+        let _brief = brief();
         *lock(&self.running) = Running::of(iter);
     }
     pub fn explain(&self, format: Format) -> String {
         let (plan, meters) = {
+            let _brief = brief();
             let running = lock(&self.running);
             (running.plan.clone(), running.meters.clone())
         };
@@ -81,13 +84,18 @@ impl Pass {
     #[cold]
     fn keep(&self, element: &Bound<'_, PyAny>) {
         self.wanted.store(false, Relaxed);
-        let old = lock(&self.element).replace(element.clone().unbind());
+        let element = element.clone().unbind();
+        let old = {
+            let _brief = brief();
+            lock(&self.element).replace(element)
+        };
         // Dropping it may run Python: not under the lock.
         drop(old);
     }
     /// An error goes to the consumer.
     pub fn fails(&self, text: String) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |t| t.as_secs_f64());
+        let _brief = brief();
         let mut errors = lock(&self.errors);
         if errors.len() == ERRORS {
             errors.pop_front();
@@ -117,6 +125,7 @@ impl PyPass {
     }
     #[getter]
     fn errors(&self) -> Vec<(f64, String)> {
+        let _brief = brief();
         lock(&self.0.errors).iter().cloned().collect()
     }
     /// Asks for the next element that is delivered, or no longer.
@@ -125,6 +134,7 @@ impl PyPass {
     }
     /// The element that was kept, once.
     fn take(&self) -> Option<Py<PyAny>> {
+        let _brief = brief();
         lock(&self.0.element).take()
     }
 }
@@ -140,7 +150,10 @@ pub fn passes() -> Vec<PyPass> {
 /// Shows all plans that run.
 pub fn each_plan(mut show: impl FnMut(&Plan)) {
     for pass in passes() {
-        let plan = lock(&pass.0.running).plan.clone();
+        let plan = {
+            let _brief = brief();
+            lock(&pass.0.running).plan.clone()
+        };
         show(&plan);
     }
 }

@@ -29,6 +29,18 @@ CONSUMER = 0.1
 WINDOW = 10
 """Readings over which the holder is looked for: 5 seconds."""
 
+WAITS = {"input": "input_ns", "files": "io_ns", "room": "room_ns", "order": "order_ns"}
+"""For what the segment behind an operator stands still, and the counters of that."""
+LIMITS = {
+    "serial": "one thread at a time runs it",
+    "calls": "num_parallel_calls lets no more run at once",
+    "io": "it waits for files or a store",
+    "lock": "Python's lock lets one function run at a time",
+    "cores": "all threads are at work, mostly on it",
+    "not_ahead": "nothing works ahead of the consumer",
+}
+"""In which way an operator holds a pipeline, in words."""
+
 
 def told(pass_: _native.Pass) -> Json:
     """What a pass tells of itself now: `explain("json")`, with numbers of the pass and the pipeline."""
@@ -45,7 +57,7 @@ def operators(reading: Mapping[str, Any]) -> list[Json]:
         node = waiting.pop()
         if not node.get("as_above"):
             found.setdefault(node["id"], node)
-        waiting.extend(reversed(node["inputs"]))
+        waiting.extend(reversed([*node["inputs"], *node.get("inside", ())]))
     return list(found.values())
 
 
@@ -59,7 +71,8 @@ def shape(reading: Mapping[str, Any]) -> list[Json]:
             "params": node["params"],
             "spec": node["spec"],
             "cardinality": node["cardinality"],
-            "inputs": [place[part["id"]] for part in node["inputs"]],
+            # Datasets that a function makes and reads are drawn as if they were inputs.
+            "inputs": [place[part["id"]] for part in (*node["inputs"], *node.get("inside", ()))],
         }
         for node in nodes
     ]
@@ -99,7 +112,8 @@ class Track:
             "delivered": passed["delivered"],
             "rate": _per(passed["delivered"] - before.get("delivered", 0), seconds),
             "waited": waited,
-            "holding": _holding(long_nodes, long_waited, long_seconds),
+            "holding": _holding(now, long_nodes, long_waited, long_seconds),
+            **_ceiling(now),
             "memory": memory(),
             "nodes": nodes,
         }
@@ -119,6 +133,11 @@ def _operator(meter: Mapping[str, Any], old: Mapping[str, Any], seconds: float) 
     def more(name: str) -> float:
         return max(meter.get(name, 0) - old.get(name, 0), 0)
 
+    queue, old_queue = meter.get("queue") or {}, old.get("queue") or {}
+
+    def more_of(name: str) -> float:
+        return max(queue.get(name, 0) - old_queue.get(name, 0), 0)
+
     rows, busy = more("rows"), more("busy_ns")
     return {
         "rows": meter.get("rows", 0),
@@ -130,15 +149,32 @@ def _operator(meter: Mapping[str, Any], old: Mapping[str, Any], seconds: float) 
         "errors": meter.get("fails", 0),
         "chunk_rows": meter.get("chunk_rows", 0),
         "starved": _per(more("starved"), seconds),
+        "fill": queue.get("fill"),
+        "waits": {cause: _per(more_of(field) / 1e9, seconds) for cause, field in WAITS.items()}
+        if queue
+        else None,
     }
 
 
-def _holding(nodes: list[Json], waited: float, seconds: float) -> int | str | None:
+def _ceiling(now: Mapping[str, Any]) -> Json:
+    """How fast the whole could be here, by the model of the pass so far, and in which way it is held."""
+    ceiling = now.get("ceiling") or {}
+    limit = ceiling.get("limit") or {}
+    words = LIMITS.get(limit.get("limit", ""))
+    return {"ceiling": ceiling.get("rate"), "headroom": ceiling.get("headroom"), "limit": words}
+
+
+def _holding(now: Mapping[str, Any], nodes: list[Json], waited: float, seconds: float) -> int | str | None:
     """Who the others wait for: the number of an operator, or "consumer"; None while nothing is known."""
     if seconds <= 0 or not any(node["rows"] for node in nodes):
         return None
     if waited < CONSUMER:
         return "consumer"
+    # The model knows what an operator may use; without one it is the operator that most time goes into.
+    limit = (now.get("ceiling") or {}).get("limit") or {}
+    places = [number for number, node in enumerate(operators(now)) if node["id"] == limit.get("id")]
+    if places:
+        return places[0]
     busiest = max(range(len(nodes)), key=lambda number: nodes[number]["busy"])
     return busiest if nodes[busiest]["busy"] > 0 else None
 

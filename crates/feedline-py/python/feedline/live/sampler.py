@@ -59,14 +59,15 @@ class _Pipeline:
         self.reading = reading
         self.samples.append({"number": number, **self.track.sample(reading)})
 
-    def told(self, since: int) -> Json:
+    def told(self, since: int, most: int) -> Json:
+        new = [s for s in self.samples if s["number"] > max(since, self.epoch - 1)]
         return {
             "name": self.name,
             "rules": self.rules,
             "passes": self.passes,
             "alive": self.alive,
             "nodes": self.shape,
-            "samples": [s for s in self.samples if s["number"] > max(since, self.epoch - 1)],
+            "samples": new[-most:],
         }
 
 
@@ -89,8 +90,7 @@ class Sampler:
     """Samples of all pipelines of this process."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._stay = False
+        self._messages = _Messages()
         self.forget()
         if hasattr(os, "register_at_fork"):
             # The child has neither the thread nor the passes.
@@ -98,8 +98,10 @@ class Sampler:
 
     def forget(self) -> None:
         """Begins anew, as if nobody had looked yet."""
+        logging.getLogger("feedline").removeHandler(self._messages)
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
+        self._stay = False
         self._asked = 0.0
         self._number = 0
         self._pipelines: dict[int, _Pipeline] = {}
@@ -117,15 +119,15 @@ class Sampler:
                 self._thread = threading.Thread(target=self._run, name="feedline-sampler", daemon=True)
                 self._thread.start()
 
-    def state(self, since: int = -1) -> Json:
-        """All that is known, with samples behind that number."""
+    def state(self, since: int = -1, most: int = SAMPLES) -> Json:
+        """All that is known, with samples behind that number, the newest `most` of each pipeline."""
         self.start()
         with self._lock:
             errors = sorted([*self._errors.values(), *self._messages.kept.copy()], key=lambda e: e["time"])
             return {
                 "number": self._number,
                 "process": process(),
-                "pipelines": [{"id": key, **p.told(since)} for key, p in self._pipelines.items()],
+                "pipelines": [{"id": key, **p.told(since, most)} for key, p in self._pipelines.items()],
                 "errors": errors[-MESSAGES:],
             }
 

@@ -29,7 +29,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 from .. import _native
 from .announce import announce, withdraw
 from .prometheus import CONTENT_TYPE, metrics
-from .sampler import SAMPLER
+from .sampler import SAMPLER, SAMPLES
 
 __all__ = ["POLICY", "Server", "dashboard", "page", "serve"]
 
@@ -79,9 +79,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         elif path == "/":
             self._answer(page(), kind="text/html; charset=utf-8")
         elif path == "/state":
-            since = query.get("since", "-1")
-            number = int(since) if since.isascii() and since.isdigit() and len(since) < 18 else -1
-            self._answer(json.dumps(SAMPLER.state(number)), kind="application/json")
+            most = max(_number(query, "most", SAMPLES), 1)
+            state = SAMPLER.state(_number(query, "since", -1), most)
+            self._answer(json.dumps(state), kind="application/json")
         elif path == "/picture":
             self._answer(json.dumps(_picture(query.get("pipeline", ""))), kind="application/json")
         elif path == "/metrics":
@@ -123,6 +123,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
         # Without the address: it has the token in it.
         LOG.debug("%s asked for a page", self.client_address[0])
+
+
+def _number(query: dict[str, str], name: str, otherwise: int) -> int:
+    text = query.get(name, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 18 else otherwise
 
 
 def _picture(pipeline: str) -> dict[str, Any]:
