@@ -80,6 +80,11 @@ def _dumped(value: Any) -> bytes:
                 "map: the function cannot be sent to worker processes by pickle; cloudpickle can send lambdas, "
                 f"closures and functions of scripts: pip install 'feedline[python]' ({error})"
             ) from error
+    # What multiprocessing calls the script in a process that it has spawned: it has that name nowhere else.
+    script = sys.modules.get("__mp_main__")
+    by_value = script is not None and "__mp_main__" not in cloudpickle.list_registry_pickle_by_value()
+    if by_value:
+        cloudpickle.register_pickle_by_value(script)
     try:
         return cloudpickle.dumps(value)
     except Exception as error:
@@ -87,6 +92,9 @@ def _dumped(value: Any) -> bytes:
             f"map: the function, or something that it refers to, cannot be sent to worker processes: {error}. "
             "Make such objects (open files, locks, connections) inside of the function"
         ) from error
+    finally:
+        if by_value:
+            cloudpickle.unregister_pickle_by_value(script)
 
 
 def advise(name: str, calls: int, ns: int) -> None:

@@ -463,8 +463,10 @@ impl Shared {
         let mut guard = lock(&self.queue);
         let queue = &mut *guard;
         queue.done = true;
-        if self.bounds.ordered && number >= queue.first {
-            for slot in queue.slots.drain((number - queue.first) as usize + 1..) {
+        let next = (number.saturating_sub(queue.first) as usize).saturating_add(1);
+        // One before it may have been the end already.
+        if self.bounds.ordered && next <= queue.slots.len() {
+            for slot in queue.slots.drain(next..) {
                 queue.bytes -= slot.bytes;
                 queue.rows -= slot.rows;
             }
