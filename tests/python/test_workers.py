@@ -308,7 +308,7 @@ def test_results_that_do_not_fit() -> None:
 
 def test_functions_that_cannot_be_sent() -> None:
     lock = __import__("threading").Lock()
-    dataset = D.range(3).map(lambda x: x if lock else x, workers=1, output_signature=SCALAR)
+    dataset = D.range(3).map(lambda x: x + bool(lock), workers=1, output_signature=SCALAR)
     with pytest.raises(TypeError, match="cannot be sent"):
         list(dataset)
 
@@ -445,7 +445,7 @@ LEAVING = {
     "os._exit": "it = iter(ds); next(it); os._exit(3)",
     "an exception": "it = iter(ds); next(it); sys.stderr.close(); 1 / 0",
     "killed": "it = iter(ds); next(it); os.kill(os.getpid(), 9)",
-    "stuck functions": "it = iter(fl.Dataset.range(9).map(lambda x: time.sleep(600), workers=2, output_signature=S))",
+    "stuck functions": "it = iter(fl.Dataset.range(9).map(stuck, workers=2, output_signature=S))",
 }
 
 
@@ -461,6 +461,10 @@ def test_nobody_survives_the_program(how: str, tmp_path: Path) -> None:
         def noted(x):
             open(os.path.join(pids, str(os.getpid())), "w").close()
             return x
+
+        def stuck(x):
+            noted(x)
+            time.sleep(600)
 
         ds = fl.Dataset.range(100).map(noted, workers=2)
     """

@@ -235,12 +235,12 @@ class _Copies:
 class DataLoader(torch_data.DataLoader):  # type: ignore[misc]
     """`torch.utils.data.DataLoader` with feedline's engine: the same arguments and the same batches.
 
-    With `num_workers`, the dataset's `__getitem__` and `collate_fn` run in so many processes, which are started
-    afresh (never forked) and kept for the next epoch. Tensors and arrays of a batch come back in shared memory.
+    With `num_workers`, the dataset's `__getitem__` and `collate_fn` run in so many processes, which are
+    started afresh (never forked) and kept for the next epoch. Tensors and arrays come back in shared memory.
 
-    With `threads=True`, or if the dataset cannot be pickled, they run on feedline's threads, up to `num_workers`
-    batches at once: nothing is sent anywhere, and nothing has to start. That suits datasets that read files,
-    decode pictures or call NumPy and torch, which all let other threads run.
+    With `threads=True`, or if the dataset cannot be pickled, they run on feedline's threads, up to
+    `num_workers` batches at once: nothing is sent anywhere, and nothing has to start. That suits datasets
+    that read files, decode pictures or call NumPy and torch, which all let other threads run.
 
     Different from PyTorch's: random numbers in workers belong to the batch, not to the worker, and do not
     depend on how many there are; an iterable dataset is read once and in this process, whatever `num_workers`
