@@ -26,6 +26,7 @@ static INSIDE: AtomicUsize = AtomicUsize::new(0);
 /// the middle of our code, so those that are in Python get a moment to come out. One that is stuck stays behind.
 #[pyfunction]
 pub fn shutdown(py: Python<'_>) {
+    py.detach(crate::log::finish);
     SHUT_DOWN.store(true, SeqCst);
     py.detach(|| {
         feedline_workers::end_all();

@@ -9,7 +9,7 @@ from typing import Any
 from . import trace
 from .calls import symbolic
 
-__all__ = ["check_name", "integer", "naming", "optional_integer", "parallel_calls", "worker_count"]
+__all__ = ["check_name", "integer", "naming", "on_error", "optional_integer", "parallel_calls", "worker_count"]
 
 
 def check_name(op: str, name: str | None) -> None:
@@ -48,6 +48,13 @@ def integer(op: str, parameter: str, value: Any) -> Any:
 def optional_integer(op: str, parameter: str, value: Any) -> Any:
     """The same, or None."""
     return None if value is None else integer(op, parameter, value)
+
+
+def on_error(op: str, value: Any) -> str | None:
+    """What becomes of elements that fail: one of three words, or None."""
+    if value not in (None, "raise", "skip", "quarantine"):
+        raise ValueError(f'{op}: on_error must be "raise", "skip", "quarantine" or None, not {value!r}')
+    return value  # type: ignore[no-any-return]
 
 
 def parallel_calls(op: str, value: Any) -> int | None:

@@ -91,7 +91,7 @@ def _dumped(value: Any) -> bytes:
         return cloudpickle.dumps(value)
     except Exception as error:
         raise TypeError(
-            f"map: the function, or something that it refers to, cannot be sent to worker processes: {error}. "
+            f"map: the function, or what it refers to, cannot be sent to worker processes: {error}. "
             "Make such objects (open files, locks, connections) inside of the function"
         ) from error
     finally:

@@ -5,6 +5,7 @@ use crate::element::{Chunk, Element, Slots, Spec};
 use crate::error::Result;
 use crate::expr::{Builder, Graph, HostFn, NodeId, OnDeath, RowsAt};
 use crate::op::{Bound, Function, Op, OpInfo, Param, Props, read};
+use crate::options::OnError;
 use crate::plan::{Card, Plan};
 use crate::runtime::{BuildCx, Built, ChunkFn, Index, Item};
 use serde::{Deserialize, Serialize};
@@ -24,6 +25,7 @@ pub static INFO: OpInfo = OpInfo {
             "run a Python function in so many processes; AUTOTUNE: as many as the CPU budget",
         ),
         Param::new("on_worker_death", "raise", "raise: an error and the end; restart: another process does its rows"),
+        Param::new("on_error", "None", "what becomes of elements that fail: \"raise\", \"skip\", \"quarantine\""),
     ],
     read: read::<Map>,
 };
@@ -42,6 +44,8 @@ pub struct Map {
     pub workers: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_worker_death: Option<OnDeath>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_error: Option<OnError>,
 }
 
 impl Dataset {
@@ -77,6 +81,7 @@ impl Dataset {
             synchronous: false,
             workers: None,
             on_worker_death: None,
+            on_error: None,
         })
     }
 }
@@ -120,7 +125,10 @@ impl Op for Map {
         Ok(self.function.spec().clone())
     }
     fn cardinality(&self, inputs: &[Plan]) -> Card {
-        inputs[0].card
+        super::after_errors(inputs[0].card, self.on_error)
+    }
+    fn on_error(&self) -> Option<OnError> {
+        self.on_error
     }
     fn props(&self) -> Props {
         let graph = &self.function.0;
@@ -143,6 +151,10 @@ impl Op for Map {
         cx.then(node, function, crate::ops::cap(self.num_parallel_calls), ordered)
     }
     fn index(&self, cx: &BuildCx, node: &Plan) -> Result<Option<Arc<dyn Index>>> {
+        // Where some may be left out, nobody knows which number the others have.
+        if self.on_error.is_some_and(|own| own != OnError::Raise) {
+            return Ok(None);
+        }
         let Some(input) = cx.index(&node.inputs[0])? else { return Ok(None) };
         Ok(Some(Arc::new(MapIndex { input, function: self.function.bound(cx) })))
     }
@@ -160,7 +172,7 @@ impl Op for Map {
             Some(-1) => ", workers=AUTOTUNE".into(),
             Some(n) => format!(", workers={n}"),
         };
-        format!("{:?}{calls}{workers}", self.function)
+        format!("{:?}{calls}{workers}{}", self.function, super::show_on_error(self.on_error))
     }
 }
 
@@ -183,7 +195,7 @@ impl MapFn {
             let one = chunk.slice(row..row + 1);
             out.push(match self.eval(&one, Slots::new()) {
                 Ok(chunk) => Item::Rows(chunk),
-                Err(error) => Item::Fail(error.at_element(chunk.pos.at(row))),
+                Err(error) => Item::Fail(error.at_element(chunk.pos.at(row)).with_row(Arc::new(chunk.element(row)))),
             });
         }
         join_rows(out);

@@ -71,10 +71,10 @@ impl ChunkFn for AwayFn {
     /// so nothing that it waits for waits for it.
     fn run(&self, chunk: Chunk, out: &mut Vec<Item>) {
         let (sender, answers) = channel();
-        let pos = chunk.pos.clone();
+        let sent = chunk.clone();
         self.send(chunk, Slots::new(), Box::new(Waiting(sender)));
         let parts = answers.recv().map_or_else(|_| vec![Part::Fail(Error::cancelled())], |answer| answer.parts);
-        out.extend(Item::of_parts(parts, &pos));
+        out.extend(Item::of_parts(parts, &sent));
     }
     fn keeps_rows(&self) -> bool {
         true
@@ -165,6 +165,7 @@ mod tests {
             synchronous: false,
             workers: Some(workers),
             on_worker_death: None,
+            on_error: None,
         };
         input.apply(map).unwrap()
     }

@@ -23,11 +23,12 @@ use super::batches::Batches;
 use super::build::Open;
 use super::mark::{At, Mark};
 use super::pool::{Pool, Work};
+use super::spans::span;
 use super::stage::{ChunkFn, Cx, Item, Pull, Stage, Wake};
 use super::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use super::sync::{Mutex, lock};
 use super::{Meter, pop_rows};
-use crate::element::{Chunk, Pos, Slots};
+use crate::element::{Chunk, Slots};
 use crate::error::{Error, Result};
 use crate::expr::{Answer, Part, Reply};
 use std::collections::VecDeque;
@@ -84,6 +85,8 @@ pub struct Shared {
     cost_ns: AtomicU64,
     meter: Arc<Meter>,
     host: bool,
+    /// Errors may be left out behind it: they do not end a batch.
+    sieved: bool,
 }
 
 /// What only the holder of the token sees.
@@ -176,6 +179,7 @@ impl Segment {
             cost_ns: AtomicU64::new(0),
             meter,
             host,
+            sieved: run.errors.is_some(),
         });
         Segment { shared, drop: 0, layers }
     }
@@ -430,7 +434,7 @@ impl Shared {
     fn send(&self, number: u64, chunk: Chunk, place: Place, start: Instant) {
         // Somebody runs a step of this segment, and holds it.
         let Some(shared) = self.me.upgrade() else { return };
-        let away = Away { shared, number, row: place.row, rows: chunk.rows(), pos: chunk.pos.clone(), given: false };
+        let away = Away { shared, number, row: place.row, sent: chunk.clone(), given: false };
         let function = &self.functions[0].0;
         // After a panic the reply is dropped, which gives an error in its place.
         let _ = catch_unwind(AssertUnwindSafe(|| function.send(chunk, place.slots, Box::new(away))));
@@ -439,15 +443,16 @@ impl Shared {
 
     /// Takes what came back.
     fn receive(&self, away: &Away, answer: Answer) {
-        let items = Item::of_parts(answer.parts, &away.pos);
+        let items = Item::of_parts(answer.parts, &away.sent);
         let fails = items.iter().filter(|i| matches!(i, Item::Fail(_))).count();
         let meter = &self.functions[0].1;
-        meter.count(away.rows, answer.busy_ns);
+        let rows = away.sent.rows();
+        meter.count(rows, answer.busy_ns);
         meter.fails.fetch_add(fails as u64, Relaxed);
         self.note_fails(away.row, &items);
         let bytes: usize = items.iter().map(|i| i.nbytes()).sum();
         if self.bounds.chunk_rows.is_none() {
-            let want = crate::tune::next_rows_away(self.want.load(Relaxed), away.rows, bytes, answer.busy_ns);
+            let want = crate::tune::next_rows_away(self.want.load(Relaxed), rows, bytes, answer.busy_ns);
             self.want.store(want, Relaxed);
             self.meter.chunk_rows.store(want as u64, Relaxed);
         }
@@ -518,7 +523,11 @@ impl Shared {
                 Item::Rows(chunk) => row += chunk.rows() as u64,
                 Item::Fail(_) => {
                     row += 1;
-                    self.counted_from.fetch_max(row, Relaxed);
+                    match self.sieved {
+                        // Batches go on: each ends one row later.
+                        true => self.counted_from.fetch_add(1, Relaxed),
+                        false => self.counted_from.fetch_max(row, Relaxed),
+                    };
                 }
             }
         }
@@ -540,7 +549,9 @@ impl Shared {
                             Some(slots) => function.run_into(chunk, slots, &mut out),
                             None => function.run(chunk, &mut out),
                         }
-                        meter.count(n, start.elapsed().as_nanos() as u64);
+                        let ns = start.elapsed().as_nanos() as u64;
+                        meter.count(n, ns);
+                        span(meter.id, start, ns, n);
                         let fails = out[before..].iter().filter(|i| matches!(i, Item::Fail(_))).count();
                         meter.fails.fetch_add(fails as u64, Relaxed);
                     }
@@ -631,8 +642,7 @@ struct Away {
     number: u64,
     /// Its first row, counted as in `Place`.
     row: u64,
-    rows: usize,
-    pos: Pos,
+    sent: Chunk,
     given: bool,
 }
 

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 from .. import nest
 from ..dtypes import bool_
 from ..function import traced
-from ..params import check_name, integer, optional_integer, parallel_calls, worker_count
+from ..params import (
+    check_name,
+    integer,
+    on_error as checked_on_error,
+    optional_integer,
+    parallel_calls,
+    worker_count,
+)
 from ..spec import TensorSpec
 from ..states import state_function
 from .core import AUTOTUNE, Core
@@ -40,6 +47,7 @@ class Elementwise(Core):
         output_signature: Any = None,
         workers: int | None = None,
         on_worker_death: str = "raise",
+        on_error: str | None = None,
     ) -> Self:
         """Calls a function on every element.
 
@@ -69,6 +77,8 @@ class Elementwise(Core):
             on_worker_death: "raise": a process that dies is an error, and the end of the pipeline.
                 "restart": another one does its elements again; one that kills that one too is an error in
                 its place.
+            on_error: What becomes of elements that fail in it: "raise", "skip" or "quarantine". None follows
+                the options.
         """
         check_name("map", name)
         if workers is not None:
@@ -88,6 +98,7 @@ class Elementwise(Core):
             num_parallel_calls=parallel,
             deterministic=deterministic,
             synchronous=bool(synchronous),
+            on_error=checked_on_error("map", on_error),
             **({} if workers is None else {"workers": workers, "on_worker_death": on_worker_death}),
         )
 
@@ -136,15 +147,27 @@ class Elementwise(Core):
         )
         return made._then("unbatch")
 
-    def filter(self, predicate: Callable[..., Any], name: str | None = None) -> Self:
+    def filter(
+        self, predicate: Callable[..., Any], name: str | None = None, *, on_error: str | None = None
+    ) -> Self:
         """The elements for which a function returns True.
 
         >>> import feedline as fl
         >>> list(fl.Dataset.range(5).filter(lambda x: x % 2 == 1).as_numpy_iterator())
         [np.int64(1), np.int64(3)]
+
+        Args:
+            predicate: The function.
+            name: A name for the operator, an identifier.
+            on_error: What becomes of elements that fail in it: "raise", "skip" or "quarantine". None follows
+                the options.
         """
         check_name("filter", name)
-        return self._then("filter", predicate=self._predicate(predicate, "filter"))
+        return self._then(
+            "filter",
+            predicate=self._predicate(predicate, "filter"),
+            on_error=checked_on_error("filter", on_error),
+        )
 
     def take_while(self, predicate: Callable[..., Any], name: str | None = None) -> Self:
         """The elements up to, but without, the first for which a function returns False.
@@ -265,7 +288,7 @@ class Elementwise(Core):
         return self._then("unique")
 
     def ignore_errors(self, log_warning: bool = False, name: str | None = None) -> Self:
-        """Without the elements that fail.
+        """Without the elements that fail. `explain()` says how many they were.
 
         >>> import feedline as fl
         >>> ds = fl.Dataset.from_tensor_slices([1.0, 0.0])
