@@ -119,7 +119,7 @@ impl Op for Map {
             crate::bail!(Usage, "synchronous=True excludes num_parallel_calls");
         }
         if self.workers.is_some() {
-            self.check_workers()?;
+            self.check_workers(&inputs[0].spec)?;
         }
         self.function.takes(&[&inputs[0].spec])?;
         Ok(self.function.spec().clone())

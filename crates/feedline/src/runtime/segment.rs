@@ -28,7 +28,7 @@ use super::stage::{ChunkFn, Cx, Item, Pull, Stage, Wake};
 use super::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use super::sync::{Mutex, lock};
 use super::{Meter, pop_rows};
-use crate::element::{Chunk, Pos, Slots};
+use crate::element::{Chunk, Slots};
 use crate::error::{Error, Result};
 use crate::expr::{Answer, Part, Reply};
 use std::collections::VecDeque;
@@ -434,7 +434,7 @@ impl Shared {
     fn send(&self, number: u64, chunk: Chunk, place: Place, start: Instant) {
         // Somebody runs a step of this segment, and holds it.
         let Some(shared) = self.me.upgrade() else { return };
-        let away = Away { shared, number, row: place.row, rows: chunk.rows(), pos: chunk.pos.clone(), given: false };
+        let away = Away { shared, number, row: place.row, sent: chunk.clone(), given: false };
         let function = &self.functions[0].0;
         // After a panic the reply is dropped, which gives an error in its place.
         let _ = catch_unwind(AssertUnwindSafe(|| function.send(chunk, place.slots, Box::new(away))));
@@ -443,15 +443,16 @@ impl Shared {
 
     /// Takes what came back.
     fn receive(&self, away: &Away, answer: Answer) {
-        let items = Item::of_parts(answer.parts, &away.pos);
+        let items = Item::of_parts(answer.parts, &away.sent);
         let fails = items.iter().filter(|i| matches!(i, Item::Fail(_))).count();
         let meter = &self.functions[0].1;
-        meter.count(away.rows, answer.busy_ns);
+        let rows = away.sent.rows();
+        meter.count(rows, answer.busy_ns);
         meter.fails.fetch_add(fails as u64, Relaxed);
         self.note_fails(away.row, &items);
         let bytes: usize = items.iter().map(|i| i.nbytes()).sum();
         if self.bounds.chunk_rows.is_none() {
-            let want = crate::tune::next_rows_away(self.want.load(Relaxed), away.rows, bytes, answer.busy_ns);
+            let want = crate::tune::next_rows_away(self.want.load(Relaxed), rows, bytes, answer.busy_ns);
             self.want.store(want, Relaxed);
             self.meter.chunk_rows.store(want as u64, Relaxed);
         }
@@ -467,8 +468,10 @@ impl Shared {
         let mut guard = lock(&self.queue);
         let queue = &mut *guard;
         queue.done = true;
-        if self.bounds.ordered && number >= queue.first {
-            for slot in queue.slots.drain((number - queue.first) as usize + 1..) {
+        let next = (number.saturating_sub(queue.first) as usize).saturating_add(1);
+        // One before it may have been the end already.
+        if self.bounds.ordered && next <= queue.slots.len() {
+            for slot in queue.slots.drain(next..) {
                 queue.bytes -= slot.bytes;
                 queue.rows -= slot.rows;
             }
@@ -639,8 +642,7 @@ struct Away {
     number: u64,
     /// Its first row, counted as in `Place`.
     row: u64,
-    rows: usize,
-    pos: Pos,
+    sent: Chunk,
     given: bool,
 }
 
