@@ -16,6 +16,8 @@ mod formats;
 mod head;
 mod index;
 mod inspect;
+mod record;
+mod retry;
 mod rows;
 mod session;
 mod show;
@@ -52,6 +54,8 @@ Examples:
   feedline convert data/*.tfrecord all.jsonl  from any format to any other
   feedline head -n 3 train.parquet            the first rows
   feedline count --json data/                 how many records, for scripts
+  feedline show train.tfrecord 17             one record
+  feedline retry bad/                         what a pipeline quarantined
 
 Exit codes: 0 fine, 1 the data is broken or a command failed, 2 wrong usage, 130 interrupted."
 )]
@@ -83,6 +87,8 @@ enum Command {
     Convert(convert::Convert),
     Head(head::Head),
     Count(count::Count),
+    Show(record::Show),
+    Retry(retry::Retry),
     Completions(completions::Completions),
 }
 
@@ -105,6 +111,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>, poll: &mut dyn FnMut() -> b
         Command::Convert(command) => command.run(&session),
         Command::Head(command) => command.run(&session),
         Command::Count(command) => command.run(&session),
+        Command::Show(command) => command.run(&session),
+        Command::Retry(command) => command.run(&session),
         Command::Completions(command) => command.run(&session),
     };
     match done.and_then(|fine| session.flush().map(|()| fine)) {

@@ -130,6 +130,19 @@ impl Graph {
             _ => None,
         })
     }
+    /// Every call of a function of the table, those of branches included.
+    pub fn calls(&self, f: &mut dyn FnMut(&'static super::Func, &Attrs)) {
+        for node in &self.nodes {
+            match &node.kind {
+                Kind::Call { func, attrs, .. } => f(func, attrs),
+                Kind::Cond { then, otherwise, .. } => {
+                    then.calls(f);
+                    otherwise.calls(f);
+                }
+                _ => {}
+            }
+        }
+    }
     /// Whether equal arguments give equal results.
     pub fn is_pure(&self) -> bool {
         self.nodes.iter().all(|n| match &n.kind {

@@ -54,10 +54,11 @@ struct BatchesStage<F> {
 
 impl<F: Fn(&Chunk) -> Result<Element> + Send> BatchesStage<F> {
     fn finish(&mut self) {
-        self.ready.push_back(match (self.make)(&self.gather.take().0) {
+        let rows = self.gather.take().0;
+        self.ready.push_back(match (self.make)(&rows) {
             Ok(element) => {
                 self.made += 1;
-                Item::Rows(Chunk::one(self.made - 1, element))
+                Item::Rows(rows.made_of(self.made - 1, element))
             }
             Err(error) => Item::Fail(error.at_element(self.made)),
         });
