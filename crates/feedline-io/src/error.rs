@@ -26,6 +26,8 @@ pub enum Kind {
     Precondition,
     /// The pipeline was stopped.
     Cancelled,
+    /// The pipeline was given up: what it needs (a process) is gone, and nothing comes after this.
+    Aborted,
     /// Our fault.
     Internal,
 }
@@ -42,6 +44,7 @@ impl Kind {
             Kind::Range => "range",
             Kind::Precondition => "precondition",
             Kind::Cancelled => "cancelled",
+            Kind::Aborted => "aborted",
             Kind::Internal => "internal",
         }
     }

@@ -7,13 +7,17 @@ mod files;
 mod generator;
 mod host;
 mod iterator;
+mod log;
+mod passes;
 mod plan;
 mod provenance;
 mod quarantine;
+mod spans;
 mod structure;
 mod table;
 mod trace;
 mod values;
+mod worker;
 mod writer;
 
 use pyo3::prelude::*;
@@ -24,6 +28,7 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<plan::PyPlan>()?;
     m.add_class::<values::Packed>()?;
     m.add_class::<iterator::Iterator>()?;
+    m.add_class::<passes::PyPass>()?;
     m.add_class::<trace::Function>()?;
     m.add_class::<trace::Trace>()?;
     m.add_class::<writer::RecordWriter>()?;
@@ -54,5 +59,10 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(table::configure, m)?)?;
     m.add_function(wrap_pyfunction!(table::configuration, m)?)?;
     m.add_function(wrap_pyfunction!(host::shutdown, m)?)?;
+    m.add_function(wrap_pyfunction!(worker::serve, m)?)?;
+    m.add_function(wrap_pyfunction!(passes::passes, m)?)?;
+    m.add_function(wrap_pyfunction!(spans::start_spans, m)?)?;
+    m.add_function(wrap_pyfunction!(spans::stop_spans, m)?)?;
+    log::install();
     Ok(())
 }

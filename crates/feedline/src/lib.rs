@@ -20,7 +20,7 @@ pub mod runtime;
 pub mod save;
 pub mod tune;
 
-pub use dataset::{Dataset, iterate, iterate_from, iterate_with};
+pub use dataset::{Dataset, iterate, iterate_epoch, iterate_from, iterate_with};
 pub use error::{At, Error, Kind, Result};
 pub use feedline_io::bail;
 pub use locate::{Draw, Located, locate, start_of};

@@ -9,7 +9,7 @@ from typing import Any
 from . import trace
 from .calls import symbolic
 
-__all__ = ["check_name", "integer", "naming", "on_error", "optional_integer", "parallel_calls"]
+__all__ = ["check_name", "integer", "naming", "on_error", "optional_integer", "parallel_calls", "worker_count"]
 
 
 def check_name(op: str, name: str | None) -> None:
@@ -64,4 +64,12 @@ def parallel_calls(op: str, value: Any) -> int | None:
     count = integer(op, "num_parallel_calls", value)
     if not isinstance(count, int) or count == 0 or count < -1:
         raise ValueError(f"{op}: num_parallel_calls must be positive, fl.AUTOTUNE or None, not {value!r}")
+    return count
+
+
+def worker_count(op: str, value: Any) -> int:
+    """-1 for AUTOTUNE, or a positive number."""
+    count = integer(op, "workers", value)
+    if not isinstance(count, int) or count == 0 or count < -1:
+        raise ValueError(f"{op}: workers must be positive, fl.AUTOTUNE or None, not {value!r}")
     return count

@@ -2,7 +2,7 @@
 
 use crate::dataset::Dataset;
 use crate::element::Spec;
-use crate::error::Result;
+use crate::error::{Kind, Result};
 use crate::op::{Op, OpInfo, Param, read};
 use crate::options::OnError;
 use crate::plan::{Card, Plan};
@@ -73,6 +73,8 @@ impl Stage for IgnoreStage {
     fn next(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
         loop {
             match self.input.next(cx, want) {
+                // Nothing comes after it: without it, data would end early and nobody know.
+                Pull::Fail(error) if error.kind() == Kind::Aborted => return Pull::Fail(error),
                 Pull::Fail(_) if self.again => {}
                 Pull::Fail(error) => {
                     self.tally.count(&error);

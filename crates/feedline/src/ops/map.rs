@@ -3,7 +3,7 @@
 use crate::dataset::Dataset;
 use crate::element::{Chunk, Element, Slots, Spec};
 use crate::error::Result;
-use crate::expr::{Builder, Graph, HostFn, NodeId, RowsAt};
+use crate::expr::{Builder, Graph, HostFn, NodeId, OnDeath, RowsAt};
 use crate::op::{Bound, Function, Op, OpInfo, Param, Props, read};
 use crate::options::OnError;
 use crate::plan::{Card, Plan};
@@ -19,6 +19,12 @@ pub static INFO: OpInfo = OpInfo {
         Param::new("num_parallel_calls", "None", "a cap on the workers that run it at once; AUTOTUNE: no cap"),
         Param::new("deterministic", "None", "False delivers results as they are ready"),
         Param::new("synchronous", "False", "do not run ahead of whoever asks"),
+        Param::new(
+            "workers",
+            "None",
+            "run a Python function in so many processes; AUTOTUNE: as many as the CPU budget",
+        ),
+        Param::new("on_worker_death", "raise", "raise: an error and the end; restart: another process does its rows"),
         Param::new("on_error", "None", "what becomes of elements that fail: \"raise\", \"skip\", \"quarantine\""),
     ],
     read: read::<Map>,
@@ -34,6 +40,10 @@ pub struct Map {
     pub deterministic: Option<bool>,
     #[serde(default)]
     pub synchronous: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workers: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_worker_death: Option<OnDeath>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_error: Option<OnError>,
 }
@@ -69,6 +79,8 @@ impl Dataset {
             num_parallel_calls: Some(-1),
             deterministic: None,
             synchronous: false,
+            workers: None,
+            on_worker_death: None,
             on_error: None,
         })
     }
@@ -106,6 +118,9 @@ impl Op for Map {
         if self.synchronous && self.num_parallel_calls.is_some() {
             crate::bail!(Usage, "synchronous=True excludes num_parallel_calls");
         }
+        if self.workers.is_some() {
+            self.check_workers()?;
+        }
         self.function.takes(&[&inputs[0].spec])?;
         Ok(self.function.spec().clone())
     }
@@ -117,12 +132,16 @@ impl Op for Map {
     }
     fn props(&self) -> Props {
         let graph = &self.function.0;
-        Props { host: is_serial_host(graph), pure: graph.is_pure(), noop: graph.is_identity(), ..Props::default() }
+        let host = is_serial_host(graph) && self.workers.is_none();
+        Props { host, pure: graph.is_pure(), noop: graph.is_identity(), ..Props::default() }
     }
     fn functions(&self) -> Vec<&Function> {
         vec![&self.function]
     }
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
+        if let Some(workers) = self.workers {
+            return self.build_away(cx, node, workers);
+        }
         let function = Arc::new(MapFn(self.function.bound(cx)));
         if self.synchronous {
             let cx = BuildCx { nested: true, ..cx.clone() };
@@ -139,13 +158,21 @@ impl Op for Map {
         let Some(input) = cx.index(&node.inputs[0])? else { return Ok(None) };
         Ok(Some(Arc::new(MapIndex { input, function: self.function.bound(cx) })))
     }
+    fn tunables(&self) -> &'static [&'static str] {
+        &["workers", "on_worker_death"]
+    }
     fn write(&self) -> Result<serde_json::Value> {
         Ok(serde_json::to_value(self)?)
     }
     fn show(&self) -> String {
         let calls = self.num_parallel_calls.filter(|n| *n > 0);
         let calls = calls.map_or(String::new(), |n| format!(", num_parallel_calls={n}"));
-        format!("{:?}{calls}{}", self.function, super::show_on_error(self.on_error))
+        let workers = match self.workers {
+            None => String::new(),
+            Some(-1) => ", workers=AUTOTUNE".into(),
+            Some(n) => format!(", workers={n}"),
+        };
+        format!("{:?}{calls}{workers}{}", self.function, super::show_on_error(self.on_error))
     }
 }
 

@@ -33,6 +33,7 @@ mod json_lines;
 #[cfg(feature = "columnar")]
 mod load;
 pub mod map;
+mod map_away;
 mod nested;
 pub mod numpy;
 mod padded_batch;
@@ -62,6 +63,8 @@ mod text_line;
 mod tf_record;
 mod unbatch;
 mod unique;
+#[cfg(feature = "columnar")]
+mod wanted_columns;
 mod weave;
 mod web_dataset;
 mod window;
@@ -302,7 +305,8 @@ fn function_props(functions: &[&Function]) -> Props {
         props.pure &= graph.is_pure();
         for_each_dataset(graph, &mut |plan| {
             let own = plan.op.props();
-            props.host |= own.host;
+            // Inside of a function there is nobody to wait but the one who calls it.
+            props.host |= own.host || plan.is::<map::Map>().is_some_and(|map| map.workers.is_some());
             props.pure &= own.pure;
         });
     }

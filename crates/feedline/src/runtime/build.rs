@@ -6,6 +6,7 @@ use super::mark::{At, Mark};
 use super::pool::Pool;
 use super::replay::Replay;
 use super::segment::{Bounds, Segment};
+use super::spans::span;
 use super::stage::{ChunkFn, Cx, Inline, Pull, Stage};
 use super::sync::atomic::AtomicBool;
 use super::sync::{Mutex, lock};
@@ -47,6 +48,7 @@ impl Run {
         let parallel = self.options.cpu_budget.unwrap_or(usize::MAX).max(1);
         Bounds {
             parallel,
+            assured: 0,
             calls: usize::MAX,
             chunks: 16,
             rows: usize::MAX,
@@ -281,6 +283,21 @@ impl BuildCx {
             }
         }))
     }
+    /// A function whose rows are worked on elsewhere, by so many at once.
+    pub fn then_away(&self, node: &Plan, function: Arc<dyn ChunkFn>, workers: usize, ordered: bool) -> Result<Built> {
+        let (input, meter) = (self.stage(&node.inputs[0])?, self.run.meters.of(node.id));
+        if self.nested {
+            return Ok(Built::Stage(Box::new(Inline { input, function, meter, ready: Default::default() })));
+        }
+        let bounds = self.run.bounds();
+        // Each has something to do while the answer to the last message is on its way. No function joins this segment:
+        // none asks for zero calls.
+        let parallel = workers.saturating_mul(2);
+        let chunks = bounds.chunks.max(parallel.saturating_mul(2));
+        let (assured, grain) = (workers, self.grain);
+        let bounds = Bounds { parallel, assured, calls: 0, chunks, ordered, grain, ..bounds };
+        Ok(Built::Open(Open::new(input, bounds).with(function, meter)))
+    }
     /// A function on a stage that the operator made itself.
     pub fn open(&self, node: &Plan, head: Box<dyn Stage>, function: Arc<dyn ChunkFn>) -> Built {
         let meter = self.run.meters.of(node.id);
@@ -354,6 +371,7 @@ impl Stage for Metered {
         cx.inner_ns = outer + ns;
         match pull {
             Pull::Rows(chunk) => {
+                span(self.meter.id, start, ns, chunk.rows());
                 self.meter.chunks.fetch_add(1, Relaxed);
                 self.meter.rows.fetch_add(chunk.rows() as u64, Relaxed);
                 Pull::Rows(chunk)

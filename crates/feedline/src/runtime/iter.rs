@@ -4,6 +4,7 @@ use super::build::{BuildCx, Run};
 use super::errors::Errors;
 use super::mark::{At, Mark};
 use super::pool::Pool;
+use super::spans;
 use super::stage::{Cx, Pull, Stage, Wake};
 use super::state::{Start, State};
 use super::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -79,6 +80,7 @@ fn new_run(plan: &Plan, epoch: u64, pool: Arc<Pool>) -> Arc<Run> {
 fn traced_run(plan: &Plan, epoch: u64, pool: Arc<Pool>, trace: Option<Arc<Trace>>) -> Arc<Run> {
     let mut has_host = false;
     plan.walk(&mut |p| has_host |= p.op.props().host);
+    spans::name(plan);
     let meters = Arc::new(Meters::default());
     let errors = Errors::of(plan, epoch);
     let trace = trace.or_else(|| errors.as_ref().filter(|e| e.keeps()).map(|_| Arc::default()));
@@ -254,7 +256,9 @@ impl Iter {
                 Pull::Pending => {
                     let start = Instant::now();
                     let waited = self.wait(&mut looked, interrupted);
-                    self.run.meters.waited_ns.fetch_add(start.elapsed().as_nanos() as u64, Relaxed);
+                    let ns = start.elapsed().as_nanos() as u64;
+                    self.run.meters.waited_ns.fetch_add(ns, Relaxed);
+                    spans::span(spans::WAIT, start, ns, 0);
                     waited?
                 }
             }

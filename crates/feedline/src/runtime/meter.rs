@@ -1,5 +1,6 @@
 //! Counters of one operator of a running pipeline.
 
+use super::spans::span;
 use super::{Cx, LeftOut, Start, Tally};
 use crate::options::OnError;
 use feedline_io::brief;
@@ -10,6 +11,8 @@ use std::time::Instant;
 
 #[derive(Debug, Default)]
 pub struct Meter {
+    /// The plan node that it belongs to; 0 if it belongs to none.
+    pub id: u64,
     pub chunks: AtomicU64,
     pub rows: AtomicU64,
     pub bytes: AtomicU64,
@@ -35,6 +38,7 @@ impl Meter {
         let ns = start.elapsed().as_nanos() as u64;
         cx.inner_ns += ns;
         self.count(rows, ns);
+        span(self.id, start, ns, rows);
         result
     }
     pub fn count(&self, rows: usize, ns: u64) {
@@ -85,7 +89,7 @@ impl Meters {
         if map.len() >= MAX_METERS && !map.contains_key(&node) {
             return Arc::default();
         }
-        map.entry(node).or_default().clone()
+        map.entry(node).or_insert_with(|| Arc::new(Meter { id: node, ..Meter::default() })).clone()
     }
     pub fn get(&self, node: u64) -> Option<Arc<Meter>> {
         let _brief = brief();
@@ -127,6 +131,9 @@ impl Meters {
     }
     pub fn end(&self) {
         self.ended_ns.store(self.started.elapsed().as_nanos() as u64, Relaxed);
+    }
+    pub fn has_ended(&self) -> bool {
+        self.ended_ns.load(Relaxed) != 0
     }
     /// How long the pass took, or has taken so far.
     pub fn elapsed_ns(&self) -> u64 {

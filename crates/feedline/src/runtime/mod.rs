@@ -15,6 +15,7 @@ mod recall;
 mod replay;
 mod seed;
 mod segment;
+pub mod spans;
 mod stage;
 mod state;
 pub mod sync;

@@ -229,35 +229,12 @@ fn towers_at_every_position() {
 
 #[test]
 fn random_pipelines_at_random_positions() {
-    let chain = [
-        "cache",
-        "concatenate",
-        "filter",
-        "flat_map",
-        "ignore_errors",
-        "interleave",
-        "map",
-        "prefetch",
-        "repeat",
-        "scan",
-        "shard",
-        "shuffle",
-        "skip",
-        "take",
-        "take_while",
-        "unbatch",
-        "unique",
-    ];
-    let mut state = 4321u64;
-    let mut draw = |n: usize| {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (state >> 33) as usize % n
-    };
+    let mut draw = draws(4321);
     for turn in 0..300 {
         let mut plan = if draw(3) == 0 { failing(30) } else { range(30) };
         let mut what = String::new();
         for _ in 0..draw(8) + 1 {
-            let name = chain[draw(chain.len())];
+            let name = CHAIN[draw(CHAIN.len())];
             let Some((_, sample)) = SAMPLES.iter().find(|(n, _)| *n == name) else { continue };
             plan = sample(plan);
             what = format!("{what} > {name}");
