@@ -115,7 +115,7 @@ pub fn iterate_from(bound: &Bound, options: Option<Options>, state: &State) -> R
 }
 
 /// The plan as it runs: rewritten, with the options of this pass and of the process.
-fn as_run(bound: &Bound, options: Option<Options>) -> Result<Bound> {
+pub(crate) fn as_run(bound: &Bound, options: Option<Options>) -> Result<Bound> {
     let mut plan = match options {
         None => bound.plan.rewritten()?.plan,
         Some(options) => Dataset { plan: bound.plan.clone() }.with_options(options)?.plan.rewritten()?.plan,

@@ -195,7 +195,7 @@ impl MapFn {
             let one = chunk.slice(row..row + 1);
             out.push(match self.eval(&one, Slots::new()) {
                 Ok(chunk) => Item::Rows(chunk),
-                Err(error) => Item::Fail(error.at_element(chunk.pos.at(row)).with_row(Arc::new(chunk.element(row)))),
+                Err(error) => Item::Fail(chunk.blame(error, row)),
             });
         }
         join_rows(out);

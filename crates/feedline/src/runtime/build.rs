@@ -10,8 +10,9 @@ use super::spans::span;
 use super::stage::{ChunkFn, Cx, Inline, Pull, Stage};
 use super::sync::atomic::AtomicBool;
 use super::sync::{Mutex, lock};
+use super::trace::{Trace, TracedIndex, Tracer};
 use super::{Index, Meter, Meters, Tally};
-use crate::element::Value;
+use crate::element::{RowSource, Value};
 use crate::error::{Error, Result};
 use crate::expr::Arg;
 use crate::options::{OnError, Options};
@@ -31,6 +32,8 @@ pub struct Run {
     pub meters: Arc<Meters>,
     /// What becomes of errors; `None`: all of them are raised.
     pub errors: Option<Arc<Errors>>,
+    /// Where rows come from is told along with them.
+    pub trace: Option<Arc<Trace>>,
     /// The place of each operator in the plan, from the sources on.
     pub numbers: HashMap<u64, u64>,
     /// Python functions are called somewhere in a serial stage.
@@ -127,7 +130,7 @@ impl BuildCx {
         if let (Built::Open(open), Some(size)) = (&mut built, batch) {
             open.make_batches(plan, size);
         }
-        self.sieved(plan, self.metered(plan, built))
+        self.finished(plan, built)
     }
     /// The same behind its first `rows` elements, if it can begin there at once.
     pub fn build_behind(&self, plan: &Plan, rows: u64) -> Result<Option<Built>> {
@@ -136,7 +139,7 @@ impl BuildCx {
             return Ok(None);
         }
         let built = plan.op.build_behind(self, plan, rows).map_err(|e| e.in_op(plan.name()))?;
-        Ok(built.map(|built| self.metered(plan, built)))
+        built.map(|built| self.finished(plan, built)).transpose()
     }
     fn metered(&self, plan: &Plan, built: Built) -> Built {
         match built {
@@ -149,12 +152,20 @@ impl BuildCx {
             open => open,
         }
     }
-    /// With a sieve behind it, if errors may be left out. Functions then share a segment with no others.
-    fn sieved(&self, plan: &Plan, built: Built) -> Result<Built> {
-        match &self.run.errors {
-            None => Ok(built),
-            Some(errors) => Ok(Built::Stage(Box::new(Sieve::new(self, errors, plan, self.close(built, plan))?))),
+    /// With what stands behind operators in this pass. Functions share a segment with no others then.
+    fn finished(&self, plan: &Plan, built: Built) -> Result<Built> {
+        let mut built = self.metered(plan, built);
+        if let Some(errors) = &self.run.errors {
+            built = Built::Stage(Box::new(Sieve::new(self, errors, plan, self.close(built, plan))?));
         }
+        if let Some(trace) = &self.run.trace {
+            built = Built::Stage(Box::new(Tracer::new(self, trace, plan, self.close(built, plan))));
+        }
+        Ok(built)
+    }
+    /// A source as rows tell of it, in passes that trace them.
+    pub fn traced_source(&self, plan: &Plan) -> Option<RowSource> {
+        self.run.trace.as_ref().map(|_| super::trace::source(self, plan))
     }
     /// Starts the whole plan: what a consumer pulls. Nothing works yet.
     pub fn root(&self, plan: &Plan) -> Result<Box<dyn Stage>> {
@@ -221,7 +232,10 @@ impl BuildCx {
         if let Some((_, index)) = lock(&known.0).get(&key) {
             return Ok(index.clone());
         }
-        let index = plan.op.index(self, plan)?;
+        let mut index = plan.op.index(self, plan)?;
+        if self.run.trace.is_some() && plan.inputs.is_empty() {
+            index = index.map(|index| Arc::new(TracedIndex::new(self, plan, index)) as Arc<dyn Index>);
+        }
         lock(&known.0).insert(key, (self.env.clone(), index.clone()));
         Ok(index)
     }

@@ -6,9 +6,10 @@ use super::mark::{At, Mark};
 use super::pool::Pool;
 use super::spans;
 use super::stage::{Cx, Pull, Stage, Wake};
-use super::state::State;
+use super::state::{Start, State};
 use super::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use super::sync::{Condvar, Mutex, lock};
+use super::trace::Trace;
 use super::{Index, Meters};
 use crate::element::{Buf, Chunk, Column, DType, Element, Value};
 use crate::error::{Error, Result};
@@ -72,16 +73,24 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// What is shared by the stages of a pass over `plan` on this pool.
 fn new_run(plan: &Plan, epoch: u64, pool: Arc<Pool>) -> Arc<Run> {
+    traced_run(plan, epoch, pool, None)
+}
+
+/// The same for a pass that tells where rows come from. One that keeps what failed does so in any case.
+fn traced_run(plan: &Plan, epoch: u64, pool: Arc<Pool>, trace: Option<Arc<Trace>>) -> Arc<Run> {
     let mut has_host = false;
     plan.walk(&mut |p| has_host |= p.op.props().host);
     spans::name(plan);
     let meters = Arc::new(Meters::default());
+    let errors = Errors::of(plan, epoch);
+    let trace = trace.or_else(|| errors.as_ref().filter(|e| e.keeps()).map(|_| Arc::default()));
     Arc::new(Run {
         pool,
         cancelled: Arc::new(AtomicBool::new(false)),
         finished: Arc::new(AtomicBool::new(false)),
         numbers: super::errors::numbers(plan),
-        errors: Errors::of(plan, epoch),
+        errors,
+        trace,
         options: plan.options.clone(),
         meters,
         has_host,
@@ -111,14 +120,41 @@ pub fn testing_cx(plan: &Plan) -> BuildCx {
 impl Iter {
     /// Starts a pass on the pool. The plan is run as it is: rewriting it comes before.
     pub fn new(bound: &Bound, epoch: u64, pool: Arc<Pool>) -> Result<Iter> {
-        let iter = Iter::build(bound, epoch, new_run(&bound.plan, epoch, pool))?;
+        let run = new_run(&bound.plan, epoch, pool);
+        let seeds = super::state::seeds_of(&bound.plan, &run.finished);
+        let mut iter = Iter::build(bound, epoch, run)?;
+        // What a cache gives was made in an earlier pass: only a state tells in which.
+        let mut cached = false;
+        bound.plan.walk(&mut |p| cached |= p.name() == "cache");
+        let start = match cached.then(|| iter.state()) {
+            Some(Ok(state)) => Start::State(Box::new(state)),
+            _ => Start::Seeds { epoch, seeds },
+        };
+        iter.run.meters.begin(start);
         iter.root.start();
         Ok(iter)
     }
+    /// The pass that began like that once more, saying where rows come from. The plan must be a copy of its plan that
+    /// nobody else uses.
+    pub fn again(bound: &Bound, start: &Start, trace: Arc<Trace>, pool: Arc<Pool>) -> Result<Iter> {
+        let run = traced_run(&bound.plan, start.epoch(), pool, Some(trace));
+        match start {
+            Start::State(state) => Iter::resume_in(bound, state, run),
+            Start::Seeds { epoch, seeds } => {
+                super::state::set_seeds(seeds, &bound.plan, &run.finished)?;
+                let iter = Iter::build(bound, *epoch, run)?;
+                iter.root.start();
+                Ok(iter)
+            }
+        }
+    }
     /// Starts a pass where another one was. The plan must be the one that the state was taken from.
     pub fn resume(bound: &Bound, state: &State, pool: Arc<Pool>) -> Result<Iter> {
+        Iter::resume_in(bound, state, new_run(&bound.plan, state.epoch, pool))
+    }
+    fn resume_in(bound: &Bound, state: &State, run: Arc<Run>) -> Result<Iter> {
         state.check(&bound.plan)?;
-        let run = new_run(&bound.plan, state.epoch, pool);
+        run.meters.begin(Start::State(Box::new(state.clone())));
         run.meters.go_on(&state.left_out);
         state.set_seeds(&bound.plan, &run.finished)?;
         run.resuming.store(true, Relaxed);

@@ -1,12 +1,12 @@
 //! Counters of one operator of a running pipeline.
 
 use super::spans::span;
-use super::{Cx, LeftOut, Tally};
+use super::{Cx, LeftOut, Start, Tally};
 use crate::options::OnError;
 use feedline_io::brief;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
 #[derive(Debug, Default)]
@@ -67,12 +67,14 @@ pub struct Meters {
     left_out: Mutex<Vec<Arc<Tally>>>,
     /// What they had left out before the pass was resumed.
     before: Mutex<Vec<LeftOut>>,
+    /// Where the pass began.
+    start: OnceLock<Start>,
 }
 
 impl Default for Meters {
     fn default() -> Meters {
-        let (nodes, ended_ns, delivered, waited_ns, left_out, before) = Default::default();
-        Meters { nodes, started: Instant::now(), ended_ns, delivered, waited_ns, left_out, before }
+        let (nodes, ended_ns, delivered, waited_ns, left_out, before, start) = Default::default();
+        Meters { nodes, started: Instant::now(), ended_ns, delivered, waited_ns, left_out, before, start }
     }
 }
 
@@ -112,6 +114,14 @@ impl Meters {
     pub fn go_on(&self, before: &[LeftOut]) {
         let _brief = brief();
         *self.before.lock().unwrap_or_else(|e| e.into_inner()) = before.to_vec();
+    }
+    /// Remembers where the pass began.
+    pub fn begin(&self, start: Start) {
+        let _brief = brief();
+        let _ = self.start.set(start);
+    }
+    pub fn start(&self) -> Option<Start> {
+        self.start.get().cloned()
     }
     /// What operators left out so far.
     pub fn left_out(&self) -> Vec<Arc<Tally>> {

@@ -19,6 +19,7 @@ pub mod spans;
 mod stage;
 mod state;
 pub mod sync;
+mod trace;
 
 pub use build::{BuildCx, Built, Known, Run, mix};
 pub use errors::{LeftOut, Tally};
@@ -36,4 +37,5 @@ pub use replay::{Replay, Tap};
 pub use seed::{PassSeeds, Seeded, Seeds, Taken};
 pub use segment::{Bounds, Segment};
 pub use stage::{ChunkFn, Cx, Inline, Item, Pull, Stage, Wake, pop_rows};
-pub use state::State;
+pub use state::{Start, State};
+pub use trace::{Seen, Trace};

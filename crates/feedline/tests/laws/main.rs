@@ -3,6 +3,7 @@
 
 mod left_out;
 mod resume;
+mod traced;
 
 use feedline::element::{DType, Leaf, Spec, Tree};
 use feedline::expr::{Attrs, Builder, Graph, NodeId};

@@ -14,7 +14,7 @@
 use super::journal::{Buffered, Draws, Journal, chosen};
 use super::packed::{Packed, prefetch};
 use super::parts::Parts;
-use crate::element::{Chunk, Column, DType, Pos, RowRef, gather};
+use crate::element::{Chunk, Column, DType, RowRef, gather};
 use crate::error::{Error, Result};
 use crate::expr::Philox;
 use crate::plan::Plan;
@@ -77,7 +77,7 @@ fn apart(chunk: Chunk) -> Vec<Chunk> {
     }
     let row = |row: usize| {
         let one = chunk.slice(row..row + 1);
-        let pos = Pos::Run(chunk.pos.at(row));
+        let pos = one.pos.clone();
         Chunk::new(
             1,
             pos,
