@@ -9,12 +9,12 @@ export PATH := $(abspath .tools/bin):$(PATH)
 TURBO = $(addprefix --features ,$(addprefix $(1),$(shell cat .tools/turbo)))
 SOURCES := $(shell find crates -name '*.rs' -o -name 'Cargo.toml') Cargo.toml Cargo.lock pyproject.toml
 
-.PHONY: demo test test-rust test-python test-jax test-torch test-tensorflow test-frameworks bench check fmt clean
+.PHONY: demo test test-rust test-python test-page test-jax test-torch test-tensorflow test-frameworks bench check fmt clean
 
 demo: $(VENV)/built .venvs/jax/ready
 	$(call WITH,jax) examples/demo.py
 
-test: test-rust test-python test-jax
+test: test-rust test-python test-jax test-page
 
 test-rust: .tools/turbo
 	cargo test --workspace --exclude feedline-py $(call TURBO,feedline/)
@@ -22,7 +22,15 @@ test-rust: .tools/turbo
 	cargo test -p feedline --features shuttle --test shuttle
 
 test-python: $(VENV)/built-checked
-	$(PY) -m pytest
+	$(PY) -m pytest --ignore tests/page
+
+# The page and the report in a headless Chromium, which is fetched if this machine has none; screenshots stay in
+# target/page.
+test-page: $(VENV)/built-checked .tools/bin/chromium-headless
+	$(PY) -m pytest tests/page
+
+.tools/bin/chromium-headless: tools/chromium.sh
+	tools/chromium.sh
 
 # Training frameworks, each in an environment of its own, which uses the package that .venv has built.
 FRAMEWORKS := jax torch tensorflow

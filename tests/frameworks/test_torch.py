@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -149,6 +150,14 @@ def test_batches_of_pytorch_from_single_elements() -> None:
     assert [batch.tolist() for batch in loader] == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]
 
 
+def test_the_first_batch_again_and_again() -> None:
+    ds = fl.Dataset.range(10).batch(2)
+    with pytest.warns(fl.warnings.FirstElementAgain, match="FL002") as given:
+        for _ in range(5):
+            next(iter(ds.to_torch()))
+    assert [warning.filename for warning in given] == [__file__]
+
+
 def test_elements_by_number() -> None:
     items = fl.Dataset.range(10).map(lambda x: (x, x * x)).to_torch_dataset()
     assert len(items) == 10
@@ -204,27 +213,27 @@ def test_ranks_from_variables(monkeypatch: pytest.MonkeyPatch) -> None:
         fl.Dataset.range(6).to_torch(shard="auto")
 
 
-def run_ranks(tmp_path: Path, body: str) -> list[str]:
-    """What each of two processes prints that have joined a group."""
+def run_ranks(tmp_path: Path, body: str, count: int = 2) -> list[str]:
+    """What each of some processes prints that have joined a group."""
     program = tmp_path / "rank.py"
     program.write_text(
         textwrap.dedent("""
             import sys, torch, torch.distributed as dist, feedline as fl, numpy as np
-            rank = int(sys.argv[1])
-            dist.init_process_group("gloo", init_method=f"file://{sys.argv[2]}", rank=rank, world_size=2)
+            rank, count = int(sys.argv[1]), int(sys.argv[3])
+            dist.init_process_group("gloo", init_method=f"file://{sys.argv[2]}", rank=rank, world_size=count)
         """)
         + textwrap.dedent(body)
         + "\ndist.destroy_process_group()\n"
     )
-    group = tmp_path / "group"
+    group = tmp_path / f"group-{time.monotonic_ns()}"
     started = [
         subprocess.Popen(
-            [sys.executable, str(program), str(rank), str(group)],
+            [sys.executable, str(program), str(rank), str(group), str(count)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
-        for rank in range(2)
+        for rank in range(count)
     ]
     said = []
     try:
@@ -259,6 +268,46 @@ def test_two_ranks_share_the_data(tmp_path: Path) -> None:
     for epoch in range(2):
         assert sorted(epochs[0][epoch] + epochs[1][epoch]) == list(range(96))
     assert epochs[0][0] != epochs[0][1]
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_another_number_of_ranks_goes_on(count: int, tmp_path: Path) -> None:
+    """Two ranks stop after three steps; one or three take up what is left, in equally many steps."""
+    pipeline = "ds = fl.Dataset.range(96).shuffle(seed=5).map(lambda x: x * 1).batch(4)"
+    said = run_ranks(
+        tmp_path,
+        f"""
+        import json
+        {pipeline}
+        data = ds.to_torch(shard="auto")
+        batches = iter(data)
+        print(*[n for _ in range(3) for n in next(batches).tolist()])
+        if rank == 0:
+            open({str(tmp_path / "state")!r}, "w").write(json.dumps(data.state_dict()))
+        """,
+    )
+    seen = [int(n) for out in said for n in out.split()]
+    said = run_ranks(
+        tmp_path,
+        f"""
+        import json
+        {pipeline}
+        data = ds.to_torch(shard="auto")
+        data.load_state_dict(json.load(open({str(tmp_path / "state")!r})))
+        rest = []
+        for batch in data:
+            rest += batch.tolist()
+            # Hangs if another rank has fewer steps.
+            dist.all_reduce(torch.ones(1))
+        print(*rest)
+        # The next epoch is whole again.
+        assert sum(len(batch) for batch in data) == 96 // count
+        """,
+        count,
+    )
+    rest = [[int(n) for n in out.split()] for out in said]
+    assert len(seen) == 24 and {len(part) for part in rest} == {72 // count}
+    assert sorted(seen + [n for part in rest for n in part]) == list(range(96))
 
 
 def test_ranks_with_different_orders_are_refused(tmp_path: Path) -> None:
@@ -307,11 +356,18 @@ def plain(value: Any) -> Any:
     return value.tolist() if isinstance(value, torch.Tensor) else value
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+PLACES: dict[str, dict[str, Any]] = {
+    "here": {},
+    "threads": {"num_workers": 2, "threads": True},
+    "processes": {"num_workers": 2},
+}
+
+
+@pytest.mark.parametrize("where", PLACES.values(), ids=PLACES)
 @pytest.mark.parametrize("how", LOADERS.values(), ids=LOADERS)
-def test_the_loader_gives_what_pytorchs_gives(how: dict[str, Any], workers: int) -> None:
+def test_the_loader_gives_what_pytorchs_gives(how: dict[str, Any], where: dict[str, Any]) -> None:
     theirs, ours = torch_data.DataLoader(Squares(), **how), None
-    ours = feedline.torch.DataLoader(Squares(), num_workers=workers, **how)
+    ours = feedline.torch.DataLoader(Squares(), **where, **how)
     assert len(ours) == len(theirs)
     for _ in range(2):
         torch.manual_seed(7)
@@ -360,9 +416,82 @@ def test_workers_begin_once_each() -> None:
         with lock:
             begun.append(number)
 
-    loader = feedline.torch.DataLoader(Squares(), batch_size=1, num_workers=2, worker_init_fn=begin)
+    loader = feedline.torch.DataLoader(
+        Squares(), batch_size=1, num_workers=2, worker_init_fn=begin, threads=True
+    )
     assert len(list(loader)) == 25
     assert sorted(begun) == list(range(len(begun))) and 1 <= len(begun) <= 2
+
+
+class Told(torch_data.Dataset):
+    """What a sample knows of where it is made, and what is left of tensors of all kinds."""
+
+    def __init__(self) -> None:
+        self.begun: int | None = None
+
+    def __len__(self) -> int:
+        return 12
+
+    def __getitem__(self, index: int) -> Any:
+        worker = torch_data.get_worker_info()
+        return {
+            "process": os.getpid(),
+            "worker": (worker.id, worker.num_workers, worker.dataset is self, self.begun),
+            "random": (torch.rand(2), np.random.rand(), random.random()),
+            "tensors": [torch.tensor(index), torch.ones(3, 2).T, torch.empty(0), torch.ones(2, dtype=torch.bfloat16)],
+            "array": np.full((2, 2), index),
+            "text": f"n{index}",
+        }
+
+
+def begin(number: int) -> None:
+    torch_data.get_worker_info().dataset.begun = number
+
+
+def test_workers_are_processes() -> None:
+    loader = feedline.torch.DataLoader(
+        Told(), batch_size=2, num_workers=2, worker_init_fn=begin, collate_fn=list, persistent_workers=True
+    )
+    epochs = [[sample for batch in loader for sample in batch] for _ in range(2)]
+    for i, sample in enumerate(epochs[0]):
+        number, count, same, begun = sample["worker"]
+        assert count == 2 and same and begun == number and sample["process"] != os.getpid()
+        scalar, turned, empty, half = sample["tensors"]
+        assert scalar.item() == i and turned.shape == (2, 3) and empty.shape == (0,) and half.dtype == torch.bfloat16
+        assert (sample["array"] == i).all() and sample["text"] == f"n{i}"
+        turned += 1
+        sample["array"] += 1
+    assert {sample["process"] for sample in epochs[1]} <= {sample["process"] for sample in epochs[0]}
+
+
+def test_random_numbers_do_not_depend_on_the_number_of_workers() -> None:
+    drawn = []
+    for workers in (1, 3):
+        torch.manual_seed(5)
+        loader = feedline.torch.DataLoader(Told(), batch_size=2, num_workers=workers, collate_fn=list)
+        drawn.append([repr(sample["random"]) for batch in loader for sample in batch])
+    assert drawn[0] == drawn[1] and len(set(drawn[0])) == 12
+
+
+def test_what_cannot_be_pickled_runs_on_threads(caplog: Any) -> None:
+    lock = threading.Lock()
+
+    def collated(samples: list[Any]) -> int:
+        with lock:
+            return len(samples)
+
+    loader = feedline.torch.DataLoader(Squares(), batch_size=10, num_workers=2, collate_fn=collated)
+    assert list(loader) == [10, 10, 5]
+    assert "threads" in caplog.text
+
+
+def test_transforms_of_torch_run_in_workers() -> None:
+    def turned(x: Any) -> Any:
+        return torch.from_numpy(x).flip(0).mul(2)
+
+    rows = np.arange(40, dtype=np.float32).reshape(10, 4)
+    ds = fl.Dataset.from_tensor_slices(rows).map(turned, workers=2).batch(10)
+    assert next(iter(ds)).tolist() == (rows[:, ::-1] * 2).tolist()
 
 
 def test_digits_are_learned(digits: Any) -> None:

@@ -1,4 +1,5 @@
-//! The command `feedline`: look at files of training data, check them, index them, convert them.
+//! The command `feedline`: look at files of training data, check them, index them, convert them; look at running
+//! pipelines.
 //!
 //! 1. One file a command; `run` reads the command line and calls it. Python installs the same through `run`.
 //! 2. `formats/` has a table of formats: how a file is recognised, read, checked, counted and written.
@@ -7,18 +8,24 @@
 //! A command gives `Ok(true)` (exit code 0), `Ok(false)` where it found data broken (1), or an error (1; 2 for wrong
 //! usage; 130 when it was interrupted).
 
+mod attach;
 mod completions;
 mod convert;
 mod count;
+mod dash;
 mod examples;
 mod file;
 mod formats;
 mod head;
 mod index;
 mod inspect;
+mod record;
+mod retry;
 mod rows;
 mod session;
 mod show;
+mod terminal;
+mod top;
 mod verify;
 
 use clap::{Args, Parser, Subcommand};
@@ -52,6 +59,9 @@ Examples:
   feedline convert data/*.tfrecord all.jsonl  from any format to any other
   feedline head -n 3 train.parquet            the first rows
   feedline count --json data/                 how many records, for scripts
+  feedline top                                what does my training's pipeline do?
+  feedline show train.tfrecord 17             one record
+  feedline retry bad/                         what a pipeline quarantined
 
 Exit codes: 0 fine, 1 the data is broken or a command failed, 2 wrong usage, 130 interrupted."
 )]
@@ -83,6 +93,10 @@ enum Command {
     Convert(convert::Convert),
     Head(head::Head),
     Count(count::Count),
+    Top(top::Top),
+    Dash(dash::Dash),
+    Show(record::Show),
+    Retry(retry::Retry),
     Completions(completions::Completions),
 }
 
@@ -105,6 +119,10 @@ pub fn run(args: impl IntoIterator<Item = OsString>, poll: &mut dyn FnMut() -> b
         Command::Convert(command) => command.run(&session),
         Command::Head(command) => command.run(&session),
         Command::Count(command) => command.run(&session),
+        Command::Top(command) => command.run(&session),
+        Command::Dash(command) => command.run(&session),
+        Command::Show(command) => command.run(&session),
+        Command::Retry(command) => command.run(&session),
         Command::Completions(command) => command.run(&session),
     };
     match done.and_then(|fine| session.flush().map(|()| fine)) {

@@ -40,6 +40,21 @@ impl Dataset {
     pub fn iter(&self) -> Result<Iter> {
         iterate(&Bound { plan: self.plan.clone(), env: Arc::new([]) })
     }
+    /// Starts the pass with that number, whatever passes came before: what a new process wants that knows its epoch.
+    ///
+    /// ```
+    /// # use feedline::Dataset;
+    /// let ds = || Dataset::range(1000)?.shuffle(Some(100), Some(7), true);
+    /// let numbers = |iter: feedline::runtime::Iter| iter.map(|e| e.unwrap()[0].tensor().item()).collect::<Vec<i64>>();
+    /// let training = ds()?;
+    /// numbers(training.iter()?);
+    /// let second = numbers(training.iter()?);
+    /// assert_eq!(numbers(ds()?.iter_epoch(1)?), second);
+    /// # Ok::<(), feedline::Error>(())
+    /// ```
+    pub fn iter_epoch(&self, epoch: u64) -> Result<Iter> {
+        iterate_epoch(&Bound { plan: self.plan.clone(), env: Arc::new([]) }, None, epoch)
+    }
     /// Goes on where the iterator was whose `state` this is, in this process or another, with any options.
     ///
     /// ```
@@ -79,6 +94,18 @@ pub fn iterate_with(bound: &Bound, options: Option<Options>) -> Result<Iter> {
     Ok(iter)
 }
 
+/// The same as the pass with that number: its order and its random numbers, whatever was read before. The next pass is then
+/// the one behind it.
+pub fn iterate_epoch(bound: &Bound, options: Option<Options>, epoch: u64) -> Result<Iter> {
+    bound.plan.walk_all(&mut |plan| {
+        if let Some(seeds) = plan.op.seeds() {
+            seeds.begin_at(epoch);
+        }
+    });
+    bound.plan.set_next_pass(epoch);
+    iterate_with(bound, options)
+}
+
 /// The same from where a state was taken on. The next pass is then the one behind it.
 pub fn iterate_from(bound: &Bound, options: Option<Options>, state: &State) -> Result<Iter> {
     let iter = Iter::resume(&as_run(bound, options)?, state, process_pool())?;
@@ -88,7 +115,7 @@ pub fn iterate_from(bound: &Bound, options: Option<Options>, state: &State) -> R
 }
 
 /// The plan as it runs: rewritten, with the options of this pass.
-fn as_run(bound: &Bound, options: Option<Options>) -> Result<Bound> {
+pub(crate) fn as_run(bound: &Bound, options: Option<Options>) -> Result<Bound> {
     let plan = match options {
         None => bound.plan.rewritten()?.plan,
         Some(options) => Dataset { plan: bound.plan.clone() }.with_options(options)?.plan.rewritten()?.plan,

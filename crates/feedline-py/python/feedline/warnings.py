@@ -15,6 +15,7 @@ __all__ = [
     "FirstElementAgain",
     "PositionCarriedOver",
     "StepsBeyondEnd",
+    "UnequalParts",
     "UnequalRanks",
     "WorkTwice",
     "warn",
@@ -57,6 +58,12 @@ class WorkTwice(FeedlineWarning):
     code = "FL005"
 
 
+class UnequalParts(FeedlineWarning):
+    """Datasets that are read side by side, such as features and labels, have different lengths."""
+
+    code = "FL050"
+
+
 _given: set[tuple[type[FeedlineWarning], str, int]] = set()
 
 
@@ -90,6 +97,12 @@ def user_frame() -> FrameType:
     return frame
 
 
+_BETWEEN = frozenset(
+    ["feedline", "keras", "torch", "torchdata", "lightning", "accelerate", "jax", "tensorflow", "contextlib"]
+)
+"""Modules between the user's line and the code that notices something."""
+
+
 def _is_ours(frame: FrameType) -> bool:
     module = frame.f_globals.get("__name__", "")
-    return module.partition(".")[0] in ("feedline", "keras", "torch", "jax", "tensorflow", "contextlib")
+    return module.partition(".")[0] in _BETWEEN

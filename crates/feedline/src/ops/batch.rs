@@ -266,7 +266,7 @@ impl Stage for BatchStage {
             return match stack(&chunk) {
                 Ok(element) => {
                     self.made += 1;
-                    Pull::Rows(Chunk::one(self.made - 1, element))
+                    Pull::Rows(chunk.made_of(self.made - 1, element))
                 }
                 Err(error) => Pull::Fail(error.at_element(self.made)),
             };
@@ -301,6 +301,7 @@ impl BatchStage {
     fn many(&mut self, chunk: Chunk, whole: usize) -> Pull {
         let size = self.gather.rows;
         let first = self.made;
+        let pos = chunk.pos.grouped(chunk.rows(), size, first);
         if chunk.columns().iter().all(|c| matches!(c, Column::Dense(_))) {
             let columns = chunk.into_columns().into_iter().map(|c| match c {
                 Column::Dense(t) => {
@@ -311,7 +312,7 @@ impl BatchStage {
                 rows => rows,
             });
             self.made += whole as u64;
-            return Pull::Rows(Chunk::new(whole, Pos::Run(first), columns));
+            return Pull::Rows(Chunk::new(whole, pos, columns));
         }
         // One batch at a time: its rows may not fit together, and that must cost this batch only.
         let mut chunk = chunk;
@@ -322,7 +323,7 @@ impl BatchStage {
         match stack(&one) {
             Ok(element) => {
                 self.made += 1;
-                Pull::Rows(Chunk::one(first, element))
+                Pull::Rows(one.made_of(first, element))
             }
             Err(error) => Pull::Fail(error.at_element(first)),
         }
@@ -352,11 +353,14 @@ impl Index for BatchIndex {
         self.len
     }
     fn get(&self, rows: &[u64]) -> Result<Chunk> {
-        let elements = rows.iter().map(|&b| {
+        let batch = |&b: &u64| {
             let of: Vec<u64> = (b * self.size..((b + 1) * self.size).min(self.input.len())).collect();
-            stack(&self.input.get(&of)?)
-        });
-        Ok(Chunk::from_elements(Pos::List(rows.into()), elements.collect::<Result<_>>()?))
+            let chunk = self.input.get(&of)?;
+            Ok((stack(&chunk)?, chunk.pos.grouped(of.len(), of.len(), b)))
+        };
+        let (elements, of): (Vec<Element>, Vec<Pos>) =
+            rows.iter().map(batch).collect::<Result<Vec<_>>>()?.into_iter().unzip();
+        Ok(Chunk::from_elements(Pos::picked(of.iter().map(|pos| (pos, 0))), elements))
     }
 }
 

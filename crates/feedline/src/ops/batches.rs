@@ -54,10 +54,11 @@ struct BatchesStage<F> {
 
 impl<F: Fn(&Chunk) -> Result<Element> + Send> BatchesStage<F> {
     fn finish(&mut self) {
-        self.ready.push_back(match (self.make)(&self.gather.take().0) {
+        let rows = self.gather.take().0;
+        self.ready.push_back(match (self.make)(&rows) {
             Ok(element) => {
                 self.made += 1;
-                Item::Rows(Chunk::one(self.made - 1, element))
+                Item::Rows(rows.made_of(self.made - 1, element))
             }
             Err(error) => Item::Fail(error.at_element(self.made)),
         });
@@ -133,10 +134,13 @@ impl<F: Fn(&Chunk) -> Result<Element> + Send + Sync> Index for MadeIndex<F> {
         self.len
     }
     fn get(&self, rows: &[u64]) -> Result<Chunk> {
-        let elements = rows.iter().map(|&b| {
+        let batch = |&b: &u64| {
             let of: Vec<u64> = (b * self.size..((b + 1) * self.size).min(self.input.len())).collect();
-            (self.make)(&self.input.get(&of)?)
-        });
-        Ok(Chunk::from_elements(Pos::List(rows.into()), elements.collect::<Result<_>>()?))
+            let chunk = self.input.get(&of)?;
+            Ok(((self.make)(&chunk)?, chunk.pos.grouped(of.len(), of.len(), b)))
+        };
+        let (elements, of): (Vec<Element>, Vec<Pos>) =
+            rows.iter().map(batch).collect::<Result<Vec<_>>>()?.into_iter().unzip();
+        Ok(Chunk::from_elements(Pos::picked(of.iter().map(|pos| (pos, 0))), elements))
     }
 }

@@ -1,6 +1,6 @@
 //! `FixedLengthRecordDataset(filenames, record_bytes)`: records of one length, in order or by number.
 
-use super::record_files::{Files, OnBad, Reading, RecordFiles, block_bytes, record_spec};
+use super::record_files::{Files, Reading, RecordFiles, block_bytes, record_spec};
 use crate::dataset::Dataset;
 use crate::element::{Chunk, Column, Pos, Spec, StringsBuilder};
 use crate::error::{Error, Result};
@@ -121,12 +121,11 @@ impl Op for FixedLengthRecord {
             false => Card::Unknown,
         }
     }
-    fn build(&self, cx: &BuildCx, _: &Plan) -> Result<Built> {
+    fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
         let layout = Layout::new(self.record_bytes.get(cx)?, self.header_bytes.get(cx)?, self.footer_bytes.get(cx)?)?;
         let reading = Reading {
             compression: Compression::parse(&self.compression_type)?,
             buffer: block_bytes(self.buffer_size)?,
-            on_bad: OnBad::Raise,
             parts: 1,
             places: false,
             reader: Box::new(move |len| {
@@ -134,7 +133,7 @@ impl Op for FixedLengthRecord {
                 Ok(Box::new(Fixed::new(layout)))
             }),
         };
-        Ok(Built::Stage(Box::new(RecordFiles::new(self.files.get(cx)?, reading))))
+        Ok(Built::Stage(Box::new(RecordFiles::new(self.files.get(cx)?, reading).traced(cx, node))))
     }
     fn index(&self, _: &BuildCx, _: &Plan) -> Result<Option<Arc<dyn Index>>> {
         match self.index {

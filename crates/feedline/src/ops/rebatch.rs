@@ -146,12 +146,17 @@ impl RebatchStage {
         self.gather.rows = self.sizes[self.at];
     }
     fn finish(&mut self) -> Pull {
-        let batch = if self.gather.is_empty() { Ok(self.empty.clone()) } else { stack(&self.gather.take().0) };
+        let rows = (!self.gather.is_empty()).then(|| self.gather.take().0);
+        let batch = rows.as_ref().map_or_else(|| Ok(self.empty.clone()), stack);
         self.advance();
         match batch {
             Ok(element) => {
                 self.made += 1;
-                Pull::Rows(Chunk::one(self.made - 1, element))
+                let number = self.made - 1;
+                Pull::Rows(match &rows {
+                    Some(rows) => rows.made_of(number, element),
+                    None => Chunk::one(number, element),
+                })
             }
             Err(error) => Pull::Fail(error.at_element(self.made)),
         }

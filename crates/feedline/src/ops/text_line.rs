@@ -1,6 +1,6 @@
 //! `TextLineDataset(filenames)`: the lines of text files, without their line ends.
 
-use super::record_files::{Files, OnBad, Reading, RecordFiles, block_bytes, record_spec};
+use super::record_files::{Files, Reading, RecordFiles, block_bytes, record_spec};
 use crate::dataset::Dataset;
 use crate::element::Spec;
 use crate::error::Result;
@@ -55,7 +55,6 @@ impl TextLine {
         Ok(Reading {
             compression: Compression::parse(&self.compression_type)?,
             buffer: block_bytes(self.buffer_size)?,
-            on_bad: OnBad::Raise,
             parts: 1,
             places: false,
             reader: Box::new(|_| Ok(Box::new(Lines::default()))),
@@ -75,8 +74,8 @@ impl Op for TextLine {
     fn cardinality(&self, _: &[Plan]) -> Card {
         Card::Unknown
     }
-    fn build(&self, cx: &BuildCx, _: &Plan) -> Result<Built> {
-        Ok(Built::Stage(Box::new(RecordFiles::new(self.files.get(cx)?, self.reading()?))))
+    fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
+        Ok(Built::Stage(Box::new(RecordFiles::new(self.files.get(cx)?, self.reading()?).traced(cx, node))))
     }
     fn tunables(&self) -> &'static [&'static str] {
         &["buffer_size"]

@@ -2,6 +2,7 @@
 
 use super::Plan;
 use crate::error::{Error, Result};
+use crate::options::OnError;
 use crate::rewrite::Rewritten;
 use crate::runtime::{Meters, bytes_text};
 use crate::tune::{Verdict, verdict};
@@ -29,15 +30,24 @@ impl Format {
 /// Explains a plan, with the meters of its last pass if there was one.
 pub fn explain(plan: &Plan, format: Format) -> String {
     let Ok(Rewritten { plan: runs, log }) = plan.rewritten() else { return format!("{plan:?}") };
-    let meters = plan.meters();
+    told(plan, &runs, &log, plan.meters().as_deref(), format)
+}
+
+/// Explains one pass over a plan, which may be not the last: `runs` is the plan as this one runs it.
+pub fn explain_pass(plan: &Plan, runs: &Plan, meters: &Meters, format: Format) -> String {
+    let Ok(Rewritten { log, .. }) = plan.rewritten() else { return format!("{plan:?}") };
+    told(plan, runs, &log, Some(meters), format)
+}
+
+fn told(plan: &Plan, runs: &Plan, log: &[(&'static str, String)], meters: Option<&Meters>, format: Format) -> String {
     match format {
-        Format::Text => text(plan, &runs, &log, meters.as_deref()),
+        Format::Text => text(plan, runs, log, meters),
         Format::Json => {
             let value = json!({
                 "written": node_json(plan, None, &mut HashSet::new()),
                 "rules": log.iter().map(|(rule, on)| json!({ "rule": rule, "on": on })).collect::<Vec<_>>(),
-                "runs": node_json(&runs, meters.as_deref(), &mut HashSet::new()),
-                "pass": meters.as_deref().map(|m| json!({
+                "runs": node_json(runs, meters, &mut HashSet::new()),
+                "pass": meters.map(|m| json!({
                     "seconds": m.elapsed_ns() as f64 / 1e9,
                     "delivered": m.delivered.load(Relaxed),
                     "waited_seconds": m.waited_ns.load(Relaxed) as f64 / 1e9,
@@ -45,6 +55,11 @@ pub fn explain(plan: &Plan, format: Format) -> String {
                         "limit_bytes": m.budget.limit(), "held_bytes": m.budget.live(),
                         "held_bytes_peak": m.budget.peak(), "consumer_bytes": m.budget.out(),
                     }),
+                    "ended": m.has_ended(),
+                    "left_out": m.left_out().iter().map(|t| json!({
+                        "operator": t.op, "number": t.number, "on_error": t.policy,
+                        "elements": t.left_out.load(Relaxed), "first": t.first(),
+                    })).collect::<Vec<_>>(),
                 })),
             });
             value.to_string()
@@ -66,7 +81,7 @@ fn node_json(plan: &Plan, meters: Option<&Meters>, seen: &mut HashSet<u64>) -> s
     });
     let inputs = if again { &[] } else { plan.inputs.as_slice() };
     let mut json = json!({
-        "op": plan.name(), "params": plan.op.show(), "spec": plan.spec.to_string(),
+        "id": plan.id, "op": plan.name(), "params": plan.op.show(), "spec": plan.spec.to_string(),
         "cardinality": plan.card.as_i64(), "meter": meter,
         "inputs": inputs.iter().map(|i| node_json(i, meters, seen)).collect::<Vec<_>>(),
     });
@@ -141,6 +156,15 @@ fn text(plan: &Plan, runs: &Plan, log: &[(&'static str, String)], meters: Option
         bytes_text(memory.limit()),
         bytes_text(memory.out())
     );
+    for tally in meters.left_out() {
+        let elements = tally.left_out.load(Relaxed);
+        let how = if tally.policy == OnError::Quarantine { "quarantined" } else { "left out" };
+        let s = if elements == 1 { "" } else { "s" };
+        let _ = writeln!(out, "{} {how} {elements} element{s} that failed; the first:", tally.op);
+        tally.first().iter().for_each(|error| {
+            let _ = writeln!(out, "  {}", cut(error, 160));
+        });
+    }
     if let Some((line, _)) = lines.iter().zip(&found).max_by_key(|(_, m)| busy(m)) {
         let verdict = match verdict(waited, elapsed) {
             Verdict::Consumer => "the consumer is the limit: the pipeline keeps up with it".to_string(),

@@ -6,7 +6,7 @@ mod outline;
 mod written;
 
 pub use card::Card;
-pub use explain::{Format, explain};
+pub use explain::{Format, explain, explain_pass, time as time_text};
 pub use outline::Outline;
 pub use written::{read_plan, write_plan};
 

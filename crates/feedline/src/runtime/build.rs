@@ -1,18 +1,21 @@
 //! From a plan to running stages: what operators ask for while they start.
 
 use super::batches::Batches;
+use super::errors::{Errors, Sieve};
 use super::mark::{At, Mark};
 use super::pool::Pool;
 use super::replay::Replay;
 use super::segment::{Bounds, Segment};
+use super::spans::span;
 use super::stage::{ChunkFn, Cx, Inline, Pull, Stage};
 use super::sync::atomic::AtomicBool;
 use super::sync::{Mutex, lock};
-use super::{Budget, Hold, Index, Meter, Meters};
-use crate::element::Value;
+use super::trace::{Trace, TracedIndex, Tracer};
+use super::{Budget, Hold, Index, Meter, Meters, Tally};
+use crate::element::{RowSource, Value};
 use crate::error::{Error, Result};
 use crate::expr::Arg;
-use crate::options::Options;
+use crate::options::{OnError, Options};
 use crate::plan::{Bound, Plan};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -28,6 +31,12 @@ pub struct Run {
     pub options: Options,
     pub meters: Arc<Meters>,
     pub budget: Arc<Budget>,
+    /// What becomes of errors; `None`: all of them are raised.
+    pub errors: Option<Arc<Errors>>,
+    /// Where rows come from is told along with them.
+    pub trace: Option<Arc<Trace>>,
+    /// The place of each operator in the plan, from the sources on.
+    pub numbers: HashMap<u64, u64>,
     /// Python functions are called somewhere in a serial stage.
     pub has_host: bool,
     /// While stages are sent to where a state says: nobody works ahead yet.
@@ -45,6 +54,7 @@ impl Run {
         let parallel = self.options.cpu_budget.unwrap_or(usize::MAX).min(free).max(1);
         Bounds {
             parallel,
+            assured: 0,
             calls: usize::MAX,
             chunks: CHUNKS,
             rows: usize::MAX,
@@ -113,22 +123,61 @@ impl Open {
         self.layers += 1;
         self
     }
+    /// Results are made in the memory of batches of that size, where they can be.
+    fn make_batches(&mut self, plan: &Plan, size: usize) {
+        let fit = self.bounds.ordered && self.functions.iter().all(|(f, _)| f.keeps_rows());
+        let filled = self.functions.last().is_some_and(|(f, _)| f.fills_slots());
+        self.batches = Batches::new(&plan.spec, size).filter(|_| fit && filled);
+    }
 }
 
 impl BuildCx {
     /// Starts an input. Errors name its operator.
     pub fn build(&self, plan: &Plan) -> Result<Built> {
-        let name = plan.name();
-        let built = plan.op.build(self, plan).map_err(|e| e.in_op(name))?;
-        Ok(match built {
+        self.build_for(plan, None)
+    }
+    /// The same for whoever stacks so many rows at a time.
+    fn build_for(&self, plan: &Plan, batch: Option<usize>) -> Result<Built> {
+        let mut built = plan.op.build(self, plan).map_err(|e| e.in_op(plan.name()))?;
+        if let (Built::Open(open), Some(size)) = (&mut built, batch) {
+            open.make_batches(plan, size);
+        }
+        self.finished(plan, built)
+    }
+    /// The same behind its first `rows` elements, if it can begin there at once.
+    pub fn build_behind(&self, plan: &Plan, rows: u64) -> Result<Option<Built>> {
+        // Those that fail do not count, and are found only by making them.
+        if self.run.errors.is_some() {
+            return Ok(None);
+        }
+        let built = plan.op.build_behind(self, plan, rows).map_err(|e| e.in_op(plan.name()))?;
+        built.map(|built| self.finished(plan, built)).transpose()
+    }
+    fn metered(&self, plan: &Plan, built: Built) -> Built {
+        match built {
             Built::Stage(mut stage) => {
                 if stage.replays() {
                     stage = Box::new(Replay::new(stage));
                 }
-                Built::Stage(Box::new(Metered { stage, name, meter: self.run.meters.of(plan.id) }))
+                Built::Stage(Box::new(Metered { stage, name: plan.name(), meter: self.run.meters.of(plan.id) }))
             }
             open => open,
-        })
+        }
+    }
+    /// With what stands behind operators in this pass. Functions share a segment with no others then.
+    fn finished(&self, plan: &Plan, built: Built) -> Result<Built> {
+        let mut built = self.metered(plan, built);
+        if let Some(errors) = &self.run.errors {
+            built = Built::Stage(Box::new(Sieve::new(self, errors, plan, self.close(built, plan))?));
+        }
+        if let Some(trace) = &self.run.trace {
+            built = Built::Stage(Box::new(Tracer::new(self, trace, plan, self.close(built, plan))));
+        }
+        Ok(built)
+    }
+    /// A source as rows tell of it, in passes that trace them.
+    pub fn traced_source(&self, plan: &Plan) -> Option<RowSource> {
+        self.run.trace.as_ref().map(|_| super::trace::source(self, plan))
     }
     /// Starts the whole plan: what a consumer pulls. Nothing works yet.
     pub fn root(&self, plan: &Plan) -> Result<Box<dyn Stage>> {
@@ -151,12 +200,7 @@ impl BuildCx {
     /// The same for whoever stacks `size` rows at a time: they are made side by side where they can be.
     pub fn stage_of_batches(&self, plan: &Plan, size: usize) -> Result<Box<dyn Stage>> {
         let below = BuildCx { grain: size.max(1), depth: self.depth + 1, ..self.clone() };
-        let mut built = below.build(plan)?;
-        if let Built::Open(open) = &mut built {
-            let fit = open.bounds.ordered && open.functions.iter().all(|(f, _)| f.keeps_rows());
-            let filled = open.functions.last().is_some_and(|(f, _)| f.fills_slots());
-            open.batches = Batches::new(&plan.spec, size).filter(|_| fit && filled);
-        }
+        let built = below.build_for(plan, Some(size))?;
         Ok(below.close(built, plan))
     }
     /// A dataset value, for instance what a function returned, as a stage of its own.
@@ -186,6 +230,14 @@ impl BuildCx {
     pub fn hold(&self, node: &Plan) -> Hold {
         Hold::new(&self.run.budget, self.run.meters.of(node.id))
     }
+    /// The count of what an operator leaves out.
+    pub fn tally(&self, node: &Plan, policy: OnError) -> Arc<Tally> {
+        self.run.meters.tally(node.name(), self.run.numbers.get(&node.id).copied(), policy)
+    }
+    /// What becomes of elements that fail in an operator.
+    pub fn on_error(&self, own: Option<OnError>) -> OnError {
+        own.or(self.run.options.on_error).unwrap_or_default()
+    }
     /// Access by number to an input, if it has it. A plan that is used twice is asked once.
     pub fn index(&self, plan: &Plan) -> Result<Option<Arc<dyn Index>>> {
         let Some(known) = self.known.upgrade() else {
@@ -196,7 +248,10 @@ impl BuildCx {
         if let Some((_, index)) = lock(&known.0).get(&key) {
             return Ok(index.clone());
         }
-        let index = plan.op.index(self, plan)?;
+        let mut index = plan.op.index(self, plan)?;
+        if self.run.trace.is_some() && plan.inputs.is_empty() {
+            index = index.map(|index| Arc::new(TracedIndex::new(self, plan, index)) as Arc<dyn Index>);
+        }
         lock(&known.0).insert(key, (self.env.clone(), index.clone()));
         Ok(index)
     }
@@ -243,6 +298,21 @@ impl BuildCx {
                 Open::new(below.close(built, input), bounds).with(function, meter)
             }
         }))
+    }
+    /// A function whose rows are worked on elsewhere, by so many at once.
+    pub fn then_away(&self, node: &Plan, function: Arc<dyn ChunkFn>, workers: usize, ordered: bool) -> Result<Built> {
+        let (input, meter) = (self.stage(&node.inputs[0])?, self.run.meters.of(node.id));
+        if self.nested {
+            return Ok(Built::Stage(Box::new(Inline { input, function, meter, ready: Default::default() })));
+        }
+        let bounds = self.run.bounds();
+        // Each has something to do while the answer to the last message is on its way. No function joins this segment:
+        // none asks for zero calls.
+        let parallel = workers.saturating_mul(2);
+        let chunks = bounds.chunks.max(parallel.saturating_mul(2));
+        let (assured, grain) = (workers, self.grain);
+        let bounds = Bounds { parallel, assured, calls: 0, chunks, ordered, grain, ..bounds };
+        Ok(Built::Open(Open::new(input, bounds).with(function, meter)))
     }
     /// A function on a stage that the operator made itself.
     pub fn open(&self, node: &Plan, head: Box<dyn Stage>, function: Arc<dyn ChunkFn>) -> Built {
@@ -317,6 +387,7 @@ impl Stage for Metered {
         cx.inner_ns = outer + ns;
         match pull {
             Pull::Rows(chunk) => {
+                span(self.meter.id, start, ns, chunk.rows());
                 self.meter.chunks.fetch_add(1, Relaxed);
                 self.meter.rows.fetch_add(chunk.rows() as u64, Relaxed);
                 Pull::Rows(chunk)

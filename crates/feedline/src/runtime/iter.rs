@@ -1,12 +1,15 @@
 //! A pass over a dataset: what a consumer holds.
 
 use super::build::{BuildCx, Run};
+use super::errors::Errors;
 use super::mark::{At, Mark};
 use super::pool::Pool;
+use super::spans;
 use super::stage::{Cx, Pull, Stage, Wake};
-use super::state::State;
+use super::state::{Start, State};
 use super::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use super::sync::{Condvar, Mutex, lock};
+use super::trace::Trace;
 use super::{Budget, Index, Meters};
 use crate::element::{Buf, Chunk, Column, DType, Element, Value};
 use crate::error::{Error, Result};
@@ -69,17 +72,29 @@ impl Wake for Waiter {
 const LOOK: Duration = Duration::from_millis(50);
 
 /// What is shared by the stages of a pass over `plan` on this pool.
-fn new_run(plan: &Plan, pool: Arc<Pool>) -> Arc<Run> {
+fn new_run(plan: &Plan, epoch: u64, pool: Arc<Pool>) -> Arc<Run> {
+    traced_run(plan, epoch, pool, None)
+}
+
+/// The same for a pass that tells where rows come from. One that keeps what failed does so in any case.
+fn traced_run(plan: &Plan, epoch: u64, pool: Arc<Pool>, trace: Option<Arc<Trace>>) -> Arc<Run> {
     let mut has_host = false;
     plan.walk(&mut |p| has_host |= p.op.props().host);
     let all = super::memory_limit();
     let budget = Budget::new(plan.options.memory_limit.unwrap_or(all), all);
+    spans::name(plan);
+    let meters = Arc::new(Meters::new(budget.clone()));
+    let errors = Errors::of(plan, epoch);
+    let trace = trace.or_else(|| errors.as_ref().filter(|e| e.keeps()).map(|_| Arc::default()));
     Arc::new(Run {
         pool,
         cancelled: Arc::new(AtomicBool::new(false)),
         finished: Arc::new(AtomicBool::new(false)),
+        numbers: super::errors::numbers(plan),
+        errors,
+        trace,
         options: plan.options.clone(),
-        meters: Arc::new(Meters::new(budget.clone())),
+        meters,
         budget,
         has_host,
         resuming: AtomicBool::new(false),
@@ -102,20 +117,48 @@ fn build_cx(run: &Arc<Run>, bound: &Bound, epoch: u64) -> BuildCx {
 /// For tests of single stages.
 #[cfg(test)]
 pub fn testing_cx(plan: &Plan) -> BuildCx {
-    build_cx(&new_run(plan, Pool::new(1)), &unbound(plan), 0)
+    build_cx(&new_run(plan, 0, Pool::new(1)), &unbound(plan), 0)
 }
 
 impl Iter {
     /// Starts a pass on the pool. The plan is run as it is: rewriting it comes before.
     pub fn new(bound: &Bound, epoch: u64, pool: Arc<Pool>) -> Result<Iter> {
-        let iter = Iter::build(bound, epoch, new_run(&bound.plan, pool))?;
+        let run = new_run(&bound.plan, epoch, pool);
+        let seeds = super::state::seeds_of(&bound.plan, &run.finished);
+        let mut iter = Iter::build(bound, epoch, run)?;
+        // What a cache gives was made in an earlier pass: only a state tells in which.
+        let mut cached = false;
+        bound.plan.walk(&mut |p| cached |= p.name() == "cache");
+        let start = match cached.then(|| iter.state()) {
+            Some(Ok(state)) => Start::State(Box::new(state)),
+            _ => Start::Seeds { epoch, seeds },
+        };
+        iter.run.meters.begin(start);
         iter.root.start();
         Ok(iter)
     }
+    /// The pass that began like that once more, saying where rows come from. The plan must be a copy of its plan that
+    /// nobody else uses.
+    pub fn again(bound: &Bound, start: &Start, trace: Arc<Trace>, pool: Arc<Pool>) -> Result<Iter> {
+        let run = traced_run(&bound.plan, start.epoch(), pool, Some(trace));
+        match start {
+            Start::State(state) => Iter::resume_in(bound, state, run),
+            Start::Seeds { epoch, seeds } => {
+                super::state::set_seeds(seeds, &bound.plan, &run.finished)?;
+                let iter = Iter::build(bound, *epoch, run)?;
+                iter.root.start();
+                Ok(iter)
+            }
+        }
+    }
     /// Starts a pass where another one was. The plan must be the one that the state was taken from.
     pub fn resume(bound: &Bound, state: &State, pool: Arc<Pool>) -> Result<Iter> {
+        Iter::resume_in(bound, state, new_run(&bound.plan, state.epoch, pool))
+    }
+    fn resume_in(bound: &Bound, state: &State, run: Arc<Run>) -> Result<Iter> {
         state.check(&bound.plan)?;
-        let run = new_run(&bound.plan, pool);
+        run.meters.begin(Start::State(Box::new(state.clone())));
+        run.meters.go_on(&state.left_out);
         state.set_seeds(&bound.plan, &run.finished)?;
         run.resuming.store(true, Relaxed);
         let budget = run.budget.clone();
@@ -136,6 +179,9 @@ impl Iter {
     }
     fn build(bound: &Bound, epoch: u64, run: Arc<Run>) -> Result<Iter> {
         let _entered = run.budget.enter();
+        if let Some(errors) = &run.errors {
+            errors.prepare()?;
+        }
         let plan = bound.plan.clone();
         let root = build_cx(&run, bound, epoch).root(&plan)?;
         let waiter = Arc::new(Waiter::default());
@@ -166,7 +212,8 @@ impl Iter {
         let seeds = super::state::seeds_of(&self.plan, &self.run.finished);
         let (epoch, delivered, ended) = (self.epoch, self.delivered, self.ended);
         let shards = super::state::shards_of(&self.plan);
-        Ok(State { plan, epoch, seeds, at, delivered, ended, shards })
+        let left_out = super::state::left_out_of(&self.run.meters);
+        Ok(State { plan, epoch, seeds, at, delivered, ended, shards, left_out })
     }
 
     /// The next element that is there already, without waiting or locking: most calls end here.
@@ -223,7 +270,9 @@ impl Iter {
                 Pull::Pending => {
                     let start = Instant::now();
                     let waited = self.wait(&mut looked, interrupted);
-                    self.run.meters.waited_ns.fetch_add(start.elapsed().as_nanos() as u64, Relaxed);
+                    let ns = start.elapsed().as_nanos() as u64;
+                    self.run.meters.waited_ns.fetch_add(ns, Relaxed);
+                    spans::span(spans::WAIT, start, ns, 0);
                     waited?
                 }
             }
@@ -370,7 +419,7 @@ fn freeze_twins(chunk: &Chunk) {
 
 /// Access by number to a whole plan, or an error that says which operator does not have it.
 pub fn index(bound: &Bound, epoch: u64, pool: Arc<Pool>) -> Result<Arc<dyn Index>> {
-    let run = new_run(&bound.plan, pool);
+    let run = new_run(&bound.plan, epoch, pool);
     match build_cx(&run, bound, epoch).index(&bound.plan)? {
         Some(index) => Ok(index),
         None => Err(Error::usage(format!("{} has no access by number", streaming_op(&bound.plan)))),
@@ -382,7 +431,7 @@ pub fn streaming_op(plan: &Plan) -> String {
     let mut found = None;
     plan.walk(&mut |p| {
         if found.is_none()
-            && p.op.index(&build_cx(&new_run(p, Pool::new(1)), &unbound(p), 0), p).ok().flatten().is_none()
+            && p.op.index(&build_cx(&new_run(p, 0, Pool::new(1)), &unbound(p), 0), p).ok().flatten().is_none()
         {
             found = Some(p.name());
         }
@@ -394,7 +443,7 @@ pub fn streaming_op(plan: &Plan) -> String {
 /// not known yet.
 pub fn streams(plan: &Plan) -> Option<&'static str> {
     let pool = Pool::new(1);
-    let streaming = |p: &Plan| matches!(build_cx(&new_run(p, pool.clone()), &unbound(p), 0).index(p), Ok(None));
+    let streaming = |p: &Plan| matches!(build_cx(&new_run(p, 0, pool.clone()), &unbound(p), 0).index(p), Ok(None));
     if !streaming(plan) {
         return None;
     }
@@ -420,7 +469,7 @@ mod tests {
     fn a_pull_that_goes_on_for_long_gives_up_also_where_there_are_rows() {
         let ds = Dataset::range(1000).unwrap().map(|b, x| b.call("add", &[x[0], x[0]], Default::default())).unwrap();
         let pool = Pool::new(1);
-        let run = new_run(ds.plan(), pool.clone());
+        let run = new_run(ds.plan(), 0, pool.clone());
         let mut segment = build_cx(&run, &unbound(ds.plan()), 0).stage(ds.plan()).unwrap();
         let waiter = Arc::new(Waiter::default());
         let waker: Arc<dyn Wake> = waiter.clone();

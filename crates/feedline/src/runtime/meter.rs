@@ -1,14 +1,18 @@
 //! Counters of one operator of a running pipeline.
 
-use super::{Budget, Cx};
+use super::spans::span;
+use super::{Budget, Cx, LeftOut, Start, Tally};
+use crate::options::OnError;
 use feedline_io::brief;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
 #[derive(Debug, Default)]
 pub struct Meter {
+    /// The plan node that it belongs to; 0 if it belongs to none.
+    pub id: u64,
     pub chunks: AtomicU64,
     pub rows: AtomicU64,
     pub bytes: AtomicU64,
@@ -34,6 +38,7 @@ impl Meter {
         let ns = start.elapsed().as_nanos() as u64;
         cx.inner_ns += ns;
         self.count(rows, ns);
+        span(self.id, start, ns, rows);
         result
     }
     pub fn count(&self, rows: usize, ns: u64) {
@@ -58,6 +63,12 @@ pub struct Meters {
     pub delivered: AtomicU64,
     /// Time that the consumer waited (or helped) for elements.
     pub waited_ns: AtomicU64,
+    /// What operators left out because it failed.
+    left_out: Mutex<Vec<Arc<Tally>>>,
+    /// What they had left out before the pass was resumed.
+    before: Mutex<Vec<LeftOut>>,
+    /// Where the pass began.
+    start: OnceLock<Start>,
     pub budget: Arc<Budget>,
 }
 
@@ -67,8 +78,8 @@ const MAX_METERS: usize = 4096;
 
 impl Meters {
     pub fn new(budget: Arc<Budget>) -> Meters {
-        let (nodes, ended_ns, delivered, waited_ns) = Default::default();
-        Meters { nodes, started: Instant::now(), ended_ns, delivered, waited_ns, budget }
+        let (nodes, ended_ns, delivered, waited_ns, left_out, before, start) = Default::default();
+        Meters { nodes, started: Instant::now(), ended_ns, delivered, waited_ns, left_out, before, start, budget }
     }
     pub fn of(&self, node: u64) -> Arc<Meter> {
         let _brief = brief();
@@ -76,14 +87,51 @@ impl Meters {
         if map.len() >= MAX_METERS && !map.contains_key(&node) {
             return Arc::default();
         }
-        map.entry(node).or_default().clone()
+        map.entry(node).or_insert_with(|| Arc::new(Meter { id: node, ..Meter::default() })).clone()
     }
     pub fn get(&self, node: u64) -> Option<Arc<Meter>> {
         let _brief = brief();
         self.nodes.lock().unwrap_or_else(|e| e.into_inner()).get(&node).cloned()
     }
+    /// The count of what an operator leaves out: one for all of its name and number.
+    pub fn tally(&self, op: &'static str, number: Option<u64>, policy: OnError) -> Arc<Tally> {
+        let _brief = brief();
+        let mut all = self.left_out.lock().unwrap_or_else(|e| e.into_inner());
+        if let Some(tally) = all.iter().find(|t| (t.op, t.number, t.policy) == (op, number, policy)) {
+            return tally.clone();
+        }
+        let tally = Tally::new(op, number, policy);
+        let before = self.before.lock().unwrap_or_else(|e| e.into_inner());
+        if let Some(before) = before.iter().find(|b| b.operator == op && b.number == number) {
+            tally.left_out.store(before.elements, Relaxed);
+        }
+        all.push(Arc::new(tally));
+        all[all.len() - 1].clone()
+    }
+    /// Counts on from what a state tells.
+    pub fn go_on(&self, before: &[LeftOut]) {
+        let _brief = brief();
+        *self.before.lock().unwrap_or_else(|e| e.into_inner()) = before.to_vec();
+    }
+    /// Remembers where the pass began.
+    pub fn begin(&self, start: Start) {
+        let _brief = brief();
+        let _ = self.start.set(start);
+    }
+    pub fn start(&self) -> Option<Start> {
+        self.start.get().cloned()
+    }
+    /// What operators left out so far.
+    pub fn left_out(&self) -> Vec<Arc<Tally>> {
+        let _brief = brief();
+        let all = self.left_out.lock().unwrap_or_else(|e| e.into_inner());
+        all.iter().filter(|t| t.left_out.load(Relaxed) > 0).cloned().collect()
+    }
     pub fn end(&self) {
         self.ended_ns.store(self.started.elapsed().as_nanos() as u64, Relaxed);
+    }
+    pub fn has_ended(&self) -> bool {
+        self.ended_ns.load(Relaxed) != 0
     }
     /// How long the pass took, or has taken so far.
     pub fn elapsed_ns(&self) -> u64 {

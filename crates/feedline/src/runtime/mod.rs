@@ -3,6 +3,7 @@
 mod batches;
 mod budget;
 mod build;
+mod errors;
 mod index;
 mod iter;
 mod machine;
@@ -11,16 +12,20 @@ mod meter;
 pub mod pack;
 mod pool;
 mod process;
+mod quarantine;
 mod recall;
 mod replay;
 mod seed;
 mod segment;
+pub mod spans;
 mod stage;
 mod state;
 pub mod sync;
+mod trace;
 
 pub use budget::{Budget, Hold, Over, size as bytes_text};
 pub use build::{BuildCx, Built, Known, Run, mix};
+pub use errors::{LeftOut, Tally};
 pub use index::Index;
 #[cfg(test)]
 pub use iter::testing_cx;
@@ -29,9 +34,11 @@ pub use mark::{At, Later, Mark, Saved, from_json as parts_from_json, to_json as 
 pub use meter::{Meter, Meters};
 pub use pool::{Pool, Work};
 pub use process::{Settings, configure, cpu_budget, free_cores, memory_limit, pool as process_pool, settings};
+pub use quarantine::{Quarantined, quarantined};
 pub use recall::{Numbers, Run as RowRun, wait_for};
 pub use replay::{Replay, Tap};
 pub use seed::{PassSeeds, Seeded, Seeds, Taken};
 pub use segment::{Bounds, Segment};
 pub use stage::{ChunkFn, Cx, Inline, Item, Pull, Stage, Wake, pop_rows};
-pub use state::State;
+pub use state::{Start, State};
+pub use trace::{Seen, Trace};

@@ -16,18 +16,22 @@
 //! 8. In front of a `batch`, whoever holds the token also cuts memory for the results out of the batch: see `batches.rs`.
 //! 9. After each pull the head is marked: from there it goes on. A slot carries the mark from before its pull, so that the
 //!    consumer's side knows from where to make again what it has not given yet.
-//! 10. Dropping the consumer's side cancels: running steps finish, nothing new starts, memory goes with the last step.
+//! 10. A function that has its rows worked on elsewhere (another process) gets a *reply* in place of being run: the slot
+//!    is filled when it is given, and no worker waits for that.
+//! 11. Dropping the consumer's side cancels: running steps finish, nothing new starts, memory goes with the last step.
 
 use super::batches::Batches;
 use super::build::Open;
 use super::mark::{At, Mark};
 use super::pool::{Pool, Work};
+use super::spans::span;
 use super::stage::{ChunkFn, Cx, Item, Pull, Stage, Wake};
 use super::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use super::sync::{Mutex, lock};
 use super::{Budget, Meter, pop_rows};
 use crate::element::{Chunk, Slots};
 use crate::error::{Error, Result};
+use crate::expr::{Answer, Part, Reply};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
@@ -38,7 +42,9 @@ use std::time::Instant;
 pub struct Bounds {
     /// Chunks under way at once.
     pub parallel: usize,
-    /// The same as it was asked for, whatever the machine allows.
+    /// So many are under way whatever their size is expected to be: workers elsewhere that would be idle otherwise.
+    pub assured: usize,
+    /// The same as `parallel`, as it was asked for, whatever the machine allows.
     pub calls: usize,
     pub chunks: usize,
     pub rows: usize,
@@ -81,6 +87,8 @@ pub struct Shared {
     cost_ns: AtomicU64,
     meter: Arc<Meter>,
     host: bool,
+    /// Errors may be left out behind it: they do not end a batch.
+    sieved: bool,
 }
 
 /// What only the holder of the token sees.
@@ -174,6 +182,7 @@ impl Segment {
             cost_ns: AtomicU64::new(0),
             meter,
             host,
+            sieved: run.errors.is_some(),
         });
         Segment { shared, drop: 0, layers }
     }
@@ -291,7 +300,7 @@ impl Shared {
         }
         let b = &self.bounds;
         let held = queue.slots.len() + if b.ordered { 0 } else { queue.under_way };
-        let coming = queue.estimate.saturating_mul(queue.under_way + 1);
+        let coming = if queue.under_way < b.assured { 0 } else { queue.estimate.saturating_mul(queue.under_way + 1) };
         queue.under_way < b.parallel
             && held < b.chunks
             && queue.rows < b.rows
@@ -381,6 +390,10 @@ impl Shared {
             let mut queue = lock(&self.queue);
             queue.starved = false;
             queue.token = false;
+            if queue.done && self.is_away() {
+                // An answer was the end while this was pulled.
+                return false;
+            }
             queue.under_way += 1;
             let number = queue.first + queue.slots.len() as u64;
             if self.bounds.ordered {
@@ -393,6 +406,10 @@ impl Shared {
         if let Some(chunk) = pulled {
             if self.functions.is_empty() {
                 out.push(Item::Rows(chunk));
+            } else if self.is_away() {
+                self.pump();
+                self.send(number, chunk, place, start);
+                return true;
             } else {
                 self.pump();
                 let result = catch_unwind(AssertUnwindSafe(|| self.run_functions(chunk, place.slots)));
@@ -412,6 +429,58 @@ impl Shared {
         self.adapt(rows_in, bytes, start.elapsed().as_nanos() as u64);
         self.fill(number, out, bytes);
         true
+    }
+
+    fn is_away(&self) -> bool {
+        self.functions.first().is_some_and(|(f, _)| f.is_away())
+    }
+
+    /// Has a chunk worked on elsewhere.
+    fn send(&self, number: u64, chunk: Chunk, place: Place, start: Instant) {
+        // Somebody runs a step of this segment, and holds it.
+        let Some(shared) = self.me.upgrade() else { return };
+        let away = Away { shared, number, row: place.row, sent: chunk.clone(), given: false };
+        let function = &self.functions[0].0;
+        // After a panic the reply is dropped, which gives an error in its place.
+        let _ = catch_unwind(AssertUnwindSafe(|| function.send(chunk, place.slots, Box::new(away))));
+        self.note_cost(start.elapsed().as_nanos() as u64);
+    }
+
+    /// Takes what came back.
+    fn receive(&self, away: &Away, answer: Answer) {
+        let items = Item::of_parts(answer.parts, &away.sent);
+        let fails = items.iter().filter(|i| matches!(i, Item::Fail(_))).count();
+        let meter = &self.functions[0].1;
+        let rows = away.sent.rows();
+        meter.count(rows, answer.busy_ns);
+        meter.fails.fetch_add(fails as u64, Relaxed);
+        self.note_fails(away.row, &items);
+        let bytes: usize = items.iter().map(|i| i.nbytes()).sum();
+        if self.bounds.chunk_rows.is_none() {
+            let want = crate::tune::next_rows_away(self.want.load(Relaxed), rows, bytes, answer.busy_ns);
+            self.want.store(want, Relaxed);
+            self.meter.chunk_rows.store(want as u64, Relaxed);
+        }
+        if answer.is_end {
+            self.end_after(away.number);
+        }
+        self.fill(away.number, items, bytes);
+        self.pump();
+    }
+
+    /// Nothing comes after this slot, also not what others are still working on.
+    fn end_after(&self, number: u64) {
+        let mut guard = lock(&self.queue);
+        let queue = &mut *guard;
+        queue.done = true;
+        let next = (number.saturating_sub(queue.first) as usize).saturating_add(1);
+        // One before it may have been the end already.
+        if self.bounds.ordered && next <= queue.slots.len() {
+            for slot in queue.slots.drain(next..) {
+                queue.bytes -= slot.bytes;
+                queue.rows -= slot.rows;
+            }
+        }
     }
 
     /// Pulls the head, says where the results belong, and marks from where it goes on.
@@ -459,7 +528,11 @@ impl Shared {
                 Item::Rows(chunk) => row += chunk.rows() as u64,
                 Item::Fail(_) => {
                     row += 1;
-                    self.counted_from.fetch_max(row, Relaxed);
+                    match self.sieved {
+                        // Batches go on: each ends one row later.
+                        true => self.counted_from.fetch_add(1, Relaxed),
+                        false => self.counted_from.fetch_max(row, Relaxed),
+                    };
                 }
             }
         }
@@ -481,7 +554,9 @@ impl Shared {
                             Some(slots) => function.run_into(chunk, slots, &mut out),
                             None => function.run(chunk, &mut out),
                         }
-                        meter.count(n, start.elapsed().as_nanos() as u64);
+                        let ns = start.elapsed().as_nanos() as u64;
+                        meter.count(n, ns);
+                        span(meter.id, start, ns, n);
                         let fails = out[before..].iter().filter(|i| matches!(i, Item::Fail(_))).count();
                         meter.fails.fetch_add(fails as u64, Relaxed);
                     }
@@ -513,13 +588,19 @@ impl Shared {
             if self.dropped.load(Relaxed) {
                 return;
             }
+            let at = number.checked_sub(queue.first).map_or(usize::MAX, |at| at as usize);
+            if self.bounds.ordered && at >= queue.slots.len() {
+                // It came after the end.
+                let waker = queue.downstream.take();
+                drop(queue);
+                return wake(waker);
+            }
             queue.bytes += bytes;
             queue.rows += rows;
             queue.estimate = if queue.estimate == 0 { bytes } else { (queue.estimate * 7 + bytes) / 8 };
             self.meter.hold(queue.bytes);
             self.budget.note();
             let front = if self.bounds.ordered {
-                let at = (number - queue.first) as usize;
                 let slot = &mut queue.slots[at];
                 (slot.items, slot.bytes, slot.rows) = (items, bytes, rows);
                 at == 0
@@ -543,8 +624,7 @@ impl Shared {
 
     /// Takes note of what a step cost.
     fn adapt(&self, rows: usize, bytes: usize, ns: u64) {
-        let cost = self.cost_ns.load(Relaxed);
-        self.cost_ns.store(if cost == 0 { ns } else { (cost * 3 + ns) / 4 }, Relaxed);
+        self.note_cost(ns);
         if self.bounds.chunk_rows.is_some() || rows == 0 {
             return;
         }
@@ -552,6 +632,43 @@ impl Shared {
         let want = crate::tune::next_rows(self.want.load(Relaxed), rows, bytes, ns, grain, most / 4);
         self.want.store(want, Relaxed);
         self.meter.chunk_rows.store(want as u64, Relaxed);
+    }
+}
+
+impl Shared {
+    fn note_cost(&self, ns: u64) {
+        let cost = self.cost_ns.load(Relaxed);
+        self.cost_ns.store(if cost == 0 { ns } else { (cost * 3 + ns) / 4 }, Relaxed);
+    }
+}
+
+/// A chunk that is worked on elsewhere: whoever does it gives the results to this.
+struct Away {
+    shared: Arc<Shared>,
+    /// Its slot.
+    number: u64,
+    /// Its first row, counted as in `Place`.
+    row: u64,
+    sent: Chunk,
+    given: bool,
+}
+
+impl Reply for Away {
+    fn is_wanted(&self) -> bool {
+        !self.shared.gone()
+    }
+    fn give(mut self: Box<Self>, answer: Answer) {
+        self.given = true;
+        self.shared.receive(&self, answer);
+    }
+}
+
+impl Drop for Away {
+    fn drop(&mut self) {
+        if !self.given {
+            let lost = Part::Fail(Error::cancelled());
+            self.shared.receive(self, Answer { parts: vec![lost], busy_ns: 0, is_end: true });
+        }
     }
 }
 

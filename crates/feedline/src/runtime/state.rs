@@ -3,6 +3,7 @@
 use super::mark::{self, At, Saved, unfit};
 use super::seed::Seeds;
 use super::sync::atomic::AtomicBool;
+use super::{LeftOut, Meters, Tally};
 use crate::error::{Error, Result};
 use crate::plan::{Outline, Plan};
 use serde::{Deserialize, Serialize};
@@ -22,6 +23,8 @@ pub struct State {
     pub(super) ended: bool,
     /// How many parts each `shard` has.
     pub(super) shards: Vec<u64>,
+    /// What operators had left out by then, ahead of the consumer too; exact counts are in the marks.
+    pub(super) left_out: Vec<LeftOut>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -36,6 +39,52 @@ struct Written {
     ended: bool,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     shards: Vec<u64>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    left_out: Vec<LeftOut>,
+}
+
+/// What the operators of a pass have left out.
+pub(super) fn left_out_of(meters: &Meters) -> Vec<LeftOut> {
+    let one = |t: &Arc<Tally>| {
+        let elements = t.left_out.load(std::sync::atomic::Ordering::Relaxed);
+        LeftOut { operator: t.op.into(), number: t.number, elements }
+    };
+    meters.left_out().iter().map(one).collect()
+}
+
+/// Where a pass begins: what another one needs to give the same.
+#[derive(Clone, Debug)]
+pub enum Start {
+    Seeds { epoch: u64, seeds: Vec<Seeds> },
+    State(Box<State>),
+}
+
+impl Start {
+    /// Where the first pass over a plan begins.
+    pub fn first(plan: &Plan) -> Start {
+        Start::Seeds { epoch: 0, seeds: seeds_of(plan, &Arc::new(AtomicBool::new(false))) }
+    }
+    pub fn epoch(&self) -> u64 {
+        match self {
+            Start::Seeds { epoch, .. } => *epoch,
+            Start::State(state) => state.epoch,
+        }
+    }
+}
+
+/// Sets the seeds of a plan's operators to where they were.
+pub(super) fn set_seeds(seeds: &[Seeds], plan: &Plan, finished: &Arc<AtomicBool>) -> Result<()> {
+    let mut seeds = seeds.iter();
+    let mut missing = false;
+    plan.walk_all(&mut |p| {
+        if let Some(own) = p.op.seeds() {
+            match seeds.next() {
+                Some(seeds) => own.restore(finished, seeds),
+                None => missing = true,
+            }
+        }
+    });
+    if missing || seeds.next().is_some() { Err(unfit()) } else { Ok(()) }
 }
 
 /// The number of parts of each `shard` of a plan.
@@ -99,22 +148,13 @@ impl State {
     }
     /// Sets the seeds of a plan's operators to where they were.
     pub(super) fn set_seeds(&self, plan: &Plan, finished: &Arc<AtomicBool>) -> Result<()> {
-        let mut seeds = self.seeds.iter();
-        let mut missing = false;
-        plan.walk_all(&mut |p| {
-            if let Some(own) = p.op.seeds() {
-                match seeds.next() {
-                    Some(seeds) => own.restore(finished, seeds),
-                    None => missing = true,
-                }
-            }
-        });
-        if missing || seeds.next().is_some() { Err(unfit()) } else { Ok(()) }
+        set_seeds(&self.seeds, plan, finished)
     }
     pub fn to_json(&self) -> Result<Json> {
-        let State { plan, epoch, seeds, at, delivered, ended, shards } = self.clone();
+        let State { plan, epoch, seeds, at, delivered, ended, shards, left_out } = self.clone();
         let at = mark::to_json(&at)?;
-        Ok(serde_json::to_value(Written { version: VERSION, plan, epoch, seeds, at, delivered, ended, shards })?)
+        let version = VERSION;
+        Ok(serde_json::to_value(Written { version, plan, epoch, seeds, at, delivered, ended, shards, left_out })?)
     }
     pub fn from_json(json: &Json) -> Result<State> {
         match json.get("version").and_then(Json::as_u64) {
@@ -126,8 +166,9 @@ impl State {
             }
             None => return Err(Error::usage("not a state of an iterator: take one with state_dict()")),
         }
-        let Written { plan, epoch, seeds, at, delivered, ended, shards, .. } = serde_json::from_value(json.clone())
-            .map_err(|e| Error::usage(format!("not a state of an iterator: {e}")))?;
-        Ok(State { plan, epoch, seeds, at: mark::from_json(&at)?, delivered, ended, shards })
+        let Written { plan, epoch, seeds, at, delivered, ended, shards, left_out, .. } =
+            serde_json::from_value(json.clone())
+                .map_err(|e| Error::usage(format!("not a state of an iterator: {e}")))?;
+        Ok(State { plan, epoch, seeds, at: mark::from_json(&at)?, delivered, ended, shards, left_out })
     }
 }

@@ -5,5 +5,5 @@ mod chunk;
 mod report;
 
 pub use allot::segment_bytes;
-pub use chunk::next_rows;
+pub use chunk::{next_rows, next_rows_away};
 pub use report::{Verdict, verdict};

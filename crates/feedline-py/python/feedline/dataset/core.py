@@ -11,7 +11,7 @@ from ..errors import OutOfRangeError, UnimplementedError
 from ..frameworks import meet
 from ..lazy_numpy import with_numpy
 from ..options import Options, frozen_options, make_options
-from ..params import optional_integer
+from ..params import integer, optional_integer
 from ..spec import DatasetSpec, spec_text
 from .restarts import note
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from ..function import Sample
     from ..iterator import Iterator
+    from ..provenance import Located, Replayed
     from ..trace import Tracer
 
 AUTOTUNE = -1
@@ -159,8 +160,10 @@ class Core:
         note(self)
         return self._plan.iter()  # type: ignore[return-value]
 
-    def iter(self, state: Mapping[str, Any] | None = None, **options: Any) -> Iterator:
-        """A new iterator, with options for this pass only, or from where another one was.
+    def iter(
+        self, state: Mapping[str, Any] | None = None, *, epoch: int | None = None, **options: Any
+    ) -> Iterator:
+        """A new iterator: with options for this pass only, for a certain epoch, or from where another was.
 
         >>> import feedline as fl
         >>> with fl.Dataset.range(3).iter(prefetch=False) as it:
@@ -179,16 +182,75 @@ class Core:
         >>> bool((next(it) == next(ds.iter(state))).all())
         True
 
+        Every pass has a number, from 0 on, which its orders and random numbers depend on. A process that
+        knows its epoch asks for it; the pass behind it is the next epoch.
+
+        >>> ds = fl.Dataset.range(100).shuffle(10, seed=1)
+        >>> zeroth, first = list(ds), list(ds)
+        >>> list(ds.iter(epoch=0)) == zeroth, list(ds) == first
+        (True, True)
+
         Args:
             state: What `state_dict` gave. It is a dict that `json.dumps` takes.
+            epoch: The number of the pass.
             options: Those of `with_options`.
 
         Raises:
-            ValueError: The state was taken from a dataset that does something else; the text says what.
+            ValueError: The state was taken from a dataset that does something else; the text says what. Or
+                there are both a state, which has its epoch, and an epoch.
         """
-        if self._home is not None or (state is None and not options):
+        if self._home is not None or (state is None and epoch is None and not options):
             return self.__iter__()
-        return self._plan.iter(make_options(None, options) if options else None, state)  # type: ignore[return-value]
+        if epoch is not None:
+            if state is not None:
+                raise ValueError("iter: a state has an epoch of its own; give a state or an epoch, not both")
+            epoch = integer("iter", "epoch", epoch)
+            if not 0 <= epoch < 2**53:
+                raise ValueError(f"iter: epochs are counted from 0 on, so epoch cannot be {epoch}")
+        return self._plan.iter(make_options(None, options) if options else None, state, epoch)  # type: ignore[return-value]
+
+    def locate(self, step: int, row: int | None = None, state: Mapping[str, Any] | None = None) -> Located:
+        """Where a row of a pass came from: file, record and byte, and what random functions drew for it.
+
+        The pass is run again up to that element, by a copy of this dataset: results depend on nothing but
+        seeds and positions. It takes as long as the pass took to get there.
+
+        >>> import feedline as fl
+        >>> ds = fl.Dataset.range(10).shuffle(10, seed=3).batch(4)
+        >>> batches = list(ds)
+        >>> ds.locate(1, 2).origin.position == batches[1][2]
+        np.True_
+
+        Args:
+            step: The number of the element in the pass, from 0 on; of the last pass that was started, or of a
+                first one.
+            row: The row in it, if it is a batch.
+            state: A state of that pass that was taken before the element (`Iterator.state_dict`): the search
+                begins there.
+
+        Raises:
+            OutOfRangeError: The pass has fewer elements, or the batch fewer rows.
+            FailedPreconditionError: The order of the dataset is another one each time (deterministic=False).
+        """
+        from ..provenance import located
+
+        return located(_native.locate(self._plan, step, row, state))
+
+    def replay(self, step: int, row: int | None = None, state: Mapping[str, Any] | None = None) -> Replayed:
+        """Makes a row of a pass again, and shows what every operator made of it.
+
+        Args:
+            step: The number of the element in the pass, as for `locate`.
+            row: The row in it, if it is a batch.
+            state: A state to begin at, as for `locate`. The operators are then shown as they run, not as they
+                were written.
+
+        Returns:
+            A sequence of values, each with its operator. Notebooks show pictures.
+        """
+        from ..provenance import replayed
+
+        return replayed(_native.locate(self._plan, step, row, state))
 
     def _sample(self) -> Sample | None:
         """Gives the first element, for functions that cannot be traced; None inside a traced function."""

@@ -17,7 +17,7 @@
 use super::journal::{Buffered, Draws, Fill, Journal, chosen};
 use super::packed::{Packed, prefetch};
 use super::parts::Parts;
-use crate::element::{Chunk, Column, DType, Pos, RowRef, gather};
+use crate::element::{Chunk, Column, DType, RowRef, gather};
 use crate::error::{Error, Result};
 use crate::expr::Philox;
 use crate::plan::Plan;
@@ -103,7 +103,7 @@ fn apart(chunk: Chunk) -> Vec<Chunk> {
     }
     let row = |row: usize| {
         let one = chunk.slice(row..row + 1);
-        let pos = Pos::Run(chunk.pos.at(row));
+        let pos = one.pos.clone();
         Chunk::new(
             1,
             pos,
@@ -573,7 +573,8 @@ fn fill(size: usize, bytes: Option<usize>) -> Fill {
 fn numbered(cx: &BuildCx, input: &Plan) -> Result<Option<Arc<dyn Index>>> {
     let mut cached = false;
     input.walk(&mut |p| cached |= p.name() == "cache");
-    if cached { Ok(None) } else { cx.index(input) }
+    // Where errors are left out, a number does not say how many came before it.
+    if cached || cx.run.errors.is_some() { Ok(None) } else { cx.index(input) }
 }
 
 #[cfg(test)]

@@ -50,7 +50,7 @@ fn plain(column: &Column) -> Option<&Tensor> {
 impl Packed {
     /// For rows like these, if it is worth while. The buffer has at most `size` rows.
     pub fn like(chunk: &Chunk, size: usize) -> Option<Packed> {
-        if chunk.columns().len() < 2 {
+        if chunk.columns().len() < 2 || chunk.pos.is_traced() {
             return None;
         }
         let (mut columns, mut offset) = (Vec::new(), POS_BYTES);
