@@ -43,9 +43,9 @@ pub struct Run {
     pub resuming: AtomicBool,
 }
 
-/// Results that a queue holds at most, those that are not there yet included: the window in which a slow element does not
-/// stop the others. One that takes 50 times as long as the others has as many of them overtake it on two cores.
-const CHUNKS: usize = 128;
+/// Results that a queue holds at most for each worker, those that are not there yet included: the window in which a slow
+/// element does not stop the others. While one takes 50 times as long, every other worker makes 50 of them.
+const CHUNKS: usize = 64;
 
 impl Run {
     pub fn bounds(&self) -> Bounds {
@@ -56,7 +56,7 @@ impl Run {
             parallel,
             assured: 0,
             calls: usize::MAX,
-            chunks: CHUNKS,
+            chunks: CHUNKS * self.pool.budget().max(2),
             rows: usize::MAX,
             bytes,
             ordered: true,
