@@ -212,7 +212,10 @@ def operators() -> list[dict[str, Any]]:
     """Name, doc, parameters of each operator: the table behind the reference page."""
 
 def configure(
-    cpu_budget: int | None = None, memory_limit: int | None = None, seed: int | None = None
+    cpu_budget: int | None = None,
+    memory_limit: int | None = None,
+    seed: int | None = None,
+    leave_cores: int | None = None,
 ) -> None: ...
 def configuration() -> dict[str, Any]: ...
 def reduce(

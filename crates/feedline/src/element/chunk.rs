@@ -423,6 +423,15 @@ impl Chunk {
     pub fn freeze(&self) {
         self.columns.iter().for_each(|c| c.freeze());
     }
+    /// Counts its memory as the consumer's, except what is kept for later passes.
+    pub fn hand_out(&self) {
+        self.columns.iter().for_each(|c| match c {
+            Column::Dense(t) => t.hand_out(),
+            Column::Rows(values, rows) => {
+                values[rows.clone()].iter().filter_map(|v| v.as_tensor()).for_each(Tensor::hand_out)
+            }
+        });
+    }
     /// Takes in `next` without a copy if it continues this chunk in the stream and in memory. False if it does not.
     pub fn extend(&mut self, next: &Chunk) -> bool {
         let follows = match (&self.pos, &next.pos) {
@@ -438,6 +447,39 @@ impl Chunk {
         self.columns = columns;
         self.rows += next.rows;
         true
+    }
+    /// Whether all of its memory is kept for later passes anyway.
+    pub fn is_frozen(&self) -> bool {
+        let frozen = |t: &Tensor| t.dtype() != DType::String && t.buf().0.is_frozen();
+        !self.columns.is_empty()
+            && self.columns.iter().all(|c| match c {
+                Column::Dense(t) => frozen(t),
+                Column::Rows(values, rows) => values[rows.clone()].iter().all(|v| v.as_tensor().is_some_and(frozen)),
+            })
+    }
+    /// Whether all of its memory is somebody else's, such as an array that the user made.
+    pub fn is_foreign(&self) -> bool {
+        let foreign =
+            |c: &Column| matches!(c, Column::Dense(t) if t.dtype() != DType::String && t.buf().0.is_foreign());
+        !self.columns.is_empty() && self.columns.iter().all(foreign)
+    }
+    /// What each row takes, by its contents alone: whatever chunk it travels in, that is the same.
+    pub fn row_bytes(&self) -> Vec<usize> {
+        let mut sizes = vec![16; self.rows];
+        for column in &self.columns {
+            match column {
+                Column::Dense(t) if t.dtype() == DType::String => {
+                    let each = t.len() / self.rows.max(1);
+                    t.strs().enumerate().for_each(|(i, s)| sizes[i / each.max(1)] += s.len() + 16);
+                }
+                Column::Dense(t) => sizes.iter_mut().for_each(|n| *n += t.nbytes() / self.rows.max(1)),
+                Column::Rows(values, rows) => {
+                    let each = values[rows.clone()].iter().map(Value::content_bytes);
+                    sizes.iter_mut().zip(each).for_each(|(n, bytes)| *n += bytes);
+                }
+            }
+        }
+        sizes
     }
     /// Whether all of its memory is kept alive by others too.
     pub fn is_shared(&self) -> bool {

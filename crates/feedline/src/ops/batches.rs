@@ -27,7 +27,7 @@ impl Batches {
     {
         let size = self.size(cx)?;
         let input = cx.stage_in(&node.inputs[0], size)?;
-        let (gather, drop_remainder) = (Gather::new(size), self.drop_remainder);
+        let (gather, drop_remainder) = (Gather::new(size, cx.hold(node)), self.drop_remainder);
         let ready = VecDeque::new();
         Ok(Built::Stage(Box::new(BatchesStage { input, gather, drop_remainder, make, ready, made: 0, ended: false })))
     }
@@ -78,7 +78,10 @@ impl<F: Fn(&Chunk) -> Result<Element> + Send> Stage for BatchesStage<F> {
             match self.input.next(cx, ask) {
                 Pull::Rows(mut chunk) => {
                     while chunk.rows() > 0 {
-                        self.gather.push(chunk.split_front(self.gather.missing()));
+                        if let Err(error) = self.gather.push(chunk.split_front(self.gather.missing())) {
+                            self.ready.push_back(Item::Fail(error));
+                            break;
+                        }
                         if self.gather.missing() == 0 {
                             self.finish();
                         }

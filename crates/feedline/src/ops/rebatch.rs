@@ -83,7 +83,7 @@ impl Op for Rebatch {
         check_sizes(&sizes)?;
         Ok(Built::Stage(Box::new(RebatchStage {
             input: Replay::new(Box::new(UnbatchStage::new(cx.stage(&node.inputs[0])?))),
-            gather: Gather::new(sizes[0] as usize),
+            gather: Gather::new(sizes[0] as usize, cx.hold(node)),
             sizes: sizes.into_iter().map(|n| n as usize).collect(),
             at: 0,
             drop_remainder: self.drop_remainder,
@@ -173,7 +173,12 @@ impl Stage for RebatchStage {
                 return self.finish();
             }
             match self.input.next(cx, self.gather.missing()) {
-                Pull::Rows(chunk) => self.gather.push(chunk),
+                Pull::Rows(chunk) => {
+                    if let Err(error) = self.gather.push(chunk) {
+                        self.advance();
+                        return Pull::Fail(error);
+                    }
+                }
                 // The error takes the place of the batch that was being collected.
                 Pull::Fail(error) => {
                     self.advance();

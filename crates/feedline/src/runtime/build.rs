@@ -11,7 +11,7 @@ use super::stage::{ChunkFn, Cx, Inline, Pull, Stage};
 use super::sync::atomic::AtomicBool;
 use super::sync::{Mutex, lock};
 use super::trace::{Trace, TracedIndex, Tracer};
-use super::{Index, Meter, Meters, Tally};
+use super::{Budget, Hold, Index, Meter, Meters, Tally};
 use crate::element::{RowSource, Value};
 use crate::error::{Error, Result};
 use crate::expr::Arg;
@@ -36,27 +36,39 @@ pub struct Run {
     pub trace: Option<Arc<Trace>>,
     /// The place of each operator in the plan, from the sources on.
     pub numbers: HashMap<u64, u64>,
+    pub budget: Arc<Budget>,
     /// Python functions are called somewhere in a serial stage.
     pub has_host: bool,
     /// While stages are sent to where a state says: nobody works ahead yet.
     pub resuming: AtomicBool,
 }
 
+/// Results that a queue holds at most, those that are not there yet included: the window in which a slow element does not
+/// stop the others. One that takes 50 times as long as the others has as many of them overtake it on two cores.
+const CHUNKS: usize = 128;
+
 impl Run {
     pub fn bounds(&self) -> Bounds {
-        let bytes = crate::tune::segment_bytes(self.options.memory_limit);
-        let parallel = self.options.cpu_budget.unwrap_or(usize::MAX).max(1);
+        let bytes = crate::tune::segment_bytes(self.budget.limit());
+        let free = self.options.leave_cores.map_or(usize::MAX, super::free_cores);
+        let parallel = self.options.cpu_budget.unwrap_or(usize::MAX).min(free).max(1);
         Bounds {
             parallel,
             assured: 0,
             calls: usize::MAX,
-            chunks: 16,
+            chunks: CHUNKS,
             rows: usize::MAX,
             bytes,
             ordered: true,
             chunk_rows: self.options.chunk_rows,
             grain: 1,
         }
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        self.budget.close();
     }
 }
 
@@ -221,6 +233,10 @@ impl BuildCx {
     /// What becomes of elements that fail in an operator.
     pub fn on_error(&self, own: Option<OnError>) -> OnError {
         own.or(self.run.options.on_error).unwrap_or_default()
+    }
+    /// For an operator that keeps rows: says how much that is.
+    pub fn hold(&self, node: &Plan) -> Hold {
+        Hold::new(&self.run.budget, self.run.meters.of(node.id))
     }
     /// Access by number to an input, if it has it. A plan that is used twice is asked once.
     pub fn index(&self, plan: &Plan) -> Result<Option<Arc<dyn Index>>> {

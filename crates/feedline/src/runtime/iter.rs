@@ -10,7 +10,7 @@ use super::state::{Start, State};
 use super::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use super::sync::{Condvar, Mutex, lock};
 use super::trace::Trace;
-use super::{Index, Meters};
+use super::{Budget, Index, Meters};
 use crate::element::{Buf, Chunk, Column, DType, Element, Value};
 use crate::error::{Error, Result};
 use crate::options::Options;
@@ -81,9 +81,10 @@ fn traced_run(plan: &Plan, epoch: u64, pool: Arc<Pool>, trace: Option<Arc<Trace>
     let mut has_host = false;
     plan.walk(&mut |p| has_host |= p.op.props().host);
     spans::name(plan);
-    let meters = Arc::new(Meters::default());
     let errors = Errors::of(plan, epoch);
     let trace = trace.or_else(|| errors.as_ref().filter(|e| e.keeps()).map(|_| Arc::default()));
+    let all = super::memory_limit();
+    let budget = Budget::new(plan.options.memory_limit.unwrap_or(all), all);
     Arc::new(Run {
         pool,
         cancelled: Arc::new(AtomicBool::new(false)),
@@ -92,7 +93,8 @@ fn traced_run(plan: &Plan, epoch: u64, pool: Arc<Pool>, trace: Option<Arc<Trace>
         errors,
         trace,
         options: plan.options.clone(),
-        meters,
+        meters: Arc::new(Meters::new(budget.clone())),
+        budget,
         has_host,
         resuming: AtomicBool::new(false),
     })
@@ -158,6 +160,8 @@ impl Iter {
         run.meters.go_on(&state.left_out);
         state.set_seeds(&bound.plan, &run.finished)?;
         run.resuming.store(true, Relaxed);
+        let budget = run.budget.clone();
+        let _entered = budget.enter();
         let mut iter = Iter::build(bound, state.epoch, run)?;
         iter.delivered = state.delivered;
         if state.ended {
@@ -176,11 +180,12 @@ impl Iter {
         if let Some(errors) = &run.errors {
             errors.prepare()?;
         }
+        let _entered = run.budget.enter();
         let plan = bound.plan.clone();
         let root = build_cx(&run, bound, epoch).root(&plan)?;
         let waiter = Arc::new(Waiter::default());
         let waker: Arc<dyn Wake> = waiter.clone();
-        let chunk = Chunk::new(0, crate::element::Pos::Run(0), []);
+        let chunk = nothing();
         let waker = Arc::downgrade(&waker);
         let (from, row, outline, delivered, ended) = Default::default();
         Ok(Iter { root, run, waiter, waker, chunk, row, from, plan, epoch, outline, delivered, ended })
@@ -224,9 +229,15 @@ impl Iter {
     /// `interrupted` is asked now and then while waiting; its error ends the wait.
     pub fn fetch(&mut self, interrupted: &mut dyn FnMut() -> Result<()>) -> Result<bool> {
         let mut looked = Instant::now();
+        let budget = self.run.budget.clone();
+        let _entered = budget.enter();
         loop {
             if self.ended || self.run.cancelled.load(Relaxed) {
                 return Ok(false);
+            }
+            if self.row > 0 {
+                // The consumer has it all: nobody else should keep it.
+                (self.chunk, self.row) = (nothing(), 0);
             }
             self.waiter.reset();
             self.from.clear();
@@ -242,6 +253,8 @@ impl Iter {
                 Pull::Rows(chunk) => {
                     self.run.meters.delivered.fetch_add(chunk.rows() as u64, Relaxed);
                     freeze_twins(&chunk);
+                    budget.note();
+                    chunk.hand_out();
                     (self.chunk, self.row) = (chunk, 0);
                     return Ok(true);
                 }
@@ -315,6 +328,10 @@ impl Iter {
     pub fn delivered(&self) -> u64 {
         self.delivered
     }
+    /// Lets this thread make memory for the pass: what is made of its elements for the consumer.
+    pub fn enter(&self) -> feedline_io::Entered {
+        self.run.budget.enter()
+    }
     pub fn meters(&self) -> &Arc<Meters> {
         &self.run.meters
     }
@@ -327,9 +344,14 @@ impl Iter {
         self.stopper().stop();
         self.ended = true;
         self.root = Box::new(Ended);
-        self.chunk = self.chunk.slice(0..0);
+        self.chunk = nothing();
         self.row = 0;
     }
+}
+
+/// No rows.
+fn nothing() -> Chunk {
+    Chunk::new(0, crate::element::Pos::Run(0), [])
 }
 
 /// Stops an iterator, from any thread.

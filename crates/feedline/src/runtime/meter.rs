@@ -1,7 +1,7 @@
 //! Counters of one operator of a running pipeline.
 
 use super::spans::span;
-use super::{Cx, LeftOut, Start, Tally};
+use super::{Budget, Cx, LeftOut, Start, Tally};
 use crate::options::OnError;
 use feedline_io::brief;
 use std::collections::HashMap;
@@ -21,7 +21,7 @@ pub struct Meter {
     pub busy_ns: AtomicU64,
     /// Pulls that found nothing below.
     pub starved: AtomicU64,
-    /// Bytes that its queue holds now, and at most so far.
+    /// Bytes that it keeps or its queue holds now, and at most so far.
     pub held: AtomicU64,
     pub held_peak: AtomicU64,
     /// Bytes of rows that it had to copy to put them together.
@@ -69,13 +69,7 @@ pub struct Meters {
     before: Mutex<Vec<LeftOut>>,
     /// Where the pass began.
     start: OnceLock<Start>,
-}
-
-impl Default for Meters {
-    fn default() -> Meters {
-        let (nodes, ended_ns, delivered, waited_ns, left_out, before, start) = Default::default();
-        Meters { nodes, started: Instant::now(), ended_ns, delivered, waited_ns, left_out, before, start }
-    }
+    pub budget: Arc<Budget>,
 }
 
 /// Datasets that functions make while the pipeline runs (a window, what Python returns) are nodes without end: meters
@@ -83,6 +77,10 @@ impl Default for Meters {
 const MAX_METERS: usize = 4096;
 
 impl Meters {
+    pub fn new(budget: Arc<Budget>) -> Meters {
+        let (nodes, ended_ns, delivered, waited_ns, left_out, before, start) = Default::default();
+        Meters { nodes, started: Instant::now(), ended_ns, delivered, waited_ns, left_out, before, start, budget }
+    }
     pub fn of(&self, node: u64) -> Arc<Meter> {
         let _brief = brief();
         let mut map = self.nodes.lock().unwrap_or_else(|e| e.into_inner());

@@ -1,10 +1,12 @@
 //! How it runs: stages that are pulled, segments that work ahead on one pool, and the iterator that a consumer holds.
 
 mod batches;
+mod budget;
 mod build;
 mod errors;
 mod index;
 mod iter;
+mod machine;
 mod mark;
 mod meter;
 pub mod pack;
@@ -21,6 +23,7 @@ mod state;
 pub mod sync;
 mod trace;
 
+pub use budget::{Budget, Hold, Over, size as bytes_text};
 pub use build::{BuildCx, Built, Known, Run, mix};
 pub use errors::{LeftOut, Tally};
 pub use index::Index;
@@ -30,7 +33,7 @@ pub use iter::{Iter, Stopper, index as index_of, streaming_op, streams};
 pub use mark::{At, Later, Mark, Saved, from_json as parts_from_json, to_json as parts_to_json, unfit};
 pub use meter::{Meter, Meters};
 pub use pool::{Pool, Work};
-pub use process::{Settings, configure, pool as process_pool, settings};
+pub use process::{Settings, configure, cpu_budget, free_cores, memory_limit, pool as process_pool, settings};
 pub use quarantine::{Quarantined, quarantined};
 pub use recall::{Numbers, Run as RowRun, wait_for};
 pub use replay::{Replay, Tap};

@@ -67,6 +67,10 @@ impl Packed {
         let (block_bits, scratch) = (block_rows.ilog2(), vec![0; GROUP * row_bytes]);
         Some(Packed { columns, row_bytes, block_bits, blocks: vec![], free: vec![], places: 0, scratch })
     }
+    /// What it takes of memory.
+    pub fn bytes(&self) -> usize {
+        self.blocks.iter().map(Buf::len).sum::<usize>() + 4 * self.places
+    }
     /// Whether these rows can be taken in.
     pub fn fits(&self, chunk: &Chunk) -> bool {
         let fits = |(layout, column): (&Layout, &Column)| {
