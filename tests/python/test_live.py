@@ -215,6 +215,13 @@ def test_what_the_model_knows_is_used() -> None:
     )
 
 
+def test_a_ceiling_below_what_was_measured_is_not_shown() -> None:
+    reading = counted(1.0, 10, 0.9, (10, 0.9), (10, 0.1))
+    reading["ceiling"] = {"rate": 5.0, "measured": 10.0, "headroom": 0.5, "limit": {"id": 1, "limit": "cores"}}
+    sample = passes.Track().sample(reading)
+    assert (sample["ceiling"], sample["headroom"]) == (None, None)
+
+
 def test_nothing_is_known_at_the_start() -> None:
     sample = passes.Track().sample(counted(0.0, 0, 0.0, (0, 0.0), (0, 0.0)))
     assert (sample["holding"], sample["rate"]) == (None, 0.0)
