@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from debian import environment
-from proc import pss_bytes
+from proc import MEASURED, pss_bytes
 
 HERE = Path(__file__).parent
 SAMPLE_S = .2
@@ -29,7 +29,7 @@ def run_cell(python: Path, loader: str, workload: str, variant: str, options: li
         process = subprocess.Popen(command, stdout=out, stderr=err, cwd=HERE, start_new_session=True,
                                    env=environment(python))
         try:
-            peak = watch(process, limit_s)
+            peak = watch(process, log, limit_s)
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)  # whatever workers it left behind
@@ -43,11 +43,13 @@ def run_cell(python: Path, loader: str, workload: str, variant: str, options: li
     return json.loads(answers[-1]) | {"peak_bytes": peak}
 
 
-def watch(process: subprocess.Popen, limit_s: float) -> int | None:
-    """The highest memory seen until the process ends, or None if it is still running at the limit."""
+def watch(process: subprocess.Popen, log: Path, limit_s: float) -> int | None:
+    """The highest memory seen until the cell says that it has measured, or None if it is still running at the limit."""
     peak, end = 0, time.monotonic() + limit_s
     while time.monotonic() < end:
-        peak = max(peak, pss_bytes(process.pid))
+        now = pss_bytes(process.pid)
+        if MEASURED not in log.read_text().splitlines():
+            peak = max(peak, now)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(SAMPLE_S)
             return peak

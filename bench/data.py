@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+import spin
 from digest import Columns
 from pictures import MEAN, STD, figures, summary
 
@@ -119,6 +120,13 @@ def numbers(n: int, batch: int) -> Iterator[Columns]:
 
 def odd_numbers(n: int, batch: int) -> Iterator[Columns]:
     return ([x * 2 + 1] for (x,) in numbers(n, batch))
+
+
+def spun_numbers(n: int, batch: int) -> Iterator[Columns]:
+    x = np.arange(n) & 0xFFFF
+    for _ in range(spin.ROUNDS):
+        x = (x * 31 + 7) & 0xFFFF
+    return ([x[start:start + batch]] for start in range(0, n, batch))
 
 
 def scaled_digits(images: np.ndarray, labels: np.ndarray, batch: int) -> Iterator[Columns]:

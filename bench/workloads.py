@@ -64,6 +64,10 @@ WORKLOADS = {
         what="60k x 28 x 28 uint8 in memory -> full shuffle -> batch 128 -> float32/255", unit="samples",
         items=60_000, batch="float32[128, 28, 28], int64[128]",
         inputs=lambda: (*data.digits(), 128), digest=lambda: Epoch(rows=60_000), truth=data.scaled_digits),
+    "W9": Workload(
+        what="range(20k) -> 200 us of pure Python each, two at once -> batch 32", unit="elements",
+        items=20_000, batch="int64[32]",
+        inputs=lambda: (20_000, 32), digest=lambda: Ordered(rows=20_000), truth=data.spun_numbers),
     "W10": Workload(
         what="W3 with a shuffle of 1,000 before the crop: what it takes of memory", unit="images",
         items=data.PHOTOS, batch=PICTURES, inputs=lambda: (data.photos(), 64, 1_000),

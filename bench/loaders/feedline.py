@@ -1,11 +1,12 @@
 """feedline as its users write it. Functions are traced: both orders of map and batch should cost the same."""
 import feedline as fl
 import store
-from numpy import array, ndarray
+from numpy import array, int64, ndarray
 
 from cells import Batches, cell
 from data import Photos
 from pictures import MEAN, SIDE, STD
+from spin import spin
 
 PACKAGE = "feedline"
 
@@ -142,3 +143,17 @@ def w7_batches(photos: Photos, batch: int) -> Batches:
 @cell("M1", "feedline", "pool")
 def m1(n: int, batch: int) -> Batches:
     return fl.Dataset.range(n).batch(batch)
+
+
+def spun(x) -> int64:
+    return int64(spin(int(x)))
+
+
+@cell("W9", "feedline workers", "2 workers")
+def w9(n: int, batch: int) -> Batches:
+    return fl.Dataset.range(n).map(spun, workers=2).batch(batch)
+
+
+@cell("W9", "feedline in-process", "1 (one GIL)")
+def w9_here(n: int, batch: int) -> Batches:
+    return fl.Dataset.range(n).map(spun, python=True).batch(batch)

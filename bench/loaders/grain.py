@@ -11,6 +11,7 @@ from by_hand import crop_box, middle, normaliser
 from cells import Batches, cell
 from data import Photos
 from pictures import SIDE
+from spin import spin
 
 PACKAGE = "grain"
 INLINE = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
@@ -154,3 +155,19 @@ def w4(photos: Photos, batch: int) -> Batches:
 def w7(photos: Photos, batch: int) -> Batches:
     kept = grain.experimental.CacheIterDataset(files(photos).map(evaluate).to_iter_dataset(TWO_THREADS))
     return grain.experimental.RepeatIterDataset(kept).batch(batch)
+
+
+def spun(n: int) -> grain.MapDataset:
+    return grain.MapDataset.range(n).repeat().map(spin)
+
+
+@cell("W9", "grain workers", "2 workers")
+def w9(n: int, batch: int) -> Batches:
+    """Each worker makes every other batch, so that they come in order."""
+    one = grain.ReadOptions(num_threads=1, prefetch_buffer_size=4)
+    return spun(n).batch(batch).to_iter_dataset(one).mp_prefetch(grain.MultiprocessingOptions(num_workers=2))
+
+
+@cell("W9", "grain threads", "2 threads (one GIL)")
+def w9_threads(n: int, batch: int) -> Batches:
+    return spun(n).batch(batch).to_iter_dataset(TWO_THREADS)

@@ -3,6 +3,7 @@ torchvision's transforms v2 in two workers, from the folder. They are made with 
 height x width x channels, without moving them."""
 from collections.abc import Callable, Iterator
 
+import numpy as np
 import torch
 from numpy import ndarray
 from PIL import Image
@@ -15,6 +16,7 @@ from torchvision.transforms import v2
 from cells import Batches, Passes, cell
 from data import Photos
 from pictures import MEAN, SIDE, STD
+from spin import spin
 
 PACKAGE = "torch"
 
@@ -191,3 +193,21 @@ class Gathered(TensorDataset):
 
     def __getitem__(self, i: list[int]) -> tuple[Tensor, ...]:
         return tuple(t.index_select(0, torch.as_tensor(i)) for t in self.tensors)
+
+
+class Spun(Affine):
+    """W9's function of each index."""
+
+    def __getitem__(self, i: int) -> int:
+        return spin(i)
+
+
+@cell("W9", "torch DataLoader", "2 workers")
+def w9(n: int, batch: int) -> Batches:
+    return DataLoader(Spun(n), batch, num_workers=2, persistent_workers=True)
+
+
+@cell("W9", "torch DataLoader, NumPy collate", "2 workers")
+def w9_arrays(n: int, batch: int) -> Batches:
+    """Arrays are pickled through a pipe, which for small ones is cheaper than a tensor's shared memory."""
+    return DataLoader(Spun(n), batch, num_workers=2, persistent_workers=True, collate_fn=np.array)

@@ -356,11 +356,18 @@ def plain(value: Any) -> Any:
     return value.tolist() if isinstance(value, torch.Tensor) else value
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+PLACES: dict[str, dict[str, Any]] = {
+    "here": {},
+    "threads": {"num_workers": 2, "threads": True},
+    "processes": {"num_workers": 2},
+}
+
+
+@pytest.mark.parametrize("where", PLACES.values(), ids=PLACES)
 @pytest.mark.parametrize("how", LOADERS.values(), ids=LOADERS)
-def test_the_loader_gives_what_pytorchs_gives(how: dict[str, Any], workers: int) -> None:
+def test_the_loader_gives_what_pytorchs_gives(how: dict[str, Any], where: dict[str, Any]) -> None:
     theirs, ours = torch_data.DataLoader(Squares(), **how), None
-    ours = feedline.torch.DataLoader(Squares(), num_workers=workers, **how)
+    ours = feedline.torch.DataLoader(Squares(), **where, **how)
     assert len(ours) == len(theirs)
     for _ in range(2):
         torch.manual_seed(7)
@@ -409,9 +416,82 @@ def test_workers_begin_once_each() -> None:
         with lock:
             begun.append(number)
 
-    loader = feedline.torch.DataLoader(Squares(), batch_size=1, num_workers=2, worker_init_fn=begin)
+    loader = feedline.torch.DataLoader(
+        Squares(), batch_size=1, num_workers=2, worker_init_fn=begin, threads=True
+    )
     assert len(list(loader)) == 25
     assert sorted(begun) == list(range(len(begun))) and 1 <= len(begun) <= 2
+
+
+class Told(torch_data.Dataset):
+    """What a sample knows of where it is made, and what is left of tensors of all kinds."""
+
+    def __init__(self) -> None:
+        self.begun: int | None = None
+
+    def __len__(self) -> int:
+        return 12
+
+    def __getitem__(self, index: int) -> Any:
+        worker = torch_data.get_worker_info()
+        return {
+            "process": os.getpid(),
+            "worker": (worker.id, worker.num_workers, worker.dataset is self, self.begun),
+            "random": (torch.rand(2), np.random.rand(), random.random()),
+            "tensors": [torch.tensor(index), torch.ones(3, 2).T, torch.empty(0), torch.ones(2, dtype=torch.bfloat16)],
+            "array": np.full((2, 2), index),
+            "text": f"n{index}",
+        }
+
+
+def begin(number: int) -> None:
+    torch_data.get_worker_info().dataset.begun = number
+
+
+def test_workers_are_processes() -> None:
+    loader = feedline.torch.DataLoader(
+        Told(), batch_size=2, num_workers=2, worker_init_fn=begin, collate_fn=list, persistent_workers=True
+    )
+    epochs = [[sample for batch in loader for sample in batch] for _ in range(2)]
+    for i, sample in enumerate(epochs[0]):
+        number, count, same, begun = sample["worker"]
+        assert count == 2 and same and begun == number and sample["process"] != os.getpid()
+        scalar, turned, empty, half = sample["tensors"]
+        assert scalar.item() == i and turned.shape == (2, 3) and empty.shape == (0,) and half.dtype == torch.bfloat16
+        assert (sample["array"] == i).all() and sample["text"] == f"n{i}"
+        turned += 1
+        sample["array"] += 1
+    assert {sample["process"] for sample in epochs[1]} <= {sample["process"] for sample in epochs[0]}
+
+
+def test_random_numbers_do_not_depend_on_the_number_of_workers() -> None:
+    drawn = []
+    for workers in (1, 3):
+        torch.manual_seed(5)
+        loader = feedline.torch.DataLoader(Told(), batch_size=2, num_workers=workers, collate_fn=list)
+        drawn.append([repr(sample["random"]) for batch in loader for sample in batch])
+    assert drawn[0] == drawn[1] and len(set(drawn[0])) == 12
+
+
+def test_what_cannot_be_pickled_runs_on_threads(caplog: Any) -> None:
+    lock = threading.Lock()
+
+    def collated(samples: list[Any]) -> int:
+        with lock:
+            return len(samples)
+
+    loader = feedline.torch.DataLoader(Squares(), batch_size=10, num_workers=2, collate_fn=collated)
+    assert list(loader) == [10, 10, 5]
+    assert "threads" in caplog.text
+
+
+def test_transforms_of_torch_run_in_workers() -> None:
+    def turned(x: Any) -> Any:
+        return torch.from_numpy(x).flip(0).mul(2)
+
+    rows = np.arange(40, dtype=np.float32).reshape(10, 4)
+    ds = fl.Dataset.from_tensor_slices(rows).map(turned, workers=2).batch(10)
+    assert next(iter(ds)).tolist() == (rows[:, ::-1] * 2).tolist()
 
 
 def test_digits_are_learned(digits: Any) -> None:

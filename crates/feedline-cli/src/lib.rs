@@ -19,6 +19,8 @@ mod formats;
 mod head;
 mod index;
 mod inspect;
+mod record;
+mod retry;
 mod rows;
 mod session;
 mod show;
@@ -58,6 +60,8 @@ Examples:
   feedline head -n 3 train.parquet            the first rows
   feedline count --json data/                 how many records, for scripts
   feedline top                                what does my training's pipeline do?
+  feedline show train.tfrecord 17             one record
+  feedline retry bad/                         what a pipeline quarantined
 
 Exit codes: 0 fine, 1 the data is broken or a command failed, 2 wrong usage, 130 interrupted."
 )]
@@ -91,6 +95,8 @@ enum Command {
     Count(count::Count),
     Top(top::Top),
     Dash(dash::Dash),
+    Show(record::Show),
+    Retry(retry::Retry),
     Completions(completions::Completions),
 }
 
@@ -115,6 +121,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>, poll: &mut dyn FnMut() -> b
         Command::Count(command) => command.run(&session),
         Command::Top(command) => command.run(&session),
         Command::Dash(command) => command.run(&session),
+        Command::Show(command) => command.run(&session),
+        Command::Retry(command) => command.run(&session),
         Command::Completions(command) => command.run(&session),
     };
     match done.and_then(|fine| session.flush().map(|()| fine)) {

@@ -1,4 +1,5 @@
-//! Bytes read ahead of their use: one bound for the process, shared evenly by the readers that are open.
+//! Bytes read ahead of their use: one bound for the process, shared evenly by the readers that are open, and an eighth
+//! of what a pipeline may have, shared evenly by its own.
 //!
 //! 1. A reader asks before each read, and gives back when it hands the bytes on: bytes on their way and bytes that lie
 //!    ready count alike.
@@ -7,6 +8,7 @@
 //!    bytes. All readers together hold at most the bound and `FLOOR` for each of them.
 //! 4. A read whose size is not the reader's to choose passes alone, however large it is.
 
+use crate::account::Account;
 use crate::settings::settings;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
@@ -34,6 +36,8 @@ static AHEAD: Ahead = Ahead::new();
 #[derive(Debug)]
 pub(crate) struct Share {
     all: &'static Ahead,
+    /// The pipeline that the reader belongs to.
+    own: Option<&'static Account>,
     held: usize,
     /// More than this is of no use to the reader.
     most: usize,
@@ -42,22 +46,27 @@ pub(crate) struct Share {
 
 impl Share {
     pub(crate) fn open(most: usize) -> Share {
-        Share::of(&AHEAD, most, settings().ahead_bytes)
+        Share::of(&AHEAD, Account::current(), most, settings().ahead_bytes)
     }
 
-    fn of(all: &'static Ahead, most: usize, limit: usize) -> Share {
+    fn of(all: &'static Ahead, own: Option<&'static Account>, most: usize, limit: usize) -> Share {
         let process = std::process::id();
         if all.process.swap(process, Relaxed) != process {
             all.readers.store(0, Relaxed);
             all.held.store(0, Relaxed);
         }
         all.readers.fetch_add(1, Relaxed);
-        Share { all, held: 0, most, limit }
+        if let Some(own) = own {
+            own.readers.fetch_add(1, Relaxed);
+        }
+        Share { all, own, held: 0, most, limit }
     }
 
     /// The reader's part as things are now.
     pub(crate) fn part(&self) -> usize {
-        self.most.min(self.limit / self.all.readers.load(Relaxed).max(1)).max(FLOOR)
+        let among = |bytes: usize, readers: &AtomicUsize| bytes / readers.load(Relaxed).max(1);
+        let own = self.own.map_or(usize::MAX, |own| among(own.limit() / 8, &own.readers));
+        self.most.min(among(self.limit, &self.all.readers)).min(own).max(FLOOR)
     }
 
     /// The size of a read for a reader that would like `want` bytes: there should be room for two.
@@ -99,6 +108,9 @@ impl Drop for Share {
     fn drop(&mut self) {
         give_back(&self.all.held, self.held);
         give_back(&self.all.readers, 1);
+        if let Some(own) = self.own {
+            give_back(&own.readers, 1);
+        }
     }
 }
 
@@ -114,10 +126,10 @@ mod tests {
     #[test]
     fn all_together_stay_within_the_bound() {
         static ALL: Ahead = Ahead::new();
-        let mut one = Share::of(&ALL, usize::MAX, 1 << 20);
+        let mut one = Share::of(&ALL, None, usize::MAX, 1 << 20);
         assert!(one.take(1 << 20) && !one.take(1));
         // The second may have half of it by rights, but gets only what it forces while the first holds all.
-        let mut two = Share::of(&ALL, usize::MAX, 1 << 20);
+        let mut two = Share::of(&ALL, None, usize::MAX, 1 << 20);
         assert_eq!((one.part(), two.part()), (512 << 10, 512 << 10));
         assert!(!two.take(FLOOR));
         two.force(FLOOR);
@@ -132,11 +144,22 @@ mod tests {
     #[test]
     fn many_readers_read_small_blocks() {
         static ALL: Ahead = Ahead::new();
-        let few: Vec<Share> = (0..4).map(|_| Share::of(&ALL, usize::MAX, 64 << 20)).collect();
+        let few: Vec<Share> = (0..4).map(|_| Share::of(&ALL, None, usize::MAX, 64 << 20)).collect();
         assert_eq!(few[0].fit(4 << 20), 4 << 20);
-        let many: Vec<Share> = (0..1000).map(|_| Share::of(&ALL, usize::MAX, 64 << 20)).collect();
+        let many: Vec<Share> = (0..1000).map(|_| Share::of(&ALL, None, usize::MAX, 64 << 20)).collect();
         assert_eq!(many[0].fit(4 << 20), FLOOR);
         drop(many);
         assert_eq!(few[0].fit(4 << 20), 4 << 20);
+    }
+
+    #[test]
+    fn a_pipeline_reads_ahead_within_its_limit() {
+        static ALL: Ahead = Ahead::new();
+        let account = Account::open(16 << 20);
+        let own: Vec<Share> = (0..4).map(|_| Share::of(&ALL, Some(account), usize::MAX, 64 << 20)).collect();
+        assert_eq!(own[0].part(), 512 << 10);
+        drop(own);
+        assert_eq!(account.readers.load(Relaxed), 0);
+        account.close();
     }
 }

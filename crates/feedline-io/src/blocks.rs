@@ -91,7 +91,11 @@ impl Blocks {
     pub fn poll_next(&mut self, waker: &Waker) -> Poll<Option<Result<Buf>>> {
         self.start();
         let Some((asked, first)) = self.reads.front_mut() else { return Poll::Ready(None) };
-        let (asked, read) = (*asked, ready!(first.poll_with(waker)));
+        let (asked, mut read) = (*asked, ready!(first.poll_with(waker)));
+        if let Ok(buf) = &mut read {
+            // Another thread may have made it.
+            buf.take_over();
+        }
         self.reads.pop_front();
         self.share.give(asked);
         self.window = self.window.saturating_mul(2);

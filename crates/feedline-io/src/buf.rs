@@ -3,20 +3,31 @@
 //! A fresh 38 MB allocation per batch costs nine times what a reused one does (page faults), so blocks of 4 KiB and more
 //! go back to a free list by size class. Memory is zeroed once when it comes from the system and holds arbitrary old
 //! bytes after reuse: always initialised, never cleared twice.
+//!
+//! What is kept counts: together with the blocks in use it stays within what the pipelines that run may have. What is not
+//! kept is gone at once, which the C library's allocator does not promise (it keeps an arena for each thread, and holes
+//! in them): blocks of a page and more are cut out of slabs, whose pages are given back one block at a time while the
+//! addresses stay for the next block of that size; large ones are mappings of their own.
 
+use crate::account::{Charge, live_bytes, room};
 use crate::fork::brief;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::any::Any;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// What NumPy, JAX and TensorFlow want of an address to take it without a copy.
 pub const ALIGN: usize = 64;
 const PAGE: usize = 4096;
 /// Kept for reuse at most, over all size classes.
 const KEEP_BYTES: usize = 256 << 20;
-const CLASSES: usize = 64;
+/// Four sizes for each power of two.
+const CLASSES: usize = 4 * 65;
+/// Blocks from this size on are mappings of their own. A process may have some ten thousand of these.
+const MAPPED: usize = 1 << 20;
+/// Smaller ones are cut out of mappings of this size.
+const SLAB: usize = 16 << 20;
 
 /// A block of bytes. Cloning shares it.
 #[derive(Clone)]
@@ -38,13 +49,14 @@ enum Owner {
     /// Somebody else's memory (a NumPy array), alive as long as this is.
     Foreign { _keep: Box<dyn Any + Send + Sync> },
     /// Memory from elsewhere that is nobody else's now.
-    Adopted { _keep: Box<dyn Any + Send + Sync> },
+    Adopted { _keep: Box<dyn Any + Send + Sync>, charge: Charge },
 }
 
 /// Memory of the pool, to which it goes back.
 struct Memory {
     ptr: NonNull<u8>,
     cap: usize,
+    charge: Charge,
 }
 
 // SAFETY: a block is plain bytes; it is written only through `Buf::get_mut`, which asks for the only handle.
@@ -60,8 +72,8 @@ impl Buf {
     /// `len` bytes with arbitrary contents.
     pub fn new(len: usize) -> Buf {
         let cap = capacity(len);
-        let ptr = FREE.take(cap).unwrap_or_else(|| system_alloc(cap));
-        Buf::of(ptr, len, Owner::Pool(Memory { ptr, cap }))
+        let ptr = if cap < PAGE { small_alloc(cap) } else { FREE.take(cap) };
+        Buf::of(ptr, len, Owner::Pool(Memory { ptr, cap, charge: Charge::new(cap) }))
     }
 
     fn of(ptr: NonNull<u8>, len: usize, owner: Owner) -> Buf {
@@ -97,7 +109,7 @@ impl Buf {
     /// `ptr` must be valid for reads and writes of `len` bytes as long as `keep` lives, and nobody else may touch them.
     pub unsafe fn adopted(ptr: *mut u8, len: usize, keep: Box<dyn Any + Send + Sync>) -> Buf {
         let ptr = NonNull::new(ptr).unwrap_or(NonNull::dangling());
-        Buf::of(ptr, len, Owner::Adopted { _keep: keep })
+        Buf::of(ptr, len, Owner::Adopted { _keep: keep, charge: Charge::new(len) })
     }
 
     pub fn as_slice(&self) -> &[u8] {
@@ -187,6 +199,23 @@ impl Buf {
     pub fn is_shared(&self) -> bool {
         Arc::strong_count(&self.0) > 1
     }
+    /// Counts its memory as the consumer's from now on.
+    pub fn hand_out(&self) {
+        match &self.0.owner {
+            Owner::Pool(memory) => memory.charge.hand_out(),
+            Owner::Part(memory) => memory.charge.hand_out(),
+            Owner::Adopted { charge, .. } => charge.hand_out(),
+            Owner::Foreign { .. } => {}
+        }
+    }
+    /// Charges its memory to the account that this thread works for, if nobody else holds it.
+    pub fn take_over(&mut self) {
+        match Arc::get_mut(&mut self.0).map(|block| &mut block.owner) {
+            Some(Owner::Pool(memory)) => memory.charge.take_over(),
+            Some(Owner::Adopted { charge, .. }) => charge.take_over(),
+            _ => {}
+        }
+    }
     pub fn same(&self, other: &Buf) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -200,8 +229,9 @@ impl std::fmt::Debug for Buf {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        if !FREE.give(self.cap, self.ptr) {
-            system_free(self.ptr, self.cap);
+        match self.cap < PAGE {
+            true => small_free(self.ptr, self.cap),
+            false => FREE.give(self.cap, self.ptr),
         }
     }
 }
@@ -220,64 +250,147 @@ fn layout(cap: usize) -> Layout {
         .expect("a tensor larger than the address space")
 }
 
-fn system_alloc(cap: usize) -> NonNull<u8> {
+fn small_alloc(cap: usize) -> NonNull<u8> {
     // SAFETY: the layout's size is not zero.
     let ptr = unsafe { alloc_zeroed(layout(cap)) };
-    let Some(ptr) = NonNull::new(ptr) else { handle_alloc_error(layout(cap)) };
+    NonNull::new(ptr).unwrap_or_else(|| handle_alloc_error(layout(cap)))
+}
+
+fn small_free(ptr: NonNull<u8>, cap: usize) {
+    // SAFETY: allocated by `small_alloc` with the same capacity, hence the same layout.
+    unsafe { dealloc(ptr.as_ptr(), layout(cap)) }
+}
+
+/// Fresh pages, which are zero.
+fn map(bytes: usize, huge: bool) -> NonNull<u8> {
+    let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a new mapping, wherever there is room.
+    let ptr = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, kind, -1, 0) };
+    let ptr = if ptr == libc::MAP_FAILED { None } else { NonNull::new(ptr.cast::<u8>()) };
+    let ptr = ptr.unwrap_or_else(|| handle_alloc_error(layout(bytes)));
     #[cfg(target_os = "linux")]
-    if cap >= 4 << 20 {
+    {
+        let advice = if huge { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE };
         // SAFETY: advice on our own fresh mapping; its result does not matter.
-        unsafe { libc::madvise(ptr.as_ptr().cast(), cap, libc::MADV_HUGEPAGE) };
+        unsafe { libc::madvise(ptr.as_ptr().cast(), bytes, advice) };
     }
     ptr
 }
 
-fn system_free(ptr: NonNull<u8>, cap: usize) {
-    // SAFETY: allocated by `system_alloc` with the same capacity, hence the same layout.
-    unsafe { dealloc(ptr.as_ptr(), layout(cap)) }
+/// Blocks of one capacity.
+type Blocks = Mutex<Vec<NonNull<u8>>>;
+
+/// Memory of a page and more that nobody uses.
+struct Free {
+    /// Blocks with their pages.
+    warm: [Blocks; CLASSES],
+    /// Blocks of slabs whose pages were given back.
+    cold: [Blocks; CLASSES],
+    /// Bytes of the warm ones.
+    kept: AtomicUsize,
+    slab: Mutex<Slab>,
 }
 
-/// Blocks with their capacities.
-type FreeList = Mutex<Vec<(usize, NonNull<u8>)>>;
-
-/// The free lists, one for each number of leading bits.
-struct Free {
-    lists: [FreeList; CLASSES],
-    kept: AtomicUsize,
+/// What is left of the last slab.
+struct Slab {
+    next: *mut u8,
+    left: usize,
 }
 
 // SAFETY: the pointers in the lists belong to nobody else.
 unsafe impl Sync for Free {}
 
-static FREE: Free = Free { lists: [const { Mutex::new(Vec::new()) }; CLASSES], kept: AtomicUsize::new(0) };
+static FREE: Free = Free {
+    warm: [const { Mutex::new(Vec::new()) }; CLASSES],
+    cold: [const { Mutex::new(Vec::new()) }; CLASSES],
+    kept: AtomicUsize::new(0),
+    slab: Mutex::new(Slab { next: std::ptr::null_mut(), left: 0 }),
+};
+
+/// The number of a capacity of a page or more.
+fn class(cap: usize) -> usize {
+    let power = cap.next_power_of_two();
+    4 * power.trailing_zeros() as usize + (cap / (power / 8)).saturating_sub(5)
+}
+
+/// The capacity of a class.
+fn capacity_of(class: usize) -> usize {
+    (1 << (class / 4)) / 8 * (class % 4 + 5)
+}
+
+fn pop(blocks: &Blocks) -> Option<NonNull<u8>> {
+    let _brief = brief();
+    blocks.lock().unwrap_or_else(PoisonError::into_inner).pop()
+}
+
+fn push(blocks: &Blocks, ptr: NonNull<u8>) {
+    let _brief = brief();
+    blocks.lock().unwrap_or_else(PoisonError::into_inner).push(ptr);
+}
 
 impl Free {
-    fn list(&self, cap: usize) -> &FreeList {
-        &self.lists[cap.ilog2() as usize]
-    }
-    fn take(&self, cap: usize) -> Option<NonNull<u8>> {
-        if cap < PAGE {
-            return None;
+    fn take(&self, cap: usize) -> NonNull<u8> {
+        if let Some(ptr) = pop(&self.warm[class(cap)]) {
+            self.kept.fetch_sub(cap, Relaxed);
+            return ptr;
         }
-        let _brief = brief();
-        let mut list = self.list(cap).lock().ok()?;
-        let at = list.iter().rposition(|(c, _)| *c == cap)?;
-        self.kept.fetch_sub(cap, Relaxed);
-        Some(list.swap_remove(at).1)
-    }
-    /// False if it was not kept.
-    fn give(&self, cap: usize, ptr: NonNull<u8>) -> bool {
-        if cap < PAGE || self.kept.load(Relaxed) + cap > KEEP_BYTES {
-            return false;
+        self.make_room(cap);
+        match cap >= MAPPED {
+            true => map(cap, cap >= 4 << 20),
+            false => pop(&self.cold[class(cap)]).unwrap_or_else(|| self.cut(cap)),
         }
+    }
+    /// A new block of a slab.
+    fn cut(&self, cap: usize) -> NonNull<u8> {
         let _brief = brief();
-        let Ok(mut list) = self.list(cap).lock() else { return false };
-        if list.len() >= 64 {
-            return false;
+        let mut slab = self.slab.lock().unwrap_or_else(PoisonError::into_inner);
+        if slab.left < cap {
+            // What is left of the last one is never touched, and so takes no memory.
+            *slab = Slab { next: map(SLAB, false).as_ptr(), left: SLAB };
+        }
+        let ptr = slab.next;
+        // SAFETY: there are `left` bytes from here on, which nobody has.
+        slab.next = unsafe { ptr.add(cap) };
+        slab.left -= cap;
+        NonNull::new(ptr).expect("a mapping is not at zero")
+    }
+    fn give(&self, cap: usize, ptr: NonNull<u8>) {
+        let kept = self.kept.load(Relaxed);
+        // The block is among the live ones still.
+        if kept + cap > KEEP_BYTES || live_bytes().saturating_add(kept) > room() {
+            return self.release(cap, ptr);
         }
         self.kept.fetch_add(cap, Relaxed);
-        list.push((cap, ptr));
-        true
+        push(&self.warm[class(cap)], ptr);
+    }
+    /// Gives its pages back to the system.
+    fn release(&self, cap: usize, ptr: NonNull<u8>) {
+        if cap >= MAPPED {
+            // SAFETY: mapped by `map` with the same size, and nobody uses it any more.
+            unsafe { libc::munmap(ptr.as_ptr().cast(), cap) };
+            return;
+        }
+        // SAFETY: whole pages of a slab that nobody uses; they are zero when they are touched again.
+        unsafe { libc::madvise(ptr.as_ptr().cast(), cap, libc::MADV_DONTNEED) };
+        push(&self.cold[class(cap)], ptr);
+    }
+    /// Gives kept blocks back, large ones first, as far as fresh memory of this size asks for it.
+    fn make_room(&self, cap: usize) {
+        let room = room();
+        let over = || {
+            let kept = self.kept.load(Relaxed);
+            kept > 0 && live_bytes().saturating_add(kept).saturating_add(cap) > room
+        };
+        if room == usize::MAX || !over() {
+            return;
+        }
+        for (class, blocks) in self.warm.iter().enumerate().rev() {
+            while over() {
+                let Some(ptr) = pop(blocks) else { break };
+                self.kept.fetch_sub(capacity_of(class), Relaxed);
+                self.release(capacity_of(class), ptr);
+            }
+        }
     }
 }
 
@@ -288,13 +401,10 @@ pub fn kept_bytes() -> usize {
 
 /// Gives all kept memory back to the system.
 pub fn release_kept() {
-    for list in &FREE.lists {
-        let brief = brief();
-        let Ok(blocks) = list.lock().map(|mut list| std::mem::take(&mut *list)) else { continue };
-        drop(brief);
-        for (cap, ptr) in blocks {
-            FREE.kept.fetch_sub(cap, Relaxed);
-            system_free(ptr, cap);
+    for (class, blocks) in FREE.warm.iter().enumerate() {
+        while let Some(ptr) = pop(blocks) {
+            FREE.kept.fetch_sub(capacity_of(class), Relaxed);
+            FREE.release(capacity_of(class), ptr);
         }
     }
 }
@@ -313,6 +423,43 @@ mod tests {
         let c = Buf::new(1 << 20);
         assert!(b.as_slice().as_ptr() == at || c.as_slice().as_ptr() == at || kept_bytes() > 0);
         assert_eq!(Buf::new(10).as_slice().as_ptr() as usize % ALIGN, 0);
+    }
+
+    #[test]
+    fn fresh_memory_is_zero() {
+        // Sizes that no other test has: they cannot come from a free list.
+        for len in [40 << 10, 3_333_333] {
+            assert!(Buf::new(len).as_slice().iter().all(|b| *b == 0));
+        }
+    }
+
+    #[test]
+    fn every_capacity_has_a_class_of_its_own() {
+        let mut last = 0;
+        for len in (PAGE..1 << 20).step_by(1000).chain([1 << 30, (1 << 40) + 1]) {
+            let cap = capacity(len);
+            assert!(cap >= len && cap.is_multiple_of(PAGE) && cap < len + len / 4 + PAGE, "{len}: {cap}");
+            assert_eq!(capacity_of(class(cap)), cap, "{len}");
+            assert!(class(cap) >= last);
+            last = class(cap);
+        }
+    }
+
+    #[test]
+    fn what_is_given_back_comes_back_as_zeros() {
+        let cap = capacity(200 << 10);
+        let mut buf = Buf::new(200 << 10);
+        buf.get_mut().unwrap().fill(7);
+        let Owner::Pool(memory) =
+            std::mem::replace(&mut Arc::get_mut(&mut buf.0).unwrap().owner, Owner::Foreign { _keep: Box::new(()) })
+        else {
+            panic!("its own memory")
+        };
+        let memory = std::mem::ManuallyDrop::new(memory);
+        drop(buf);
+        FREE.release(cap, memory.ptr);
+        // SAFETY: the block lies in a cold list of a size that no other test has, and its pages are there to be read.
+        assert!(unsafe { std::slice::from_raw_parts(memory.ptr.as_ptr(), cap) }.iter().all(|b| *b == 0));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! Nothing here waits on a thread that computes: a read gives a `Task`, which is there at once where the bytes are in
 //! memory already (the page cache), and otherwise wakes whoever polled it.
 
+mod account;
 mod ahead;
 mod append;
 mod blocks;
@@ -35,6 +36,7 @@ mod threads;
 mod upload;
 mod write;
 
+pub use account::{Account, Entered, live_bytes};
 pub use append::Append;
 pub use blocks::Blocks;
 pub use buf::{ALIGN, Buf, kept_bytes, release_kept};

@@ -279,7 +279,7 @@ impl Group {
         };
     }
     fn poll(&mut self, sources: &[Arc<dyn Source>], share: &mut Share, waker: &Waker) -> Poll<Result<Buf>> {
-        let read = match &mut self.state {
+        let mut read = match &mut self.state {
             State::Planned => unreachable!("it is sent before it is polled"),
             State::Here(read) => return Poll::Ready(read.clone()),
             State::Reading(task) => ready!(task.poll_with(waker)),
@@ -287,6 +287,10 @@ impl Group {
                 ready!(joined.poll(&sources[self.source], self.at, self.len, self.block, share, waker))
             }
         };
+        if let Ok(buf) = &mut read {
+            // Another thread may have made it.
+            buf.take_over();
+        }
         self.state = State::Here(read.clone());
         Poll::Ready(read)
     }

@@ -4,6 +4,7 @@
 //! reads could take all threads, and no read would ever be done.
 
 use crate::Task;
+use crate::account::Account;
 use crate::fork::in_child;
 use crate::task::Promise;
 use std::collections::VecDeque;
@@ -68,12 +69,12 @@ fn all() -> &'static All {
 
 /// Runs a job that may wait, also for reads.
 pub fn in_background(job: impl FnOnce() + Send + 'static) {
-    all().jobs.run("feedline-job", Box::new(job));
+    all().jobs.run("feedline-job", job);
 }
 
 /// Runs a read, which waits for nothing but a disk.
 pub(crate) fn read_in_background(job: impl FnOnce() + Send + 'static) {
-    all().reads.run("feedline-io", Box::new(job));
+    all().reads.run("feedline-io", job);
 }
 
 impl Threads {
@@ -81,7 +82,12 @@ impl Threads {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn run(&'static self, name: &str, job: Job) {
+    fn run(&'static self, name: &str, job: impl FnOnce() + Send + 'static) {
+        let account = Account::current();
+        let job: Job = Box::new(move || {
+            let _entered = Account::enter(account);
+            job();
+        });
         let mut queue = self.lock();
         queue.jobs.push_back(job);
         if queue.idle < queue.jobs.len() && queue.threads < LIMIT {

@@ -106,11 +106,13 @@ impl Iterator {
         let mut guard = self.lock(py)?;
         let iter = &mut *guard;
         loop {
+            let entered = iter.enter();
             if let Some((chunk, row)) = iter.next_ready() {
                 let element = self.row(py, chunk, row)?;
                 self.pass.delivers(&element);
                 return Ok(Some(element));
             }
+            drop(entered);
             if self.is_forked() {
                 return Err(forked());
             }

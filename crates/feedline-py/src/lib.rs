@@ -10,6 +10,7 @@ mod iterator;
 mod log;
 mod passes;
 mod plan;
+mod provenance;
 mod quarantine;
 mod spans;
 mod structure;
@@ -49,6 +50,7 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(example::write_sequence_example, m)?)?;
     m.add_function(wrap_pyfunction!(example::read_example, m)?)?;
     m.add_function(wrap_pyfunction!(example::read_sequence_example, m)?)?;
+    m.add_function(wrap_pyfunction!(provenance::locate, m)?)?;
     m.add_function(wrap_pyfunction!(quarantine::quarantined, m)?)?;
     m.add_function(wrap_pyfunction!(quarantine::retry, m)?)?;
     m.add_function(wrap_pyfunction!(cli::cli, m)?)?;

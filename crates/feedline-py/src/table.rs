@@ -23,25 +23,30 @@ pub fn operators(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
 }
 
 #[pyfunction]
-#[pyo3(signature = (cpu_budget=None, memory_limit=None, seed=None))]
-pub fn configure(cpu_budget: Option<usize>, memory_limit: Option<usize>, seed: Option<u64>) -> PyResult<()> {
+#[pyo3(signature = (cpu_budget=None, memory_limit=None, seed=None, leave_cores=None))]
+pub fn configure(
+    cpu_budget: Option<usize>,
+    memory_limit: Option<usize>,
+    seed: Option<u64>,
+    leave_cores: Option<usize>,
+) -> PyResult<()> {
     if cpu_budget == Some(0) {
         return Err(crate::error::value_error("cpu_budget must be at least 1"));
     }
     if memory_limit == Some(0) {
         return Err(crate::error::value_error("memory_limit must be at least 1 byte"));
     }
-    feedline::runtime::configure(Settings { cpu_budget, memory_limit, seed });
+    feedline::runtime::configure(Settings { cpu_budget, leave_cores, memory_limit, seed });
     Ok(())
 }
 
 #[pyfunction]
 pub fn configuration(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
-    let Settings { cpu_budget, memory_limit, seed } = settings();
+    let Settings { leave_cores, seed, .. } = settings();
     let dict = PyDict::new(py);
-    let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
-    dict.set_item("cpu_budget", cpu_budget.unwrap_or(cores))?;
-    dict.set_item("memory_limit", memory_limit)?;
+    dict.set_item("cpu_budget", feedline::runtime::cpu_budget())?;
+    dict.set_item("leave_cores", leave_cores.unwrap_or(0))?;
+    dict.set_item("memory_limit", feedline::runtime::memory_limit())?;
     dict.set_item("seed", seed)?;
     Ok(dict)
 }

@@ -108,6 +108,7 @@ pub fn tensor_to_py<'py>(py: Python<'py>, tensor: Tensor) -> PyResult<Bound<'py,
     if (buf.is_frozen() && !read_only) || !is_aligned {
         let mut own = Tensor::new(tensor.dtype(), tensor.shape());
         own.bytes_mut().copy_from_slice(tensor.bytes());
+        own.hand_out();
         tensor = own;
     }
     let mut dims: smallvec::SmallVec<[npy_intp; 4]> = tensor.shape().iter().map(|&d| d as npy_intp).collect();

@@ -31,10 +31,13 @@ impl Worker {
     pub fn refuse(&mut self, told: &Told) -> io::Result<()> {
         self.outbox.begin();
         write_told(&mut self.outbox, told)?;
-        self.outbox.send(Kind::Refused, 0)
+        unless_gone(self.outbox.send(Kind::Refused, 0))
     }
     /// Calls the function for all rows that come. It also gets a seed, which depends on nothing but the element.
     pub fn serve(&mut self, call: &mut dyn FnMut(Element, u64) -> Result<Element, Told>) -> io::Result<()> {
+        unless_gone(self.answer_all(call))
+    }
+    fn answer_all(&mut self, call: &mut dyn FnMut(Element, u64) -> Result<Element, Told>) -> io::Result<()> {
         let Worker { inbox, outbox } = self;
         outbox.begin();
         outbox.send(Kind::Ready, 0)?;
@@ -50,6 +53,11 @@ impl Worker {
         }
         Ok(())
     }
+}
+
+/// Nobody who listens any more is the usual end of a worker.
+fn unless_gone(said: io::Result<()>) -> io::Result<()> {
+    said.or_else(|e| if e.kind() == io::ErrorKind::BrokenPipe { Ok(()) } else { Err(e) })
 }
 
 /// Ends this process together with the thread that started it, whatever becomes of the socket: a process that was forked

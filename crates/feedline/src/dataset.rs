@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::op::Op;
 use crate::options::Options;
 use crate::plan::{Bound, Card, Format, Plan};
-use crate::runtime::{Index, Iter, State, index_of, process_pool, settings};
+use crate::runtime::{Index, Iter, State, index_of, process_pool};
 use std::fmt;
 use std::sync::Arc;
 
@@ -114,18 +114,12 @@ pub fn iterate_from(bound: &Bound, options: Option<Options>, state: &State) -> R
     Ok(iter)
 }
 
-/// The plan as it runs: rewritten, with the options of this pass and of the process.
-fn as_run(bound: &Bound, options: Option<Options>) -> Result<Bound> {
-    let mut plan = match options {
+/// The plan as it runs: rewritten, with the options of this pass.
+pub(crate) fn as_run(bound: &Bound, options: Option<Options>) -> Result<Bound> {
+    let plan = match options {
         None => bound.plan.rewritten()?.plan,
         Some(options) => Dataset { plan: bound.plan.clone() }.with_options(options)?.plan.rewritten()?.plan,
     };
-    if plan.options.memory_limit.is_none()
-        && let Some(limit) = settings().memory_limit
-    {
-        let options = Options { memory_limit: Some(limit), ..Default::default() };
-        plan = Dataset { plan }.with_options(options)?.plan;
-    }
     Ok(Bound { plan, env: bound.env.clone() })
 }
 

@@ -8,6 +8,7 @@ mod error {
     pub use feedline_io::{At, Error, Kind, Result};
 }
 pub mod expr;
+mod locate;
 pub mod op;
 pub mod ops;
 mod options;
@@ -22,6 +23,7 @@ pub mod tune;
 pub use dataset::{Dataset, iterate, iterate_epoch, iterate_from, iterate_with};
 pub use error::{At, Error, Kind, Result};
 pub use feedline_io::bail;
+pub use locate::{Draw, Located, locate, start_of};
 pub use options::{MaxErrors, OnError, Options, parse_bytes};
 pub use reduce::{reduce, reduce_watched};
 pub use retry::{Retried, retry};

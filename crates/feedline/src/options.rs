@@ -11,7 +11,10 @@ pub struct Options {
     /// At most this many workers on this pipeline at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_budget: Option<usize>,
-    /// Bytes that buffers of this pipeline may hold.
+    /// Cores that this pipeline leaves to others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub leave_cores: Option<usize>,
+    /// Bytes that this pipeline may hold, in buffers and on their way.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_limit: Option<usize>,
     /// Work ahead of the consumer (on unless said otherwise).
@@ -43,6 +46,7 @@ impl Options {
         let Options {
             deterministic,
             cpu_budget,
+            leave_cores,
             memory_limit,
             prefetch,
             rewrite,
@@ -59,6 +63,7 @@ impl Options {
         }
         set(&mut self.deterministic, deterministic);
         set(&mut self.cpu_budget, cpu_budget);
+        set(&mut self.leave_cores, leave_cores);
         set(&mut self.memory_limit, memory_limit);
         set(&mut self.prefetch, prefetch);
         set(&mut self.rewrite, rewrite);

@@ -212,12 +212,18 @@ def operators() -> list[dict[str, Any]]:
     """Name, doc, parameters of each operator: the table behind the reference page."""
 
 def configure(
-    cpu_budget: int | None = None, memory_limit: int | None = None, seed: int | None = None
+    cpu_budget: int | None = None,
+    memory_limit: int | None = None,
+    seed: int | None = None,
+    leave_cores: int | None = None,
 ) -> None: ...
 def configuration() -> dict[str, Any]: ...
 def reduce(
     plan: Plan, initial: Packed, function: Function, options: Mapping[str, Any] | None = None
 ) -> Any: ...
+def locate(
+    plan: Plan, step: int, row: int | None = None, state: Mapping[str, Any] | None = None
+) -> dict[str, Any]: ...
 def quarantined(folder: str) -> list[dict[str, Any]]: ...
 def retry(folder: str, plan: Plan) -> list[tuple[dict[str, Any], str, Any]]: ...
 def shutdown() -> None:

@@ -1,7 +1,8 @@
-"""The program of a worker process. It is started by the compiled part, with a socket for its standard input."""
+"""The program of a worker process. The compiled part starts it, with a socket for its standard input."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 
@@ -20,8 +21,6 @@ def main() -> None:
     _native.serve(socket, int(os.environ.pop("FEEDLINE_WORKER_OF")), workers.loaded, workers.described)
     # Threads that a library has started must not keep the process.
     for stream in (sys.stdout, sys.stderr):
-        try:
+        with contextlib.suppress(OSError):
             stream.flush()
-        except OSError:
-            pass
     os._exit(0)

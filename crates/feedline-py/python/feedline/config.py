@@ -1,8 +1,8 @@
 """Settings of the whole process: how many workers, how much memory, which seed.
 
-Environment variables, read when feedline is imported: FEEDLINE_CPU_BUDGET (a number), FEEDLINE_MEMORY_LIMIT
-(bytes, or text such as 2GB), FEEDLINE_LOG (a level of Python's logging, such as INFO) and FEEDLINE_SERVE
-(1, or a port: `fl.serve`).
+Environment variables, read when feedline is imported: FEEDLINE_CPU_BUDGET and FEEDLINE_LEAVE_CORES (numbers),
+FEEDLINE_MEMORY_LIMIT (bytes, or text such as 2GB), FEEDLINE_LOG (a level of Python's logging, such as INFO) and
+FEEDLINE_SERVE (1, or a port: `fl.serve`).
 """
 
 from __future__ import annotations
@@ -43,13 +43,21 @@ def parse_bytes(value: Any) -> int:
 
 
 def configure(
-    *, cpu_budget: int | None = None, memory_limit: int | str | None = None, seed: int | None = None
+    *,
+    cpu_budget: int | None = None,
+    leave_cores: int | None = None,
+    memory_limit: int | str | None = None,
+    seed: int | None = None,
 ) -> None:
     """Sets what all pipelines of this process share. What is not given stays as it is.
 
     Args:
-        cpu_budget: How many workers may run at once, over all pipelines.
-        memory_limit: Bytes that all buffers together may hold: a number, or text such as "2GB".
+        cpu_budget: How many workers may run at once, over all pipelines. By default as many as this process may
+            use of the machine's cores; affinity and control groups count, also when they change.
+        leave_cores: So many of these cores are left to others, such as the thread that trains.
+        memory_limit: Bytes that all pipelines together may hold, and each of them unless it says otherwise
+            itself: a number, or text such as "2GB". By default three quarters of the machine's memory, or of
+            what its control group allows.
         seed: The global seed, as `fl.random.set_seed` sets it.
     """
     if cpu_budget is not None:
@@ -57,9 +65,14 @@ def configure(
             raise TypeError(f"cpu_budget is a whole number, not {cpu_budget!r}")
         if not 1 <= cpu_budget < 2**31:
             raise ValueError(f"cpu_budget must be at least 1 and below 2^31, not {cpu_budget}")
+    if leave_cores is not None:
+        if isinstance(leave_cores, bool) or not hasattr(leave_cores, "__index__"):
+            raise TypeError(f"leave_cores is a whole number, not {leave_cores!r}")
+        if not 0 <= leave_cores < 2**31:
+            raise ValueError(f"leave_cores must be at least 0 and below 2^31, not {leave_cores}")
     limit = None if memory_limit is None else parse_bytes(memory_limit)
-    if cpu_budget is not None or limit is not None:
-        _native.configure(cpu_budget=cpu_budget, memory_limit=limit)
+    if cpu_budget is not None or limit is not None or leave_cores is not None:
+        _native.configure(cpu_budget=cpu_budget, memory_limit=limit, leave_cores=leave_cores)
     if seed is not None:
         from .seeds import set_seed
 
@@ -67,18 +80,26 @@ def configure(
 
 
 def configuration() -> dict[str, Any]:
-    """What is in force now: `cpu_budget`, `memory_limit` and what else the system decided."""
+    """What is in force now: `cpu_budget`, `leave_cores`, `memory_limit`, and the global `seed` if there is one."""
     return _native.configuration()
 
 
 def read_environment() -> None:
     """Takes over the settings of the environment."""
-    cpu_budget, memory_limit = os.environ.get("FEEDLINE_CPU_BUDGET"), os.environ.get("FEEDLINE_MEMORY_LIMIT")
-    if cpu_budget or memory_limit:
+    cpu_budget, leave_cores, memory_limit = (
+        os.environ.get(f"FEEDLINE_{name}") for name in ("CPU_BUDGET", "LEAVE_CORES", "MEMORY_LIMIT")
+    )
+    if cpu_budget or leave_cores or memory_limit:
         try:
-            configure(cpu_budget=int(cpu_budget) if cpu_budget else None, memory_limit=_number(memory_limit))
+            configure(
+                cpu_budget=int(cpu_budget) if cpu_budget else None,
+                leave_cores=int(leave_cores) if leave_cores else None,
+                memory_limit=_number(memory_limit),
+            )
         except ValueError as error:
-            raise ValueError(f"FEEDLINE_CPU_BUDGET or FEEDLINE_MEMORY_LIMIT: {error}") from None
+            raise ValueError(
+                f"FEEDLINE_CPU_BUDGET, FEEDLINE_LEAVE_CORES or FEEDLINE_MEMORY_LIMIT: {error}"
+            ) from None
     level = os.environ.get("FEEDLINE_LOG")
     if level:
         import logging

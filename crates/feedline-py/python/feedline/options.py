@@ -203,8 +203,10 @@ class Options(_Fields):
 
     Attributes:
         deterministic: False lets operators deliver in any order unless they were told otherwise.
-        memory_limit: Bytes that the buffers of this pipeline may hold: a number, or text such as "256MB".
+        memory_limit: Bytes that this pipeline may hold, in buffers and on their way: a number, or text such as
+            "256MB". Batches that the consumer holds are not counted.
         cpu_budget: At most this many workers on this pipeline at once.
+        leave_cores: Cores that this pipeline leaves to others.
         prefetch: False does no work ahead of the consumer.
         rewrite: False runs the plan as written.
         on_error: What becomes of elements that fail, where an operator does not say otherwise: "raise" (an
@@ -225,6 +227,7 @@ class Options(_Fields):
         "deterministic": (bool,),
         "memory_limit": (int,),
         "cpu_budget": (int,),
+        "leave_cores": (int,),
         "prefetch": (bool,),
         "rewrite": (bool,),
         "chunk_rows": (int,),
@@ -258,6 +261,8 @@ class Options(_Fields):
             return _most(value)
         if name in ("cpu_budget", "chunk_rows") and value is not None and not 1 <= value < 2**31:
             raise ValueError(f"the option {name} must be at least 1 and below 2^31, not {value}")
+        if name == "leave_cores" and value is not None and not 0 <= value < 2**31:
+            raise ValueError(f"the option leave_cores must be at least 0 and below 2^31, not {value}")
         return value
 
     def merge(self, options: Options) -> Options:
@@ -273,6 +278,7 @@ class Options(_Fields):
 _OWN = (
     "deterministic",
     "cpu_budget",
+    "leave_cores",
     "memory_limit",
     "prefetch",
     "rewrite",

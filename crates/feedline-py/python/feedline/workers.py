@@ -1,14 +1,16 @@
 """Python functions in processes of their own: what `map(…, workers=n)` sends there, and what comes back.
 
-1. A worker is a fresh interpreter, started with the flags and the module path of this one. Nothing is forked, so
-   it does not matter which threads run here, and `__main__` need not be guarded: it is not run again.
-2. The function goes there by cloudpickle: lambdas, closures and what a script or notebook defines by value, what
-   can be imported by name. It goes once; if what it refers to has changed by the next pass, so do the workers.
+1. A worker is a fresh interpreter, started with the flags and the module path of this one. Nothing is forked,
+   so it does not matter which threads run here, and `__main__` need not be guarded: it is not run again.
+2. The function goes there by cloudpickle: lambdas, closures and what a script or notebook defines by value,
+   what can be imported by name. It goes once; if what it refers to has changed by the next pass, there are
+   new workers.
 3. Elements and results never go through pickle, exceptions do.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import sys
@@ -77,16 +79,24 @@ def _dumped(value: Any) -> bytes:
             return pickle.dumps(value)
         except Exception as error:
             raise TypeError(
-                "map: the function cannot be sent to worker processes by pickle; cloudpickle can send lambdas, "
-                f"closures and functions of scripts: pip install 'feedline[python]' ({error})"
+                "map: the function cannot be sent to worker processes by pickle; cloudpickle can send "
+                f"lambdas, closures and functions of scripts: pip install 'feedline[python]' ({error})"
             ) from error
+    # What multiprocessing calls the script in a process that it has spawned; only there.
+    script = sys.modules.get("__mp_main__")
+    by_value = script is not None and "__mp_main__" not in cloudpickle.list_registry_pickle_by_value()
+    if by_value:
+        cloudpickle.register_pickle_by_value(script)
     try:
         return cloudpickle.dumps(value)
     except Exception as error:
         raise TypeError(
-            f"map: the function, or something that it refers to, cannot be sent to worker processes: {error}. "
+            f"map: the function, or what it refers to, cannot be sent to worker processes: {error}. "
             "Make such objects (open files, locks, connections) inside of the function"
         ) from error
+    finally:
+        if by_value:
+            cloudpickle.unregister_pickle_by_value(script)
 
 
 def advise(name: str, calls: int, ns: int) -> None:
@@ -98,7 +108,7 @@ def advise(name: str, calls: int, ns: int) -> None:
     cores = int(configuration()["cpu_budget"] or 1)
     if cores > 1 and calls:
         logging.getLogger("feedline").warning(
-            "%s has taken %.1f s of CPU time under Python's lock, %.0f us for each element, while one core works; "
+            "%s has taken %.1f s of CPU time under Python's lock, %.0f us for each element, on one core; "
             "map(…, workers=%d) runs it in %d processes",
             name,
             ns / 1e9,
@@ -160,10 +170,8 @@ def loaded(setup: bytes, number: int) -> tuple[Any, Any, Any, bool, Any]:
     _here = info = WorkerInfo(number)
     parts = pickle.loads(setup)
     sys.path[:] = parts["path"]
-    try:
+    with contextlib.suppress(OSError):  # It may have been deleted meanwhile.
         os.chdir(parts["directory"])
-    except OSError:
-        pass  # It was deleted meanwhile.
     data = parts["function"]
     if b"random" in data:
         # Modules that the function may import while it runs are seeded from its first call on.

@@ -1,6 +1,7 @@
 //! Rows that travel together, column by column, each row with its position in the stream.
 
 use super::dtype::DType;
+use super::pos::{Origin, Pos};
 use super::spec::Spec;
 use super::tensor::{Shape, Tensor, check_room};
 use super::value::{Ragged, Sparse, Value};
@@ -320,29 +321,6 @@ fn sparse_rows(s: &Sparse) -> Vec<Value> {
     out
 }
 
-/// Where each row stands in the stream it came from: what randomness and error messages refer to.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Pos {
-    /// Consecutive from here.
-    Run(u64),
-    List(Arc<[u64]>),
-}
-
-impl Pos {
-    pub fn at(&self, row: usize) -> u64 {
-        match self {
-            Pos::Run(first) => first + row as u64,
-            Pos::List(list) => list[row],
-        }
-    }
-    pub fn slice(&self, rows: Range<usize>) -> Pos {
-        match self {
-            Pos::Run(first) => Pos::Run(first + rows.start as u64),
-            Pos::List(list) => Pos::List(list[rows].into()),
-        }
-    }
-}
-
 /// Some rows of a stream, with one column for each leaf of the spec.
 #[derive(Clone, Debug)]
 pub struct Chunk {
@@ -411,13 +389,13 @@ impl Chunk {
     pub fn take(&self, index: &[usize]) -> Chunk {
         Chunk {
             rows: index.len(),
-            pos: Pos::List(index.iter().map(|&i| self.pos.at(i)).collect()),
+            pos: self.pos.take(index),
             columns: self.columns.iter().map(|c| c.take(index)).collect(),
         }
     }
     /// Rows of all parts, one after the other, numbered from `pos`.
     pub fn concat(pos: Pos, parts: &[Chunk]) -> Chunk {
-        let rows = parts.iter().map(|c| c.rows).sum();
+        let (rows, pos) = (parts.iter().map(|c| c.rows).sum(), Chunk::joined_pos(pos, parts));
         let leaves = parts[0].columns.len();
         let columns = (0..leaves).map(|k| {
             let column: SmallVec<[Column; 8]> = parts.iter().map(|p| p.columns[k].clone()).collect();
@@ -427,7 +405,7 @@ impl Chunk {
     }
     /// The same without a copy where rows were made side by side, and how many bytes had to be copied elsewhere.
     pub fn gathered(pos: Pos, parts: Vec<Chunk>) -> (Chunk, usize) {
-        let rows = parts.iter().map(|c| c.rows).sum();
+        let (rows, pos) = (parts.iter().map(|c| c.rows).sum(), Chunk::joined_pos(pos, &parts));
         let leaves = parts[0].columns.len();
         let mut parts: Vec<_> = parts.into_iter().map(|p| p.columns.into_iter()).collect();
         let mut copied = 0;
@@ -445,6 +423,15 @@ impl Chunk {
     pub fn freeze(&self) {
         self.columns.iter().for_each(|c| c.freeze());
     }
+    /// Counts its memory as the consumer's, except what is kept for later passes.
+    pub fn hand_out(&self) {
+        self.columns.iter().for_each(|c| match c {
+            Column::Dense(t) => t.hand_out(),
+            Column::Rows(values, rows) => {
+                values[rows.clone()].iter().filter_map(|v| v.as_tensor()).for_each(Tensor::hand_out)
+            }
+        });
+    }
     /// Takes in `next` without a copy if it continues this chunk in the stream and in memory. False if it does not.
     pub fn extend(&mut self, next: &Chunk) -> bool {
         let follows = match (&self.pos, &next.pos) {
@@ -461,13 +448,76 @@ impl Chunk {
         self.rows += next.rows;
         true
     }
+    /// Whether all of its memory is kept for later passes anyway.
+    pub fn is_frozen(&self) -> bool {
+        let frozen = |t: &Tensor| t.dtype() != DType::String && t.buf().0.is_frozen();
+        !self.columns.is_empty()
+            && self.columns.iter().all(|c| match c {
+                Column::Dense(t) => frozen(t),
+                Column::Rows(values, rows) => values[rows.clone()].iter().all(|v| v.as_tensor().is_some_and(frozen)),
+            })
+    }
+    /// Whether all of its memory is somebody else's, such as an array that the user made.
+    pub fn is_foreign(&self) -> bool {
+        let foreign =
+            |c: &Column| matches!(c, Column::Dense(t) if t.dtype() != DType::String && t.buf().0.is_foreign());
+        !self.columns.is_empty() && self.columns.iter().all(foreign)
+    }
+    /// What each row takes, by its contents alone: whatever chunk it travels in, that is the same.
+    pub fn row_bytes(&self) -> Vec<usize> {
+        let mut sizes = vec![16; self.rows];
+        for column in &self.columns {
+            match column {
+                Column::Dense(t) if t.dtype() == DType::String => {
+                    let each = t.len() / self.rows.max(1);
+                    t.strs().enumerate().for_each(|(i, s)| sizes[i / each.max(1)] += s.len() + 16);
+                }
+                Column::Dense(t) => sizes.iter_mut().for_each(|n| *n += t.nbytes() / self.rows.max(1)),
+                Column::Rows(values, rows) => {
+                    let each = values[rows.clone()].iter().map(Value::content_bytes);
+                    sizes.iter_mut().zip(each).for_each(|(n, bytes)| *n += bytes);
+                }
+            }
+        }
+        sizes
+    }
     /// Whether all of its memory is kept alive by others too.
     pub fn is_shared(&self) -> bool {
         self.columns.iter().all(|c| c.is_shared())
     }
+    /// The same rows where others count. Their origins stay, if they are traced.
     pub fn with_pos(mut self, pos: Pos) -> Chunk {
-        self.pos = pos;
+        self.pos = self.pos.renumbered(pos);
         self
+    }
+    /// New positions of rows of several chunks one after the other, with the origins that they have.
+    fn joined_pos(new: Pos, parts: &[Chunk]) -> Pos {
+        if !parts.iter().any(|p| p.pos.is_traced()) {
+            return new;
+        }
+        Pos::picked(parts.iter().flat_map(|p| (0..p.rows).map(|row| (&p.pos, row)))).renumbered(new)
+    }
+    /// One row whose leaves are exactly these values, made of all rows of another chunk.
+    pub fn made_of(&self, pos: u64, element: Element) -> Chunk {
+        let mut one = Chunk::one(pos, element);
+        one.pos = self.pos.grouped(self.rows, self.rows, pos);
+        one
+    }
+    /// The error with a row in it: its position, what it is, and where it was read, if that is traced.
+    #[cold]
+    pub fn blame(&self, error: Error, row: usize) -> Error {
+        let error = error.at_element(self.pos.at(row)).with_row(Arc::new(self.element(row)));
+        let mut found = None;
+        if let Some(origin) = self.pos.origin(row) {
+            origin.rows(&mut |one| found = found.take().or(Some(one.clone())));
+        }
+        match found {
+            Some(Origin::Row { source, record, byte, .. }) if error.at().file.is_none() => {
+                let error = record.map_or(error.clone(), |record| error.clone().at_record(record));
+                source.file.as_ref().map_or(error.clone(), |file| error.in_file(file, byte))
+            }
+            _ => error,
+        }
     }
     /// The same columns in the order that another structure wants them.
     pub fn reordered(mut self, order: &[usize]) -> Chunk {

@@ -1,7 +1,8 @@
 //! Rows picked from several chunks, put together as one.
 
-use super::chunk::{Chunk, Column, Pos};
+use super::chunk::{Chunk, Column};
 use super::dtype::DType;
+use super::pos::Pos;
 use super::tensor::{Shape, Tensor};
 use super::value::Value;
 use std::collections::HashMap;
@@ -20,13 +21,13 @@ pub struct RowRef {
 pub fn gather<'a>(rows: &[RowRef], part: impl Fn(u32) -> &'a Chunk) -> Chunk {
     let (rows, numbers) = renumbered(rows);
     let parts: Vec<&Chunk> = numbers.into_iter().map(part).collect();
-    let pos = rows.iter().map(|r| parts[r.part as usize].pos.at(r.row as usize)).collect();
+    let pos = Pos::picked(rows.iter().map(|r| (&parts[r.part as usize].pos, r.row as usize)));
     let leaves = parts[0].columns().len();
     let columns = (0..leaves).map(|k| {
         let parts: Vec<&Column> = parts.iter().map(|p| &p.columns()[k]).collect();
         column(&rows, &parts)
     });
-    Chunk::new(rows.len(), Pos::List(pos), columns)
+    Chunk::new(rows.len(), pos, columns)
 }
 
 /// The same rows with chunks numbered from 0 on in the order in which they are met, and the numbers that these had.

@@ -310,6 +310,14 @@ impl Tensor {
             buf.freeze();
         }
     }
+    /// Counts its memory as the consumer's, except what is kept for later passes. Strings are copied at the border.
+    pub fn hand_out(&self) {
+        if let Data::Plain { buf, .. } = &self.data
+            && !buf.is_frozen()
+        {
+            buf.hand_out();
+        }
+    }
     /// Whether somebody else keeps the memory alive too.
     pub fn is_shared(&self) -> bool {
         match &self.data {

@@ -86,6 +86,19 @@ impl Value {
             Value::Absent => 64,
         }
     }
+    /// What its contents take, however they lie in memory.
+    pub fn content_bytes(&self) -> usize {
+        let tensor = |t: &Tensor| match t.dtype() {
+            DType::String => t.strs().map(|s| s.len() + 16).sum(),
+            _ => t.nbytes(),
+        };
+        match self {
+            Value::Tensor(t) => tensor(t),
+            Value::Ragged(r) => tensor(&r.values) + r.splits.iter().map(|s| s.len() * 8).sum::<usize>(),
+            Value::Sparse(s) => tensor(&s.indices) + tensor(&s.values),
+            Value::Dataset(_) | Value::Absent => 64,
+        }
+    }
     /// Says that it is kept and must not change under whoever it is handed to.
     pub fn freeze(&self) {
         match self {

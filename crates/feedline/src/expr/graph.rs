@@ -135,6 +135,19 @@ impl Graph {
             _ => None,
         })
     }
+    /// Every call of a function of the table, those of branches included.
+    pub fn calls(&self, f: &mut dyn FnMut(&'static super::Func, &Attrs)) {
+        for node in &self.nodes {
+            match &node.kind {
+                Kind::Call { func, attrs, .. } => f(func, attrs),
+                Kind::Cond { then, otherwise, .. } => {
+                    then.calls(f);
+                    otherwise.calls(f);
+                }
+                _ => {}
+            }
+        }
+    }
     /// The host function that does all there is to do: it gets all arguments in order, and gives all results.
     pub fn only_host(&self) -> Option<&Arc<dyn HostFn>> {
         let (at, func, args, outputs) = self.nodes.iter().enumerate().find_map(|(at, n)| match &n.kind {

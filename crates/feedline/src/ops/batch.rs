@@ -5,7 +5,7 @@ use crate::element::{Chunk, Column, Element, Leaf, Pos, Shape, Spec};
 use crate::error::{Error, Result};
 use crate::op::{Int, Op, OpInfo, Param, Props, at_least, read};
 use crate::plan::{Card, Plan};
-use crate::runtime::{At, BuildCx, Built, Cx, Index, Mark, Meter, Pull, Stage};
+use crate::runtime::{At, BuildCx, Built, Cx, Hold, Index, Mark, Meter, Over, Pull, Stage, bytes_text};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -92,10 +92,17 @@ impl Op for Batch {
     }
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
         let size = self.size(cx)?;
+        // A batch that is known to be larger than all that there may be is refused before anything is read. One that has
+        // fewer rows than were asked for is not known to be.
+        if let (Some(bytes), Some(rows)) = (fixed_bytes(&node.inputs[0].spec, size), node.inputs[0].card.known())
+            && rows >= size as u64
+        {
+            cx.hold(node).set(bytes).map_err(|over| too_large(over, size, size))?;
+        }
         let input = cx.stage_of_batches(&node.inputs[0], size)?;
         Ok(Built::Stage(Box::new(BatchStage {
             input,
-            gather: Gather::new(size),
+            gather: Gather::new(size, cx.hold(node)),
             meter: cx.run.meters.of(node.id),
             drop_remainder: self.drop_remainder,
             made: 0,
@@ -127,11 +134,12 @@ pub struct Gather {
     pub rows: usize,
     parts: Vec<Chunk>,
     held: usize,
+    hold: Hold,
 }
 
 impl Gather {
-    pub fn new(rows: usize) -> Gather {
-        Gather { rows, parts: vec![], held: 0 }
+    pub fn new(rows: usize, hold: Hold) -> Gather {
+        Gather { rows, parts: vec![], held: 0, hold }
     }
     pub fn missing(&self) -> usize {
         self.rows - self.held
@@ -139,24 +147,50 @@ impl Gather {
     pub fn is_empty(&self) -> bool {
         self.held == 0
     }
-    /// Takes rows (at most as many as are missing).
-    pub fn push(&mut self, chunk: Chunk) {
+    /// Takes rows (at most as many as are missing). Where there is no memory for them all are lost.
+    pub fn push(&mut self, chunk: Chunk) -> Result<()> {
+        let bytes = if chunk.is_frozen() { 0 } else { chunk.nbytes() };
         self.held += chunk.rows();
         self.parts.push(chunk);
+        let Err(over) = self.hold.set(self.hold.bytes() + bytes) else { return Ok(()) };
+        let (held, rows) = (self.held, self.rows);
+        self.clear();
+        Err(too_large(over, held, rows))
     }
     pub fn clear(&mut self) {
         self.parts.clear();
         self.held = 0;
+        let _ = self.hold.set(0);
     }
     /// All that was collected as one chunk, and the bytes that were copied for it.
     pub fn take(&mut self) -> (Chunk, usize) {
         self.held = 0;
+        let _ = self.hold.set(0);
         let mut parts = std::mem::take(&mut self.parts);
         match parts.len() {
             1 => (parts.remove(0), 0),
             _ => Chunk::gathered(Pos::Run(0), parts),
         }
     }
+}
+
+/// A batch that cannot be, when `held` of its rows are there.
+fn too_large(over: Over, held: usize, rows: usize) -> Error {
+    let what = format!("{held} of the {rows} elements of a batch take {}", bytes_text(over.bytes));
+    Over { bytes: over.bytes / held.max(1) * rows, ..over }.error(&what, "make smaller batches")
+}
+
+/// What a batch takes if its elements have a fixed size.
+fn fixed_bytes(spec: &Spec, size: usize) -> Option<usize> {
+    let bytes = |leaf: &&Leaf| match leaf {
+        Leaf::Tensor { dtype, shape } => {
+            let sizes: Option<Vec<usize>> = shape.dims()?.iter().copied().collect();
+            sizes?.into_iter().try_fold(dtype.size(), usize::checked_mul)
+        }
+        _ => None,
+    };
+    let row: Vec<usize> = spec.leaves().iter().map(bytes).collect::<Option<_>>()?;
+    row.into_iter().try_fold(0, usize::checked_add)?.checked_mul(size)
 }
 
 /// All rows of a chunk as one element.
@@ -200,12 +234,16 @@ impl Stage for BatchStage {
                     let whole = chunk.rows() / size;
                     if self.gather.is_empty() && whole > 0 {
                         let full = chunk.split_front(whole * size);
-                        if chunk.rows() > 0 {
-                            self.gather.push(chunk);
+                        if chunk.rows() > 0
+                            && let Err(error) = self.gather.push(chunk)
+                        {
+                            return Pull::Fail(error);
                         }
                         return self.many(full, whole);
                     }
-                    self.gather.push(chunk);
+                    if let Err(error) = self.gather.push(chunk) {
+                        return Pull::Fail(error);
+                    }
                     if self.gather.missing() > 0 {
                         continue;
                     }
@@ -228,7 +266,7 @@ impl Stage for BatchStage {
             return match stack(&chunk) {
                 Ok(element) => {
                     self.made += 1;
-                    Pull::Rows(Chunk::one(self.made - 1, element))
+                    Pull::Rows(chunk.made_of(self.made - 1, element))
                 }
                 Err(error) => Pull::Fail(error.at_element(self.made)),
             };
@@ -263,6 +301,7 @@ impl BatchStage {
     fn many(&mut self, chunk: Chunk, whole: usize) -> Pull {
         let size = self.gather.rows;
         let first = self.made;
+        let pos = chunk.pos.grouped(chunk.rows(), size, first);
         if chunk.columns().iter().all(|c| matches!(c, Column::Dense(_))) {
             let columns = chunk.into_columns().into_iter().map(|c| match c {
                 Column::Dense(t) => {
@@ -273,7 +312,7 @@ impl BatchStage {
                 rows => rows,
             });
             self.made += whole as u64;
-            return Pull::Rows(Chunk::new(whole, Pos::Run(first), columns));
+            return Pull::Rows(Chunk::new(whole, pos, columns));
         }
         // One batch at a time: its rows may not fit together, and that must cost this batch only.
         let mut chunk = chunk;
@@ -284,7 +323,7 @@ impl BatchStage {
         match stack(&one) {
             Ok(element) => {
                 self.made += 1;
-                Pull::Rows(Chunk::one(first, element))
+                Pull::Rows(one.made_of(first, element))
             }
             Err(error) => Pull::Fail(error.at_element(first)),
         }
@@ -314,11 +353,14 @@ impl Index for BatchIndex {
         self.len
     }
     fn get(&self, rows: &[u64]) -> Result<Chunk> {
-        let elements = rows.iter().map(|&b| {
+        let batch = |&b: &u64| {
             let of: Vec<u64> = (b * self.size..((b + 1) * self.size).min(self.input.len())).collect();
-            stack(&self.input.get(&of)?)
-        });
-        Ok(Chunk::from_elements(Pos::List(rows.into()), elements.collect::<Result<_>>()?))
+            let chunk = self.input.get(&of)?;
+            Ok((stack(&chunk)?, chunk.pos.grouped(of.len(), of.len(), b)))
+        };
+        let (elements, of): (Vec<Element>, Vec<Pos>) =
+            rows.iter().map(batch).collect::<Result<Vec<_>>>()?.into_iter().unzip();
+        Ok(Chunk::from_elements(Pos::picked(of.iter().map(|pos| (pos, 0))), elements))
     }
 }
 

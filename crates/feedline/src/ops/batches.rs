@@ -27,7 +27,7 @@ impl Batches {
     {
         let size = self.size(cx)?;
         let input = cx.stage_in(&node.inputs[0], size)?;
-        let (gather, drop_remainder) = (Gather::new(size), self.drop_remainder);
+        let (gather, drop_remainder) = (Gather::new(size, cx.hold(node)), self.drop_remainder);
         let ready = VecDeque::new();
         Ok(Built::Stage(Box::new(BatchesStage { input, gather, drop_remainder, make, ready, made: 0, ended: false })))
     }
@@ -54,10 +54,11 @@ struct BatchesStage<F> {
 
 impl<F: Fn(&Chunk) -> Result<Element> + Send> BatchesStage<F> {
     fn finish(&mut self) {
-        self.ready.push_back(match (self.make)(&self.gather.take().0) {
+        let rows = self.gather.take().0;
+        self.ready.push_back(match (self.make)(&rows) {
             Ok(element) => {
                 self.made += 1;
-                Item::Rows(Chunk::one(self.made - 1, element))
+                Item::Rows(rows.made_of(self.made - 1, element))
             }
             Err(error) => Item::Fail(error.at_element(self.made)),
         });
@@ -77,7 +78,10 @@ impl<F: Fn(&Chunk) -> Result<Element> + Send> Stage for BatchesStage<F> {
             match self.input.next(cx, ask) {
                 Pull::Rows(mut chunk) => {
                     while chunk.rows() > 0 {
-                        self.gather.push(chunk.split_front(self.gather.missing()));
+                        if let Err(error) = self.gather.push(chunk.split_front(self.gather.missing())) {
+                            self.ready.push_back(Item::Fail(error));
+                            break;
+                        }
                         if self.gather.missing() == 0 {
                             self.finish();
                         }
@@ -130,10 +134,13 @@ impl<F: Fn(&Chunk) -> Result<Element> + Send + Sync> Index for MadeIndex<F> {
         self.len
     }
     fn get(&self, rows: &[u64]) -> Result<Chunk> {
-        let elements = rows.iter().map(|&b| {
+        let batch = |&b: &u64| {
             let of: Vec<u64> = (b * self.size..((b + 1) * self.size).min(self.input.len())).collect();
-            (self.make)(&self.input.get(&of)?)
-        });
-        Ok(Chunk::from_elements(Pos::List(rows.into()), elements.collect::<Result<_>>()?))
+            let chunk = self.input.get(&of)?;
+            Ok(((self.make)(&chunk)?, chunk.pos.grouped(of.len(), of.len(), b)))
+        };
+        let (elements, of): (Vec<Element>, Vec<Pos>) =
+            rows.iter().map(batch).collect::<Result<Vec<_>>>()?.into_iter().unzip();
+        Ok(Chunk::from_elements(Pos::picked(of.iter().map(|pos| (pos, 0))), elements))
     }
 }

@@ -1,20 +1,26 @@
 //! `cache()`: the elements are kept after the first complete pass, in memory or on disk (`cache_disk.rs`).
 //!
+//! What is kept in memory counts as kept by the operator (`budget.rs`). If it does not fit, `on_full` says what then: an
+//! error; the part that fits stays, and later passes go on behind it as the first one did (`Rows::Part`); or all of it
+//! moves to a temporary folder (`cache_spill.rs`).
+//!
 //! A state does not hold them: a process that resumes reads them again, as the pass read them that filled the cache here,
 //! and so fills its own.
 
 #[cfg(feature = "columnar")]
 use super::cache_disk::OnDisk;
+#[cfg(feature = "columnar")]
+use super::cache_spill::{Spilled, Spilling};
 use super::held::Held;
 #[cfg(feature = "columnar")]
 use super::stored_set::{StoredSet, StoredStage};
 use crate::dataset::Dataset;
 use crate::element::{Chunk, Spec, Value};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::op::{Op, OpInfo, Param, read};
 use crate::plan::{Card, Plan};
 use crate::runtime::sync::{Mutex, lock};
-use crate::runtime::{At, BuildCx, Built, Cx, Index, Mark, Pull, Saved, Stage};
+use crate::runtime::{At, Budget, BuildCx, Built, Cx, Hold, Index, Mark, Over, Pull, Saved, Stage, bytes_text};
 use feedline_io::brief;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -23,7 +29,10 @@ use std::sync::{Arc, OnceLock, Weak};
 pub static INFO: OpInfo = OpInfo {
     name: "cache",
     doc: "Keeps all elements after the first complete pass, in memory or on disk; later passes read them there.",
-    params: &[Param::new("filename", "None", "the folder to keep them in; None: in memory")],
+    params: &[
+        Param::new("filename", "None", "the folder to keep them in; None: in memory"),
+        Param::new("on_full", "error", "where memory_limit has no room: error, keep what fits, or spill to disk"),
+    ],
     read: read::<Cache>,
 };
 
@@ -32,6 +41,8 @@ pub static INFO: OpInfo = OpInfo {
 pub struct Cache {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     filename: Option<String>,
+    #[serde(default, skip_serializing_if = "OnFull::is_error")]
+    on_full: OnFull,
     #[serde(skip)]
     store: Arc<Store>,
     /// What stands before it, as it was asked for: what is kept on disk is known by it.
@@ -40,6 +51,25 @@ pub struct Cache {
     #[cfg(feature = "columnar")]
     #[serde(skip)]
     identity: OnceLock<Vec<u8>>,
+}
+
+/// What to do with elements that memory has no room for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnFull {
+    /// The pass ends with an error that says how much there is.
+    #[default]
+    Error,
+    /// Those that fit stay; the others are made in each pass, the same as in the first.
+    Keep,
+    /// All of them move to a temporary folder.
+    Spill,
+}
+
+impl OnFull {
+    fn is_error(&self) -> bool {
+        *self == OnFull::Error
+    }
 }
 
 impl Dataset {
@@ -53,6 +83,10 @@ impl Dataset {
     /// ```
     pub fn cache(&self) -> Result<Dataset> {
         self.apply(Cache::default())
+    }
+    /// The same, saying what to do where the memory limit has no room for them.
+    pub fn cache_or(&self, on_full: OnFull) -> Result<Dataset> {
+        self.apply(Cache { on_full, ..Cache::default() })
     }
     /// Keeps the elements in a folder, for later processes too. Each pipeline has its own place there.
     #[cfg(feature = "columnar")]
@@ -72,27 +106,36 @@ type Kept = (Option<Weak<[Value]>>, Filled);
 struct Filled {
     rows: Rows,
     origin: Origin,
+    /// What they take of memory, and for which pass it was made.
+    bytes: usize,
+    made_for: Weak<Budget>,
 }
 
 #[derive(Clone)]
 enum Rows {
     Memory(Held),
+    /// The first ones, and from where the input goes on behind them.
+    Part(Held, Arc<[Saved]>),
     #[cfg(feature = "columnar")]
     Disk(Arc<StoredSet>),
+    #[cfg(feature = "columnar")]
+    Spilled(Spilled),
 }
 
 impl Rows {
     fn stage(&self) -> Box<dyn Stage> {
         match self {
-            Rows::Memory(held) => Box::new(held.stage()),
+            Rows::Memory(held) | Rows::Part(held, _) => Box::new(held.stage()),
             #[cfg(feature = "columnar")]
             Rows::Disk(set) => Box::new(StoredStage::new(set.clone())),
+            #[cfg(feature = "columnar")]
+            Rows::Spilled(spilled) => spilled.stage(),
         }
     }
 }
 
 /// A pass over the input: what it gives depends on its epoch and on the seeds that it began with.
-#[derive(Clone, PartialEq)]
+#[derive(Clone, Default, PartialEq)]
 struct Origin {
     epoch: u64,
     start: Arc<[Saved]>,
@@ -188,7 +231,14 @@ impl Place {
             #[cfg(feature = "columnar")]
             Place::Disk(disk) => disk
                 .get()?
-                .map(|(set, origin)| Ok(Filled { rows: Rows::Disk(set), origin: Origin::from_json(&origin)? }))
+                .map(|(set, origin)| {
+                    Ok(Filled {
+                        rows: Rows::Disk(set),
+                        origin: Origin::from_json(&origin)?,
+                        bytes: 0,
+                        made_for: Weak::new(),
+                    })
+                })
                 .transpose(),
         }
     }
@@ -200,10 +250,16 @@ impl Place {
             Place::Disk(disk) => Ok(disk.begin()?.map(|writer| Filling::Disk(Box::new(writer)))),
         }
     }
-    fn finish(&self, env: &Arc<[Value]>, filling: Filling, origin: &Origin) -> Result<()> {
+    fn finish(&self, env: &Arc<[Value]>, filling: Filling, origin: &Origin, hold: &Hold) -> Result<()> {
+        let filled = |rows: Rows| Filled { rows, origin: origin.clone(), bytes: hold.bytes(), made_for: hold.budget() };
         match (self, filling) {
             (Place::Memory(store), Filling::Memory(blocks)) => {
-                store.put(env, Filled { rows: Rows::Memory(blocks.finish()), origin: origin.clone() });
+                store.put(env, filled(Rows::Memory(blocks.finish())));
+                Ok(())
+            }
+            #[cfg(feature = "columnar")]
+            (Place::Memory(store), Filling::Spill(spilling)) => {
+                store.put(env, filled(Rows::Spilled(spilling.finish()?)));
                 Ok(())
             }
             #[cfg(feature = "columnar")]
@@ -219,11 +275,15 @@ enum Filling {
     Memory(Blocks),
     #[cfg(feature = "columnar")]
     Disk(Box<crate::save::SetWriter>),
+    #[cfg(feature = "columnar")]
+    Spill(Box<Spilling>),
 }
 
 impl Filling {
     fn push(&mut self, chunk: &Chunk) -> Result<()> {
         match self {
+            #[cfg(feature = "columnar")]
+            Filling::Spill(spilling) => spilling.push(chunk),
             Filling::Memory(blocks) => {
                 chunk.freeze();
                 blocks.push(chunk.clone());
@@ -252,6 +312,16 @@ impl Op for Cache {
             crate::save::check_storable(&inputs[0].spec)?;
             #[cfg(not(feature = "columnar"))]
             return Err(crate::Error::usage("cache(filename) needs the feature columnar"));
+            #[cfg(feature = "columnar")]
+            if self.on_full != OnFull::Error {
+                crate::bail!(Usage, "on_full is for a cache in memory; this one has a folder");
+            }
+        }
+        if self.on_full == OnFull::Spill {
+            #[cfg(feature = "columnar")]
+            crate::save::check_storable(&inputs[0].spec)?;
+            #[cfg(not(feature = "columnar"))]
+            return Err(crate::Error::usage("on_full=\"spill\" needs the feature columnar"));
         }
         let _brief = brief();
         self.input.get_or_init(|| inputs[0].clone());
@@ -261,16 +331,19 @@ impl Op for Cache {
         inputs[0].card
     }
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
-        let (cx, plan, place) = (cx.clone(), node.inputs[0].clone(), self.place(cx, node)?);
-        let (source, origin) = match place.get(&cx.env)? {
-            Some(Filled { rows, origin }) => (Source::Held(rows.stage()), origin),
+        let (plan, place, hold) = (node.inputs[0].clone(), self.place(cx, node)?, cx.hold(node).leaving(2));
+        let (source, origin, given, drop, before) = (Source::Ended, Origin::default(), 0, 0, Mark::default());
+        let (cx, on_full) = (cx.clone(), self.on_full);
+        let mut stage = CacheStage { cx, plan, place, on_full, hold, source, origin, given, drop, before };
+        match stage.place.get(&stage.cx.env)? {
+            Some(filled) => stage.read(filled, 0)?,
             None => {
-                let mut input = cx.stage(&plan)?;
-                let origin = Origin::of(&cx, &mut *input);
-                (Source::Input(input, place.begin()?), origin)
+                let mut input = stage.cx.stage(&stage.plan)?;
+                stage.origin = Origin::of(&stage.cx, &mut *input);
+                stage.source = Source::Input(input, stage.place.begin()?);
             }
-        };
-        Ok(Built::Stage(Box::new(CacheStage { cx, plan, place, source, origin, given: 0, drop: 0 })))
+        }
+        Ok(Built::Stage(Box::new(stage)))
     }
     fn index(&self, cx: &BuildCx, node: &Plan) -> Result<Option<Arc<dyn Index>>> {
         match self.place(cx, node)?.get(&cx.env)? {
@@ -279,12 +352,13 @@ impl Op for Cache {
             Some(Filled { rows: Rows::Disk(set), .. }) => {
                 Ok(Some(Arc::new(super::table::TableIndex::new(set, Arc::default(), cx))))
             }
-            None => cx.index(&node.inputs[0]),
+            // By number they are had where they are made.
+            _ => cx.index(&node.inputs[0]),
         }
     }
     /// Where they are kept does not change what they are.
     fn tunables(&self) -> &'static [&'static str] {
-        &["filename"]
+        &["filename", "on_full"]
     }
     fn write(&self) -> Result<serde_json::Value> {
         Ok(serde_json::to_value(self)?)
@@ -295,15 +369,22 @@ impl Op for Cache {
 /// which the first one started.
 const BLOCK_BYTES: usize = 4 << 20;
 
+/// For errors.
+fn what_is_kept(rows: u64, bytes: usize) -> String {
+    format!("{rows} elements to keep take {}", bytes_text(bytes))
+}
+
 #[derive(Default)]
 struct Blocks {
     blocks: Vec<Chunk>,
     open: Vec<Chunk>,
     bytes: usize,
+    rows: u64,
 }
 
 impl Blocks {
     fn push(&mut self, chunk: Chunk) {
+        self.rows += chunk.rows() as u64;
         let last = if self.open.is_empty() { self.blocks.last_mut() } else { self.open.last_mut() };
         // Rows that lie together already, for instance in an array, stay where they are.
         if last.is_some_and(|l| l.extend(&chunk)) {
@@ -332,34 +413,134 @@ struct CacheStage {
     cx: BuildCx,
     plan: Plan,
     place: Place,
+    on_full: OnFull,
+    hold: Hold,
     source: Source,
     origin: Origin,
     /// Elements and errors so far.
     given: u64,
     /// To be left out, though they are kept: they were given before the state was taken.
     drop: u64,
+    /// Where the input was before the last pull, if a part of the pass may have to end there.
+    before: Mark,
 }
 
 enum Source {
-    Held(Box<dyn Stage>),
+    /// What is kept, and the input behind it if that is not all.
+    Held(Box<dyn Stage>, Option<Box<dyn Stage>>),
     /// What was read so far; `None` once this pass can no longer fill the cache.
     Input(Box<dyn Stage>, Option<Filling>),
+    /// After an error that nothing can follow.
+    Ended,
 }
 
 impl CacheStage {
-    fn pull(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
-        let (input, filling) = match &mut self.source {
-            Source::Held(held) => return held.next(cx, want),
-            Source::Input(input, filling) => (input, filling),
-        };
-        let pull = input.next(cx, want);
-        match &pull {
-            Pull::Rows(chunk) => {
-                if let Some(Err(error)) = filling.as_mut().map(|f| f.push(chunk)) {
-                    *filling = None;
-                    log::warn!("cache: the elements cannot be kept, so the next pass starts anew: {error}");
-                }
+    /// Reads what is kept, from element `given` on.
+    fn read(&mut self, filled: Filled, given: u64) -> Result<()> {
+        self.hold.inherit(filled.bytes, &filled.made_for);
+        let mut held = filled.rows.stage();
+        (self.given, self.drop) = (given, 0);
+        self.source = match filled.rows {
+            Rows::Part(part, rest) => {
+                let kept = part.len();
+                let cx = BuildCx { epoch: filled.origin.epoch, again: true, ..self.cx.clone() };
+                let mut input = cx.stage(&self.plan)?;
+                input.seek(&mut At::new(&rest))?;
+                held.seek(&mut At::new(&[Saved::Number(given.min(kept))]))?;
+                (self.given, self.drop) = (given.min(kept), given.saturating_sub(kept));
+                Source::Held(held, Some(input))
             }
+            _ => {
+                held.seek(&mut At::new(&[Saved::Number(given)]))?;
+                Source::Held(held, None)
+            }
+        };
+        self.origin = filled.origin;
+        Ok(())
+    }
+
+    /// Keeps rows of this pass. `Some`: the pass cannot go on.
+    fn keep(&mut self, chunk: &Chunk) -> Option<Error> {
+        let Source::Input(_, slot) = &mut self.source else { return None };
+        let filling = slot.as_mut()?;
+        if let Filling::Memory(_) = filling {
+            // An array is there anyway.
+            let bytes = if chunk.is_foreign() { 0 } else { chunk.nbytes() };
+            if let Err(over) = self.hold.set(self.hold.bytes() + bytes) {
+                let _ = self.hold.set(over.bytes - bytes);
+                return self.full(over, chunk);
+            }
+        }
+        filling.push(chunk).err()
+    }
+
+    /// There is no room for these rows.
+    fn full(&mut self, over: Over, chunk: &Chunk) -> Option<Error> {
+        let Source::Input(_, slot) = &mut self.source else { return None };
+        let Some(Filling::Memory(blocks)) = slot.take() else { return None };
+        match (self.on_full, &self.place) {
+            (OnFull::Keep, Place::Memory(store)) => {
+                let mut rest = Vec::new();
+                if let Err(why) = self.before.saved(&mut rest) {
+                    return Some(Error::usage(format!(
+                        "{}; on_full=\"keep\" needs an input that can go on in the middle: {}",
+                        what_is_kept(blocks.rows, over.bytes),
+                        why.message()
+                    )));
+                }
+                let rows = Rows::Part(blocks.finish(), rest.into());
+                let (bytes, made_for) = (self.hold.bytes(), self.hold.budget());
+                store.put(&self.cx.env, Filled { rows, origin: self.origin.clone(), bytes, made_for });
+                None
+            }
+            #[cfg(feature = "columnar")]
+            (OnFull::Spill, _) => {
+                let spilled = Spilling::new(&self.plan.spec).and_then(|mut spilling| {
+                    // Each block is let go of once it is written.
+                    let mut kept = blocks.blocks.into_iter().chain(blocks.open);
+                    kept.try_for_each(|chunk| spilling.push(&chunk))?;
+                    spilling.push(chunk)?;
+                    Ok(spilling)
+                });
+                let _ = self.hold.set(0);
+                match spilled {
+                    Ok(spilling) => *slot = Some(Filling::Spill(Box::new(spilling))),
+                    Err(error) => return Some(error),
+                }
+                None
+            }
+            _ => {
+                let instead = "keep them on disk with cache(filename), keep the part that fits with \
+                               cache(on_full=\"keep\"), or use cache(on_full=\"spill\")";
+                Some(over.error(&what_is_kept(blocks.rows + chunk.rows() as u64, over.bytes), instead))
+            }
+        }
+    }
+
+    fn pull(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
+        let pull = match &mut self.source {
+            Source::Ended => return Pull::End,
+            Source::Held(held, rest) => match (held.next(cx, want), rest) {
+                (Pull::End, Some(rest)) if !cx.is_cancelled() => return rest.next(cx, want),
+                (pull, _) => return pull,
+            },
+            Source::Input(input, filling) => {
+                if self.on_full == OnFull::Keep && filling.is_some() {
+                    self.before.clear();
+                    input.mark(&mut self.before);
+                }
+                input.next(cx, want)
+            }
+        };
+        if let Pull::Rows(chunk) = &pull
+            && let Some(error) = self.keep(chunk)
+        {
+            self.source = Source::Ended;
+            return Pull::Fail(error);
+        }
+        let Source::Input(_, filling) = &mut self.source else { return pull };
+        match &pull {
+            Pull::Rows(_) => {}
             Pull::Fail(error) => {
                 if filling.take().is_some() {
                     log::warn!(
@@ -370,9 +551,9 @@ impl CacheStage {
             // Stages that are stopped also say that they are at the end.
             Pull::End if !cx.is_cancelled() => {
                 if let Some(filling) = filling.take()
-                    && let Err(error) = self.place.finish(&self.cx.env, filling, &self.origin)
+                    && let Err(error) = self.place.finish(&self.cx.env, filling, &self.origin, &self.hold)
                 {
-                    log::warn!("cache: the elements cannot be kept, so the next pass starts anew: {error}");
+                    return Pull::Fail(error);
                 }
             }
             Pull::Pending | Pull::End => {}
@@ -407,10 +588,7 @@ impl Stage for CacheStage {
         let origin = Origin::read(at)?;
         let same = origin == self.origin || self.plan.is_pure();
         if let Some(filled) = self.place.get(&self.cx.env)?.filter(|f| f.origin == origin || self.plan.is_pure()) {
-            let mut held = filled.rows.stage();
-            held.seek(&mut At::new(&[Saved::Number(given)]))?;
-            (self.source, self.origin, self.given, self.drop) = (Source::Held(held), filled.origin, given, 0);
-            return Ok(());
+            return self.read(filled, given);
         }
         // What lies ahead is read on to; for anything else the pass begins anew.
         if !(same && matches!(self.source, Source::Input(..)) && self.given <= given) {
@@ -419,6 +597,7 @@ impl Stage for CacheStage {
             input.seek(&mut At::new(&origin.start))?;
             // What this pass had begun to keep is given up first: there is one writer.
             self.source = Source::Input(input, None);
+            let _ = self.hold.reserve(0);
             let filling = self.place.begin()?;
             if let Source::Input(_, kept) = &mut self.source {
                 *kept = filling;
@@ -498,6 +677,8 @@ mod tests {
         let held = |n| Filled {
             rows: Rows::Memory(Held::new(Chunk::new(n, crate::element::Pos::Run(0), []))),
             origin: Origin { epoch: 0, start: Arc::new([]), never: None },
+            bytes: 0,
+            made_for: Weak::new(),
         };
         let env = |n: i64| -> Arc<[Value]> { [Value::Tensor(Tensor::scalar(n))].into() };
         let (a, b) = (env(1), env(2));
@@ -508,11 +689,73 @@ mod tests {
         store.put(&b, held(2));
         let rows = |env: &Arc<[Value]>| match store.get(env).unwrap().rows {
             Rows::Memory(held) => held.len(),
-            #[cfg(feature = "columnar")]
-            Rows::Disk(_) => unreachable!("in memory"),
+            _ => unreachable!("in memory"),
         };
         assert_eq!((rows(&b), rows(&Arc::from([]))), (2, 3));
         assert_eq!(lock(&store.0).len(), 2);
+    }
+
+    /// Elements of 8 KB, of which some hundred fit into a small limit.
+    fn large(n: i64) -> Dataset {
+        let spec = Spec::leaf(crate::element::Leaf::tensor(DType::Int64, crate::element::Dims::of([Some(1024)])));
+        let ds = Dataset::range(n).unwrap().map_fn(spec, |e| {
+            let x: i64 = e[0].tensor().item();
+            Ok([Value::Tensor(Tensor::from_items([1024], &[x; 1024]))].into_iter().collect())
+        });
+        ds.unwrap()
+    }
+    fn firsts(ds: &Dataset) -> Vec<i64> {
+        ds.iter().unwrap().map(|e| e.unwrap()[0].tensor().items::<i64>()[7]).collect()
+    }
+    fn limited(ds: &Dataset, bytes: usize) -> Dataset {
+        ds.with_options(crate::Options { memory_limit: Some(bytes), ..Default::default() }).unwrap()
+    }
+
+    #[test]
+    fn what_does_not_fit_is_an_error_with_numbers() {
+        let ds = limited(&large(1000).cache().unwrap(), 4 << 20);
+        let error = ds.iter().unwrap().find_map(|e| e.err()).unwrap();
+        assert_eq!(error.kind(), crate::Kind::Budget);
+        let text = error.to_string();
+        for part in ["cache", "elements to keep take 2.8 MB", "may keep 2.8 MB", "4.2 MB", "on_full"] {
+            assert!(text.contains(part), "{text}");
+        }
+        assert!(ds.iter().unwrap().any(|e| e.is_err()), "nothing was kept");
+        assert_eq!(firsts(&limited(&ds, 32 << 20)), (0..1000).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn the_part_that_fits_is_kept() {
+        let calls = Arc::new(AtomicUsize::new(0));
+        let seen = calls.clone();
+        let counted = large(1000).map_fn(large(1).spec().clone(), move |e| {
+            seen.fetch_add(1, Relaxed);
+            Ok(e)
+        });
+        let shuffled = counted.unwrap().shuffle(Some(50), Some(3), true).unwrap();
+        let ds = limited(&shuffled.cache_or(OnFull::Keep).unwrap(), 4 << 20);
+        let first = firsts(&ds);
+        let before = calls.load(Relaxed);
+        // In the order of the first pass, though another one would be shuffled anew.
+        assert_eq!((firsts(&ds), firsts(&in_chunks(&ds, 7))), (first.clone(), first.clone()));
+        let again = (calls.load(Relaxed) - before) / 2;
+        assert!((500..800).contains(&again), "{again} were made again");
+        assert_eq!(ds.iter().unwrap().take(10).count(), 10);
+        let mut all = first;
+        all.sort_unstable();
+        assert_eq!(all, (0..1000).collect::<Vec<_>>());
+    }
+
+    #[cfg(feature = "columnar")]
+    #[test]
+    fn what_does_not_fit_moves_to_disk() {
+        let (ds, calls) = counted(1_000_000, -1);
+        let spilled = |bytes| limited(&ds.cache_or(OnFull::Spill).unwrap(), bytes);
+        let all: Vec<i64> = (0..1_000_000).collect();
+        let kept = spilled(1 << 20);
+        assert_eq!((ints(&kept) == all, ints(&kept) == all), (true, true));
+        assert_eq!(calls.load(Relaxed), 1_000_000, "the second pass read the disk");
+        assert!(ds.cache_or(OnFull::Spill).unwrap().shuffle(Some(2), None, true).is_ok());
     }
 
     #[cfg(feature = "columnar")]

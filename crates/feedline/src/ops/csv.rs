@@ -3,7 +3,7 @@
 
 use super::record_files::{Files, Places, Reading, RecordFiles, block_bytes, first_records};
 use crate::dataset::Dataset;
-use crate::element::{Chunk, Column, Leaf, Pos, Spec, Tree};
+use crate::element::{Chunk, Column, Leaf, Spec, Tree};
 use crate::error::{Error, Result};
 use crate::expr::funcs::csv::{CsvColumn, inferred, parse, schema};
 use crate::op::{Op, OpInfo, Param, read};
@@ -203,7 +203,7 @@ impl Op for Csv {
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
         let files = self.files.get(cx)?;
         let places = Places(files.clone().into());
-        let head = RecordFiles::new(files, self.reading(self.header)?);
+        let head = RecordFiles::new(files, self.reading(self.header)?).traced(cx, node);
         Ok(cx.open(node, Box::new(head), Arc::new(ParseRows { schema: self.schema()?, places })))
     }
     fn tunables(&self) -> &'static [&'static str] {
@@ -252,8 +252,8 @@ pub(super) fn put_with_failures(columns: Vec<Column>, failed: Vec<(usize, Error)
         return out.push(Item::Rows(Chunk::new(rows, from.pos.clone(), columns)));
     }
     let mut bad = failed.iter().map(|(row, _)| *row).peekable();
-    let left = (0..from.rows()).filter(|row| bad.next_if_eq(row).is_none()).map(|row| from.pos.at(row));
-    let all = Chunk::new(rows, Pos::List(left.collect()), columns);
+    let left: Vec<usize> = (0..from.rows()).filter(|row| bad.next_if_eq(row).is_none()).collect();
+    let all = Chunk::new(rows, from.pos.take(&left), columns);
     let mut done = 0;
     for (nth, (row, error)) in failed.into_iter().enumerate() {
         // So many rows before this one were left.

@@ -120,8 +120,7 @@ fn eval(predicate: &Bound, chunk: &Chunk) -> Result<Column> {
 }
 
 fn one(predicate: &Bound, chunk: &Chunk, row: usize) -> Result<bool> {
-    let located = |e: Error| e.at_element(chunk.pos.at(row)).with_row(Arc::new(chunk.element(row)));
-    let column = eval(predicate, &chunk.slice(row..row + 1)).map_err(located)?;
+    let column = eval(predicate, &chunk.slice(row..row + 1)).map_err(|e| chunk.blame(e, row))?;
     truth(column.get(0), chunk, row)
 }
 
@@ -132,7 +131,7 @@ fn truth(value: Value, chunk: &Chunk, row: usize) -> Result<bool> {
         other => {
             let got = Leaf::of(other).map_or("a dataset".into(), |l| l.to_string());
             let text = format!("the predicate must return a bool scalar, but returned {got}");
-            Err(Error::func(text).at_element(chunk.pos.at(row)).with_row(Arc::new(chunk.element(row))))
+            Err(chunk.blame(Error::func(text), row))
         }
     }
 }

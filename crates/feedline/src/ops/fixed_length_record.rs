@@ -121,7 +121,7 @@ impl Op for FixedLengthRecord {
             false => Card::Unknown,
         }
     }
-    fn build(&self, cx: &BuildCx, _: &Plan) -> Result<Built> {
+    fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
         let layout = Layout::new(self.record_bytes.get(cx)?, self.header_bytes.get(cx)?, self.footer_bytes.get(cx)?)?;
         let reading = Reading {
             compression: Compression::parse(&self.compression_type)?,
@@ -133,7 +133,7 @@ impl Op for FixedLengthRecord {
                 Ok(Box::new(Fixed::new(layout)))
             }),
         };
-        Ok(Built::Stage(Box::new(RecordFiles::new(self.files.get(cx)?, reading))))
+        Ok(Built::Stage(Box::new(RecordFiles::new(self.files.get(cx)?, reading).traced(cx, node))))
     }
     fn index(&self, _: &BuildCx, _: &Plan) -> Result<Option<Arc<dyn Index>>> {
         match self.index {

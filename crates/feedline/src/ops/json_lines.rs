@@ -248,7 +248,7 @@ impl Op for JsonLines {
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
         let files = self.files.get(cx)?;
         let places = Places(files.clone().into());
-        let head = RecordFiles::new(files, self.reading()?);
+        let head = RecordFiles::new(files, self.reading()?).traced(cx, node);
         let schema = Schema::new(nodes(self.fields()?, "")?)?;
         let leaves = node.spec.leaves().into_iter().cloned().collect();
         Ok(cx.open(node, Box::new(head), Arc::new(ParseLines { schema, leaves, places })))

@@ -119,7 +119,7 @@ impl Op for Map {
             crate::bail!(Usage, "synchronous=True excludes num_parallel_calls");
         }
         if self.workers.is_some() {
-            self.check_workers()?;
+            self.check_workers(&inputs[0].spec)?;
         }
         self.function.takes(&[&inputs[0].spec])?;
         Ok(self.function.spec().clone())
@@ -195,7 +195,7 @@ impl MapFn {
             let one = chunk.slice(row..row + 1);
             out.push(match self.eval(&one, Slots::new()) {
                 Ok(chunk) => Item::Rows(chunk),
-                Err(error) => Item::Fail(error.at_element(chunk.pos.at(row)).with_row(Arc::new(chunk.element(row)))),
+                Err(error) => Item::Fail(chunk.blame(error, row)),
             });
         }
         join_rows(out);

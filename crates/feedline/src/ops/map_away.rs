@@ -3,7 +3,7 @@
 //! is the segment's business (`runtime/segment.rs`).
 
 use super::map::Map;
-use crate::element::{Chunk, Slots};
+use crate::element::{Chunk, Leaf, Slots, Spec};
 use crate::error::{Error, Result};
 use crate::expr::{Answer, Ask, Crew, Errand, Part, Reply};
 use crate::op::Bound;
@@ -16,7 +16,7 @@ use std::sync::mpsc::{Sender, channel};
 const MOST_WORKERS: i64 = 1024;
 
 impl Map {
-    pub(super) fn check_workers(&self) -> Result<()> {
+    pub(super) fn check_workers(&self, input: &Spec) -> Result<()> {
         match self.workers {
             Some(n) if n == 0 || !(-1..=MOST_WORKERS).contains(&n) => {
                 crate::bail!(Usage, "workers must be between 1 and {MOST_WORKERS}, or AUTOTUNE (-1), not {n}")
@@ -31,6 +31,10 @@ impl Map {
         }
         if self.function.0.only_host().is_none() {
             crate::bail!(Usage, "workers= is for functions that run as Python");
+        }
+        let mut leaves = input.leaves().into_iter().chain(self.function.spec().leaves());
+        if leaves.any(|leaf| matches!(leaf, Leaf::Dataset(_))) {
+            crate::bail!(Usage, "a dataset inside an element cannot go to another process; use flat_map on it first");
         }
         Ok(())
     }
@@ -67,10 +71,10 @@ impl ChunkFn for AwayFn {
     /// so nothing that it waits for waits for it.
     fn run(&self, chunk: Chunk, out: &mut Vec<Item>) {
         let (sender, answers) = channel();
-        let pos = chunk.pos.clone();
+        let sent = chunk.clone();
         self.send(chunk, Slots::new(), Box::new(Waiting(sender)));
         let parts = answers.recv().map_or_else(|_| vec![Part::Fail(Error::cancelled())], |answer| answer.parts);
-        out.extend(Item::of_parts(parts, &pos));
+        out.extend(Item::of_parts(parts, &sent));
     }
     fn keeps_rows(&self) -> bool {
         true
@@ -96,14 +100,14 @@ impl Reply for Waiting {
 mod tests {
     use super::*;
     use crate::dataset::Dataset;
-    use crate::element::{Column, DType, Element, Spec, Value};
+    use crate::element::{Column, DType, Element, Value};
     use crate::expr::{Graph, HostFn};
     use crate::op::Function;
     use crate::ops::check::shown;
     use crate::options::Options;
     use crate::runtime::Iter;
 
-    /// Doubles numbers in threads of its own, late and out of order; some rows fail, and one may be the end of it.
+    /// Doubles numbers in threads of its own, late and out of order; some rows fail, and one (or all: -1) may be the end.
     #[derive(Debug, Default)]
     struct Threads {
         fails: Vec<i64>,
@@ -138,7 +142,7 @@ mod tests {
                 let mut parts = Vec::new();
                 for row in 0..errand.rows {
                     let args: Element = errand.columns.iter().map(|c| c.get(row)).collect();
-                    if own.dies == Some(args[0].tensor().item()) {
+                    if own.dies.is_some_and(|x| x == -1 || x == args[0].tensor().item::<i64>()) {
                         let error = Error::new(crate::error::Kind::Aborted, "gone");
                         return reply.give(Answer { parts: vec![Part::Fail(error)], busy_ns: 1, is_end: true });
                     }
@@ -161,6 +165,7 @@ mod tests {
             synchronous: false,
             workers: Some(workers),
             on_worker_death: None,
+            on_error: None,
         };
         input.apply(map).unwrap()
     }
@@ -198,6 +203,10 @@ mod tests {
         let ds = mapped(&Dataset::range(40).unwrap(), Threads { fails: vec![], dies: Some(9) }, 3, None);
         let ds = ds.with_options(Options { chunk_rows: Some(2), ..Default::default() }).unwrap();
         assert_eq!(shown(&ds), "0 2 4 6 8 10 12 14 !");
+        let all_die = Threads { fails: vec![], dies: Some(-1) };
+        let ds = mapped(&Dataset::range(40).unwrap(), all_die, 3, None);
+        assert_eq!(shown(&ds.with_options(Options { chunk_rows: Some(2), ..Default::default() }).unwrap()), "!");
+        let ds = mapped(&Dataset::range(40).unwrap(), Threads { fails: vec![], dies: Some(9) }, 3, None);
         assert!(ds.ignore_errors(false).unwrap().iter().unwrap().any(|e| e.is_err()), "it cannot be ignored");
     }
 

@@ -10,6 +10,8 @@ mod batches;
 mod cache;
 #[cfg(feature = "columnar")]
 mod cache_disk;
+#[cfg(feature = "columnar")]
+mod cache_spill;
 #[cfg(test)]
 mod check;
 mod choose_from_datasets;
@@ -236,7 +238,7 @@ fn joined(parts: &[Chunk]) -> Chunk {
     });
     let pos = match run {
         true => parts[0].pos.clone(),
-        false => Pos::List(parts.iter().flat_map(|c| (0..c.rows()).map(|r| c.pos.at(r))).collect()),
+        false => Pos::picked(parts.iter().flat_map(|c| (0..c.rows()).map(|r| (&c.pos, r)))),
     };
     Chunk::concat(pos, parts)
 }

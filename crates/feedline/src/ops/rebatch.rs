@@ -83,7 +83,7 @@ impl Op for Rebatch {
         check_sizes(&sizes)?;
         Ok(Built::Stage(Box::new(RebatchStage {
             input: Replay::new(Box::new(UnbatchStage::new(cx.stage(&node.inputs[0])?))),
-            gather: Gather::new(sizes[0] as usize),
+            gather: Gather::new(sizes[0] as usize, cx.hold(node)),
             sizes: sizes.into_iter().map(|n| n as usize).collect(),
             at: 0,
             drop_remainder: self.drop_remainder,
@@ -146,12 +146,17 @@ impl RebatchStage {
         self.gather.rows = self.sizes[self.at];
     }
     fn finish(&mut self) -> Pull {
-        let batch = if self.gather.is_empty() { Ok(self.empty.clone()) } else { stack(&self.gather.take().0) };
+        let rows = (!self.gather.is_empty()).then(|| self.gather.take().0);
+        let batch = rows.as_ref().map_or_else(|| Ok(self.empty.clone()), stack);
         self.advance();
         match batch {
             Ok(element) => {
                 self.made += 1;
-                Pull::Rows(Chunk::one(self.made - 1, element))
+                let number = self.made - 1;
+                Pull::Rows(match &rows {
+                    Some(rows) => rows.made_of(number, element),
+                    None => Chunk::one(number, element),
+                })
             }
             Err(error) => Pull::Fail(error.at_element(self.made)),
         }
@@ -168,7 +173,12 @@ impl Stage for RebatchStage {
                 return self.finish();
             }
             match self.input.next(cx, self.gather.missing()) {
-                Pull::Rows(chunk) => self.gather.push(chunk),
+                Pull::Rows(chunk) => {
+                    if let Err(error) = self.gather.push(chunk) {
+                        self.advance();
+                        return Pull::Fail(error);
+                    }
+                }
                 // The error takes the place of the batch that was being collected.
                 Pull::Fail(error) => {
                     self.advance();

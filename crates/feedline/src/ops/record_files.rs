@@ -2,8 +2,9 @@
 //! compressed, ahead of whoever pulls.
 
 use super::from_tensors::Given;
-use crate::element::{Chunk, Column, DType, Packed, Pos, Spec, StringsBuilder, Tensor};
+use crate::element::{Chunk, Column, DType, Origin, Packed, Pos, RowSource, Spec, StringsBuilder, Tensor, Traced};
 use crate::error::{Error, Result};
+use crate::plan::Plan;
 use crate::runtime::{At, BuildCx, Cx, Mark, Pull, Stage, unfit};
 use feedline_formats::compress::{Compression, Inflate, Step};
 use feedline_formats::records::{Cut, Out, Records};
@@ -96,6 +97,8 @@ pub struct RecordFiles {
     pos: u64,
     /// Where the next file that is opened goes on.
     start: Start,
+    /// What rows come from, and the same with the file that is read, if they are traced.
+    trace: Option<RowSource>,
 }
 
 /// Where a file is begun.
@@ -135,7 +138,13 @@ impl RecordFiles {
             later: None,
             pos: 0,
             start: Start::default(),
+            trace: None,
         }
+    }
+    /// Says of each record where it is from, in passes that want to know.
+    pub fn traced(mut self, cx: &BuildCx, node: &Plan) -> RecordFiles {
+        self.trace = cx.traced_source(node);
+        self
     }
     /// Begins at this record of a file, which has the place `pos` in the stream.
     pub fn begin(&mut self, pos: u64, file: usize, byte: u64, record: u64) {
@@ -204,6 +213,16 @@ impl Places {
         let text = format!("{}, in record {record} of the file", error.message());
         Error::new(error.kind(), text).at_byte(byte as u64).at_record(record as u64).in_file(file, None)
     }
+}
+
+/// The positions of records from `at` on, the first of which is number `record` of its file.
+fn traced<'a>(at: u64, source: RowSource, record: u64, bytes: impl Iterator<Item = &'a u64>) -> Pos {
+    let source = Arc::new(source);
+    let row = |(i, byte): (u64, &u64)| {
+        let (source, position, record) = (source.clone(), at + i, Some(record + i));
+        Traced { at: at + i, origin: Origin::Row { source, position, record, byte: Some(*byte) } }
+    };
+    Pos::Traced((0..).zip(bytes).map(row).collect())
 }
 
 /// Strings, and the bytes of the file at which they begin.
@@ -391,7 +410,7 @@ impl Stage for RecordFiles {
                 let mut out = Placed {
                     strings: StringsBuilder::with_capacity(want.min(1024) * reading.parts),
                     base: records.base(),
-                    bytes: reading.places.then(Vec::new),
+                    bytes: (reading.places || self.trace.is_some()).then(Vec::new),
                 };
                 match records.cut(want, &mut out) {
                     Cut::Records(rows) if passing => {
@@ -402,6 +421,14 @@ impl Stage for RecordFiles {
                         let (pos, first) = (Pos::Run(self.pos), file.record);
                         self.pos += rows as u64;
                         file.record += rows as u64;
+                        let pos = match (&self.trace, &out.bytes) {
+                            (Some(of), Some(bytes)) => {
+                                let source = RowSource { file: Some(file.name.clone()), ..of.clone() };
+                                traced(self.pos - rows as u64, source, first, bytes.iter().step_by(reading.parts))
+                            }
+                            _ => pos,
+                        };
+                        out.bytes = out.bytes.filter(|_| reading.places);
                         let columns = out.columns(rows, reading.parts, file.number, first);
                         return Pull::Rows(Chunk::new(rows, pos, columns));
                     }

@@ -40,7 +40,7 @@ impl Rows {
         let (mut rows, mut bytes) = (0, 0);
         for chunk in &mut chunks {
             chunk.freeze();
-            chunk.pos = Pos::Run(rows);
+            chunk.pos = chunk.pos.renumbered(Pos::Run(rows));
             rows += chunk.rows() as u64;
             bytes += chunk.nbytes();
         }

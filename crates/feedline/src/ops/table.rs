@@ -456,8 +456,7 @@ pub struct TableIndex {
 
 impl TableIndex {
     pub fn new(table: Arc<dyn Table>, pieces: Arc<Pieces>, cx: &BuildCx) -> TableIndex {
-        let limit = cx.run.options.memory_limit.map_or(KEEP_BYTES, |limit| (limit / 4).min(KEEP_BYTES));
-        TableIndex { table, pieces, keep: limit }
+        TableIndex { table, pieces, keep: (cx.run.budget.limit() / 4).min(KEEP_BYTES) }
     }
     fn piece(&self, block: usize, piece: usize) -> Result<Arc<Piece>> {
         self.pieces.get((block, piece), self.keep, || {

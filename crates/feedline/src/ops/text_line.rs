@@ -74,8 +74,8 @@ impl Op for TextLine {
     fn cardinality(&self, _: &[Plan]) -> Card {
         Card::Unknown
     }
-    fn build(&self, cx: &BuildCx, _: &Plan) -> Result<Built> {
-        Ok(Built::Stage(Box::new(RecordFiles::new(self.files.get(cx)?, self.reading()?))))
+    fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
+        Ok(Built::Stage(Box::new(RecordFiles::new(self.files.get(cx)?, self.reading()?).traced(cx, node))))
     }
     fn tunables(&self) -> &'static [&'static str] {
         &["buffer_size"]

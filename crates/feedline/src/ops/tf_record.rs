@@ -91,7 +91,7 @@ impl TfRecord {
             found: OnceLock::new(),
         }
     }
-    fn stage(&self, cx: &BuildCx) -> Result<RecordFiles> {
+    fn stage(&self, cx: &BuildCx, node: &Plan) -> Result<RecordFiles> {
         let after_bad = match cx.on_error(self.on_error) {
             OnError::Raise => AfterBad::End,
             OnError::Skip | OnError::Quarantine => AfterBad::Resync,
@@ -106,7 +106,7 @@ impl TfRecord {
             places: false,
             reader: Box::new(reader),
         };
-        Ok(RecordFiles::new(self.files.get(cx)?, reading))
+        Ok(RecordFiles::new(self.files.get(cx)?, reading).traced(cx, node))
     }
     fn numbered(&self) -> Result<&Numbered> {
         let found = self.found.get_or_init(|| {
@@ -142,14 +142,14 @@ impl Op for TfRecord {
             false => Card::Unknown,
         }
     }
-    fn build(&self, cx: &BuildCx, _: &Plan) -> Result<Built> {
-        Ok(Built::Stage(Box::new(self.stage(cx)?)))
+    fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
+        Ok(Built::Stage(Box::new(self.stage(cx, node)?)))
     }
-    fn build_behind(&self, cx: &BuildCx, _: &Plan, rows: u64) -> Result<Option<Built>> {
+    fn build_behind(&self, cx: &BuildCx, node: &Plan, rows: u64) -> Result<Option<Built>> {
         if !self.index {
             return Ok(None);
         }
-        let (numbered, mut stage) = (self.numbered()?, self.stage(cx)?);
+        let (numbered, mut stage) = (self.numbered()?, self.stage(cx, node)?);
         match rows < numbered.len() {
             true => {
                 let (file, record) = numbered.place(rows);
@@ -231,6 +231,11 @@ impl Numbered {
 impl Index for Numbered {
     fn len(&self) -> u64 {
         self.starts[self.starts.len() - 1]
+    }
+    fn place(&self, row: u64) -> Option<(Arc<str>, u64, u64)> {
+        let (file, record) = (row < self.len()).then(|| Numbered::place(self, row))?;
+        let File { source, index } = &self.files[file];
+        Some((source.name().into(), record as u64, index.span(record).start + tfrecord::HEADER as u64))
     }
     fn get(&self, rows: &[u64]) -> Result<Chunk> {
         let wants: Vec<Want> = rows

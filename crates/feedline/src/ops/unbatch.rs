@@ -195,7 +195,14 @@ fn reshaped(chunk: &Chunk) -> Option<Chunk> {
         shape.extend_from_slice(&t.shape()[2..]);
         Column::Dense(t.reshaped(shape))
     });
-    Some(Chunk::new(rows, Pos::Run(0), columns))
+    let pos = match chunk.pos.is_traced() {
+        true => {
+            let each: Vec<Pos> = (0..chunk.rows()).map(|row| chunk.pos.apart(row, size)).collect();
+            Pos::picked(each.iter().flat_map(|pos| (0..size).map(move |i| (pos, i))))
+        }
+        false => Pos::Run(0),
+    };
+    Some(Chunk::new(rows, pos, columns))
 }
 
 fn one_apart(chunk: &Chunk, row: usize) -> Result<Chunk> {
@@ -229,7 +236,7 @@ fn one_apart(chunk: &Chunk, row: usize) -> Result<Chunk> {
         check_rows(rows)?;
     }
     let columns = columns.into_iter().map(|c| c.unwrap_or_else(|| Column::repeated(&Value::Absent, rows)));
-    Ok(Chunk::new(rows, Pos::Run(0), columns))
+    Ok(Chunk::new(rows, chunk.pos.apart(row, rows), columns))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use crate::element::{Chunk, Column, DType, Leaf, Spec, Tensor};
 use crate::error::{Error, Result};
 use crate::op::{Op, OpInfo, read};
 use crate::plan::{Card, Plan};
-use crate::runtime::{At, BuildCx, Built, Cx, Mark, Pull, Stage};
+use crate::runtime::{At, BuildCx, Built, Cx, Hold, Mark, Pull, Stage, bytes_text};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 
@@ -53,7 +53,7 @@ impl Op for Unique {
     }
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
         let input = cx.stage(&node.inputs[0])?;
-        Ok(Built::Stage(Box::new(UniqueStage { input, seen: Seen::default() })))
+        Ok(Built::Stage(Box::new(UniqueStage { input, seen: Seen::default(), hold: cx.hold(node), ended: false })))
     }
     fn write(&self) -> Result<serde_json::Value> {
         Ok(serde_json::to_value(self)?)
@@ -65,12 +65,18 @@ impl Op for Unique {
 struct Seen {
     scalars: HashSet<i64>,
     others: HashSet<Box<[u8]>>,
+    /// What the keys of `others` take.
+    bytes: usize,
     key: Vec<u8>,
 }
 
 impl Seen {
     fn is_empty(&self) -> bool {
         self.scalars.is_empty() && self.others.is_empty()
+    }
+    /// What it takes of memory.
+    fn bytes(&self) -> usize {
+        self.scalars.capacity() * 9 + self.others.capacity() * 17 + self.bytes
     }
     /// Rows of a chunk that are new.
     fn new_rows(&mut self, column: &Column) -> Vec<usize> {
@@ -105,20 +111,31 @@ impl Seen {
         } else {
             key.extend(t.bytes());
         }
-        !self.others.contains(key.as_slice()) && self.others.insert(key.as_slice().into())
+        let is_new = !self.others.contains(key.as_slice()) && self.others.insert(key.as_slice().into());
+        self.bytes += if is_new { key.len() + 16 } else { 0 };
+        is_new
     }
 }
 
 struct UniqueStage {
     input: Box<dyn Stage>,
     seen: Seen,
+    hold: Hold,
+    /// There was no room for more.
+    ended: bool,
 }
 
 impl Stage for UniqueStage {
     fn next(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
-        while !cx.is_cancelled() {
+        while !cx.is_cancelled() && !self.ended {
             let chunk: Chunk = crate::rows!(self.input.next(cx, want));
             let new = self.seen.new_rows(&chunk.columns()[0]);
+            if let Err(over) = self.hold.reserve(self.seen.bytes()) {
+                let seen = self.seen.scalars.len() + self.seen.others.len();
+                (self.seen, self.ended) = (Seen::default(), true);
+                let what = format!("{seen} different elements to remember take {}", bytes_text(over.bytes));
+                return Pull::Fail(over.error(&what, "let it see keys (numbers, hashes) instead of whole elements"));
+            }
             if !new.is_empty() {
                 return Pull::Rows(super::kept(chunk, &new));
             }
@@ -129,7 +146,8 @@ impl Stage for UniqueStage {
         self.input.mark(out);
     }
     fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
-        self.seen = Seen::default();
+        (self.seen, self.ended) = (Seen::default(), false);
+        let _ = self.hold.reserve(0);
         self.input.seek(at)
     }
     // All that came so far is remembered: it is read again from the start.

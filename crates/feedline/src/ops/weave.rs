@@ -226,6 +226,15 @@ impl Picked {
             }
             _ => {
                 let columns = self.parts[0].columns().len();
+                let picked = self
+                    .runs
+                    .iter()
+                    .flat_map(|(p, start, n)| (*start..start + n).map(|row| (&self.parts[*p].pos, row)));
+                let pos = if self.parts.iter().any(|p| p.pos.is_traced()) {
+                    Pos::picked(picked).renumbered(pos)
+                } else {
+                    pos
+                };
                 Chunk::new(self.rows, pos, (0..columns).map(|k| self.column(k)))
             }
         };

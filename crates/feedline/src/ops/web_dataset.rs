@@ -162,7 +162,7 @@ impl Op for WebDataset {
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
         let files = self.files.get(cx)?;
         let places = self.url.then(|| Places(files.clone().into()));
-        let head = RecordFiles::new(files, self.reading()?);
+        let head = RecordFiles::new(files, self.reading()?).traced(cx, node);
         Ok(cx.open(node, Box::new(head), Arc::new(TakeApart { places })))
     }
     fn index(&self, _: &BuildCx, _: &Plan) -> Result<Option<Arc<dyn Index>>> {

@@ -9,7 +9,7 @@ use crate::element::{Chunk, Column, Element, Leaf, Pos, Spec, Value};
 use crate::error::Result;
 use crate::op::{Int, Op, OpInfo, Param, at_least, read};
 use crate::plan::{Card, Plan};
-use crate::runtime::{At, BuildCx, Built, Cx, Index, Item, Mark, Pull, Stage};
+use crate::runtime::{At, BuildCx, Built, Cx, Hold, Index, Item, Mark, Pull, Stage, bytes_text};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -145,6 +145,7 @@ impl Op for Window {
             next: 0,
             ended: false,
             made: 0,
+            hold: cx.hold(node),
         })))
     }
     fn index(&self, cx: &BuildCx, node: &Plan) -> Result<Option<Arc<dyn Index>>> {
@@ -162,13 +163,29 @@ struct WindowStage {
     numbers: Numbers,
     leaves: Arc<[Spec]>,
     /// What was read of the positions `begin..end`; an error stands for one position.
-    held: VecDeque<(Item, Mark)>,
+    held: VecDeque<Read>,
     begin: u64,
     end: u64,
     /// The position at which the next window begins.
     next: u64,
     ended: bool,
     made: u64,
+    hold: Hold,
+}
+
+/// What was read, from where it came, and what it takes.
+struct Read {
+    item: Item,
+    from: Mark,
+    bytes: usize,
+}
+
+/// What it keeps alive that would not be there otherwise.
+fn own_bytes(item: &Item) -> usize {
+    match item {
+        Item::Rows(chunk) if chunk.is_frozen() => 0,
+        item => item.nbytes(),
+    }
 }
 
 fn positions(item: &Item) -> u64 {
@@ -181,13 +198,14 @@ fn positions(item: &Item) -> u64 {
 impl WindowStage {
     /// Forgets what lies before the next window.
     fn trim(&mut self) {
-        while let Some((first, _)) = self.held.front() {
-            let n = positions(first);
+        while let Some(Read { item, bytes, .. }) = self.held.front() {
+            let (n, bytes) = (positions(item), *bytes);
             if self.begin + n > self.next {
                 break;
             }
             self.begin += n;
             self.held.pop_front();
+            let _ = self.hold.set(self.hold.bytes() - bytes);
         }
     }
     /// The rows of the window that begins at `next`, or the first error in it.
@@ -195,7 +213,7 @@ impl WindowStage {
         let (stride, last) = (self.numbers.stride, self.next.saturating_add(self.numbers.span()).min(self.end));
         let mut chunks = Vec::new();
         let mut begin = self.begin;
-        for (item, _) in &self.held {
+        for Read { item, .. } in &self.held {
             if begin >= last {
                 break;
             }
@@ -252,7 +270,17 @@ impl Stage for WindowStage {
                     }
                 };
                 self.end += positions(&item);
-                self.held.push_back((item, from));
+                let bytes = own_bytes(&item);
+                let kept = self.hold.set(self.hold.bytes() + bytes);
+                self.held.push_back(Read { item, from, bytes });
+                if let Err(over) = kept {
+                    let (held, all) = (self.end - self.begin, self.numbers.span());
+                    (self.ended, self.next) = (true, self.end);
+                    self.held.clear();
+                    let _ = self.hold.set(0);
+                    let what = format!("{held} elements for a window of {all} take {}", bytes_text(over.bytes));
+                    return Pull::Fail(over.error(&what, "make smaller windows"));
+                }
                 continue;
             }
             if !full && (self.numbers.drop_remainder || self.next >= self.end) {
@@ -283,7 +311,7 @@ impl Stage for WindowStage {
         out.number(self.next);
         out.number(self.begin);
         match self.held.front() {
-            Some((_, from)) => out.extend(from),
+            Some(Read { from, .. }) => out.extend(from),
             None => self.input.mark(out),
         }
     }
@@ -293,6 +321,7 @@ impl Stage for WindowStage {
         self.begin = at.up_to(self.next)?;
         (self.end, self.ended) = (self.begin, false);
         self.held.clear();
+        let _ = self.hold.set(0);
         self.input.seek(at)
     }
 }

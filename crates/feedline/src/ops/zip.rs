@@ -1,7 +1,7 @@
 //! `zip(datasets)`: elements of several datasets side by side.
 
 use crate::dataset::Dataset;
-use crate::element::{Chunk, Column, Spec, Tree};
+use crate::element::{Chunk, Column, Pos, Spec, Tree};
 use crate::error::{Error, Result};
 use crate::op::{Op, OpInfo, Param, Props, read};
 use crate::plan::{Card, Plan};
@@ -107,7 +107,8 @@ impl Zip {
 /// Chunks of equal length side by side; `order` says which comes where.
 fn beside(chunks: &[Chunk], order: &[usize]) -> Chunk {
     let columns: Vec<Column> = order.iter().flat_map(|&i| chunks[i].columns().iter().cloned()).collect();
-    Chunk::new(chunks[0].rows(), chunks[0].pos.clone(), columns)
+    let pos: Vec<&Pos> = chunks.iter().map(|c| &c.pos).collect();
+    Chunk::new(chunks[0].rows(), Pos::beside(&pos, chunks[0].rows()), columns)
 }
 
 struct Input {

@@ -4,7 +4,7 @@ use super::Plan;
 use crate::error::{Error, Result};
 use crate::options::OnError;
 use crate::rewrite::Rewritten;
-use crate::runtime::Meters;
+use crate::runtime::{Meters, bytes_text};
 use crate::tune::{Verdict, verdict};
 use serde_json::json;
 use std::collections::HashSet;
@@ -56,6 +56,10 @@ fn told(plan: &Plan, runs: &Plan, log: &[(&'static str, String)], meters: Option
                         "operator": t.op, "number": t.number, "on_error": t.policy,
                         "elements": t.left_out.load(Relaxed), "first": t.first(),
                     })).collect::<Vec<_>>(),
+                    "memory": json!({
+                        "limit_bytes": m.budget.limit(), "held_bytes": m.budget.live(),
+                        "held_bytes_peak": m.budget.peak(), "consumer_bytes": m.budget.out(),
+                    }),
                 })),
             });
             value.to_string()
@@ -127,11 +131,12 @@ fn text(plan: &Plan, runs: &Plan, log: &[(&'static str, String)], meters: Option
                 time(busy(meter)),
                 busy(meter).checked_div(rows).map_or("-".into(), time),
                 format!("{:.0} %", busy(meter) as f64 * 100.0 / total as f64),
-                bytes(m.held_peak.load(Relaxed)),
+                bytes_text(m.held.load(Relaxed) as usize),
+                bytes_text(m.held_peak.load(Relaxed) as usize),
             ]
         })
         .collect();
-    table(&mut out, &["operator", "rows", "errors", "busy", "per row", "share", "held at most"], rows);
+    table(&mut out, &["operator", "rows", "errors", "busy", "per row", "share", "holds", "at most"], rows);
     let (elapsed, waited) = (meters.elapsed_ns().max(1), meters.waited_ns.load(Relaxed));
     let delivered = meters.delivered.load(Relaxed);
     let _ = writeln!(
@@ -151,6 +156,15 @@ fn text(plan: &Plan, runs: &Plan, log: &[(&'static str, String)], meters: Option
             let _ = writeln!(out, "  {}", cut(error, 160));
         });
     }
+    let memory = &meters.budget;
+    let _ = writeln!(
+        out,
+        "memory: {} now and {} at most, of {}; the consumer holds {} of what it was given",
+        bytes_text(memory.live()),
+        bytes_text(memory.peak()),
+        bytes_text(memory.limit()),
+        bytes_text(memory.out())
+    );
     if let Some((line, _)) = lines.iter().zip(&found).max_by_key(|(_, m)| busy(m)) {
         let verdict = match verdict(waited, elapsed) {
             Verdict::Consumer => "the consumer is the limit: the pipeline keeps up with it".to_string(),
@@ -223,14 +237,5 @@ pub fn time(ns: u64) -> String {
         1_000..1_000_000 => format!("{:.1} µs", ns as f64 / 1e3),
         1_000_000..1_000_000_000 => format!("{:.1} ms", ns as f64 / 1e6),
         _ => format!("{:.2} s", ns as f64 / 1e9),
-    }
-}
-
-fn bytes(n: u64) -> String {
-    match n {
-        0..1_000 => format!("{n} B"),
-        1_000..1_000_000 => format!("{:.1} KB", n as f64 / 1e3),
-        1_000_000..1_000_000_000 => format!("{:.1} MB", n as f64 / 1e6),
-        _ => format!("{:.2} GB", n as f64 / 1e9),
     }
 }

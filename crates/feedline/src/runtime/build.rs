@@ -10,8 +10,9 @@ use super::spans::span;
 use super::stage::{ChunkFn, Cx, Inline, Pull, Stage};
 use super::sync::atomic::AtomicBool;
 use super::sync::{Mutex, lock};
-use super::{Index, Meter, Meters, Tally};
-use crate::element::Value;
+use super::trace::{Trace, TracedIndex, Tracer};
+use super::{Budget, Hold, Index, Meter, Meters, Tally};
+use crate::element::{RowSource, Value};
 use crate::error::{Error, Result};
 use crate::expr::Arg;
 use crate::options::{OnError, Options};
@@ -31,29 +32,43 @@ pub struct Run {
     pub meters: Arc<Meters>,
     /// What becomes of errors; `None`: all of them are raised.
     pub errors: Option<Arc<Errors>>,
+    /// Where rows come from is told along with them.
+    pub trace: Option<Arc<Trace>>,
     /// The place of each operator in the plan, from the sources on.
     pub numbers: HashMap<u64, u64>,
+    pub budget: Arc<Budget>,
     /// Python functions are called somewhere in a serial stage.
     pub has_host: bool,
     /// While stages are sent to where a state says: nobody works ahead yet.
     pub resuming: AtomicBool,
 }
 
+/// Results that a queue holds at most, those that are not there yet included: the window in which a slow element does not
+/// stop the others. One that takes 50 times as long as the others has as many of them overtake it on two cores.
+const CHUNKS: usize = 128;
+
 impl Run {
     pub fn bounds(&self) -> Bounds {
-        let bytes = crate::tune::segment_bytes(self.options.memory_limit);
-        let parallel = self.options.cpu_budget.unwrap_or(usize::MAX).max(1);
+        let bytes = crate::tune::segment_bytes(self.budget.limit());
+        let free = self.options.leave_cores.map_or(usize::MAX, super::free_cores);
+        let parallel = self.options.cpu_budget.unwrap_or(usize::MAX).min(free).max(1);
         Bounds {
             parallel,
             assured: 0,
             calls: usize::MAX,
-            chunks: 16,
+            chunks: CHUNKS,
             rows: usize::MAX,
             bytes,
             ordered: true,
             chunk_rows: self.options.chunk_rows,
             grain: 1,
         }
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        self.budget.close();
     }
 }
 
@@ -127,7 +142,7 @@ impl BuildCx {
         if let (Built::Open(open), Some(size)) = (&mut built, batch) {
             open.make_batches(plan, size);
         }
-        self.sieved(plan, self.metered(plan, built))
+        self.finished(plan, built)
     }
     /// The same behind its first `rows` elements, if it can begin there at once.
     pub fn build_behind(&self, plan: &Plan, rows: u64) -> Result<Option<Built>> {
@@ -136,7 +151,7 @@ impl BuildCx {
             return Ok(None);
         }
         let built = plan.op.build_behind(self, plan, rows).map_err(|e| e.in_op(plan.name()))?;
-        Ok(built.map(|built| self.metered(plan, built)))
+        built.map(|built| self.finished(plan, built)).transpose()
     }
     fn metered(&self, plan: &Plan, built: Built) -> Built {
         match built {
@@ -149,12 +164,20 @@ impl BuildCx {
             open => open,
         }
     }
-    /// With a sieve behind it, if errors may be left out. Functions then share a segment with no others.
-    fn sieved(&self, plan: &Plan, built: Built) -> Result<Built> {
-        match &self.run.errors {
-            None => Ok(built),
-            Some(errors) => Ok(Built::Stage(Box::new(Sieve::new(self, errors, plan, self.close(built, plan))?))),
+    /// With what stands behind operators in this pass. Functions share a segment with no others then.
+    fn finished(&self, plan: &Plan, built: Built) -> Result<Built> {
+        let mut built = self.metered(plan, built);
+        if let Some(errors) = &self.run.errors {
+            built = Built::Stage(Box::new(Sieve::new(self, errors, plan, self.close(built, plan))?));
         }
+        if let Some(trace) = &self.run.trace {
+            built = Built::Stage(Box::new(Tracer::new(self, trace, plan, self.close(built, plan))));
+        }
+        Ok(built)
+    }
+    /// A source as rows tell of it, in passes that trace them.
+    pub fn traced_source(&self, plan: &Plan) -> Option<RowSource> {
+        self.run.trace.as_ref().map(|_| super::trace::source(self, plan))
     }
     /// Starts the whole plan: what a consumer pulls. Nothing works yet.
     pub fn root(&self, plan: &Plan) -> Result<Box<dyn Stage>> {
@@ -211,6 +234,10 @@ impl BuildCx {
     pub fn on_error(&self, own: Option<OnError>) -> OnError {
         own.or(self.run.options.on_error).unwrap_or_default()
     }
+    /// For an operator that keeps rows: says how much that is.
+    pub fn hold(&self, node: &Plan) -> Hold {
+        Hold::new(&self.run.budget, self.run.meters.of(node.id))
+    }
     /// Access by number to an input, if it has it. A plan that is used twice is asked once.
     pub fn index(&self, plan: &Plan) -> Result<Option<Arc<dyn Index>>> {
         let Some(known) = self.known.upgrade() else {
@@ -221,7 +248,10 @@ impl BuildCx {
         if let Some((_, index)) = lock(&known.0).get(&key) {
             return Ok(index.clone());
         }
-        let index = plan.op.index(self, plan)?;
+        let mut index = plan.op.index(self, plan)?;
+        if self.run.trace.is_some() && plan.inputs.is_empty() {
+            index = index.map(|index| Arc::new(TracedIndex::new(self, plan, index)) as Arc<dyn Index>);
+        }
         lock(&known.0).insert(key, (self.env.clone(), index.clone()));
         Ok(index)
     }

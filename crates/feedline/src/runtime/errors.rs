@@ -107,6 +107,10 @@ impl Errors {
     pub fn prepare(&self) -> Result<()> {
         self.quarantine.as_ref().map_or(Ok(()), |q| q.prepare())
     }
+    /// Whether what failed is written somewhere: then it is worth knowing where it came from.
+    pub fn keeps(&self) -> bool {
+        self.quarantine.is_some()
+    }
     pub fn policy(&self, plan: &Plan) -> OnError {
         plan.op.on_error().unwrap_or(self.policy)
     }

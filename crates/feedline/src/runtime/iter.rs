@@ -6,10 +6,11 @@ use super::mark::{At, Mark};
 use super::pool::Pool;
 use super::spans;
 use super::stage::{Cx, Pull, Stage, Wake};
-use super::state::State;
+use super::state::{Start, State};
 use super::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use super::sync::{Condvar, Mutex, lock};
-use super::{Index, Meters};
+use super::trace::Trace;
+use super::{Budget, Index, Meters};
 use crate::element::{Buf, Chunk, Column, DType, Element, Value};
 use crate::error::{Error, Result};
 use crate::options::Options;
@@ -72,18 +73,28 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// What is shared by the stages of a pass over `plan` on this pool.
 fn new_run(plan: &Plan, epoch: u64, pool: Arc<Pool>) -> Arc<Run> {
+    traced_run(plan, epoch, pool, None)
+}
+
+/// The same for a pass that tells where rows come from. One that keeps what failed does so in any case.
+fn traced_run(plan: &Plan, epoch: u64, pool: Arc<Pool>, trace: Option<Arc<Trace>>) -> Arc<Run> {
     let mut has_host = false;
     plan.walk(&mut |p| has_host |= p.op.props().host);
     spans::name(plan);
-    let meters = Arc::new(Meters::default());
+    let errors = Errors::of(plan, epoch);
+    let trace = trace.or_else(|| errors.as_ref().filter(|e| e.keeps()).map(|_| Arc::default()));
+    let all = super::memory_limit();
+    let budget = Budget::new(plan.options.memory_limit.unwrap_or(all), all);
     Arc::new(Run {
         pool,
         cancelled: Arc::new(AtomicBool::new(false)),
         finished: Arc::new(AtomicBool::new(false)),
         numbers: super::errors::numbers(plan),
-        errors: Errors::of(plan, epoch),
+        errors,
+        trace,
         options: plan.options.clone(),
-        meters,
+        meters: Arc::new(Meters::new(budget.clone())),
+        budget,
         has_host,
         resuming: AtomicBool::new(false),
     })
@@ -111,17 +122,46 @@ pub fn testing_cx(plan: &Plan) -> BuildCx {
 impl Iter {
     /// Starts a pass on the pool. The plan is run as it is: rewriting it comes before.
     pub fn new(bound: &Bound, epoch: u64, pool: Arc<Pool>) -> Result<Iter> {
-        let iter = Iter::build(bound, epoch, new_run(&bound.plan, epoch, pool))?;
+        let run = new_run(&bound.plan, epoch, pool);
+        let seeds = super::state::seeds_of(&bound.plan, &run.finished);
+        let mut iter = Iter::build(bound, epoch, run)?;
+        // What a cache gives was made in an earlier pass: only a state tells in which.
+        let mut cached = false;
+        bound.plan.walk(&mut |p| cached |= p.name() == "cache");
+        let start = match cached.then(|| iter.state()) {
+            Some(Ok(state)) => Start::State(Box::new(state)),
+            _ => Start::Seeds { epoch, seeds },
+        };
+        iter.run.meters.begin(start);
         iter.root.start();
         Ok(iter)
     }
+    /// The pass that began like that once more, saying where rows come from. The plan must be a copy of its plan that
+    /// nobody else uses.
+    pub fn again(bound: &Bound, start: &Start, trace: Arc<Trace>, pool: Arc<Pool>) -> Result<Iter> {
+        let run = traced_run(&bound.plan, start.epoch(), pool, Some(trace));
+        match start {
+            Start::State(state) => Iter::resume_in(bound, state, run),
+            Start::Seeds { epoch, seeds } => {
+                super::state::set_seeds(seeds, &bound.plan, &run.finished)?;
+                let iter = Iter::build(bound, *epoch, run)?;
+                iter.root.start();
+                Ok(iter)
+            }
+        }
+    }
     /// Starts a pass where another one was. The plan must be the one that the state was taken from.
     pub fn resume(bound: &Bound, state: &State, pool: Arc<Pool>) -> Result<Iter> {
+        Iter::resume_in(bound, state, new_run(&bound.plan, state.epoch, pool))
+    }
+    fn resume_in(bound: &Bound, state: &State, run: Arc<Run>) -> Result<Iter> {
         state.check(&bound.plan)?;
-        let run = new_run(&bound.plan, state.epoch, pool);
+        run.meters.begin(Start::State(Box::new(state.clone())));
         run.meters.go_on(&state.left_out);
         state.set_seeds(&bound.plan, &run.finished)?;
         run.resuming.store(true, Relaxed);
+        let budget = run.budget.clone();
+        let _entered = budget.enter();
         let mut iter = Iter::build(bound, state.epoch, run)?;
         iter.delivered = state.delivered;
         if state.ended {
@@ -140,11 +180,12 @@ impl Iter {
         if let Some(errors) = &run.errors {
             errors.prepare()?;
         }
+        let _entered = run.budget.enter();
         let plan = bound.plan.clone();
         let root = build_cx(&run, bound, epoch).root(&plan)?;
         let waiter = Arc::new(Waiter::default());
         let waker: Arc<dyn Wake> = waiter.clone();
-        let chunk = Chunk::new(0, crate::element::Pos::Run(0), []);
+        let chunk = nothing();
         let waker = Arc::downgrade(&waker);
         let (from, row, outline, delivered, ended) = Default::default();
         Ok(Iter { root, run, waiter, waker, chunk, row, from, plan, epoch, outline, delivered, ended })
@@ -188,9 +229,15 @@ impl Iter {
     /// `interrupted` is asked now and then while waiting; its error ends the wait.
     pub fn fetch(&mut self, interrupted: &mut dyn FnMut() -> Result<()>) -> Result<bool> {
         let mut looked = Instant::now();
+        let budget = self.run.budget.clone();
+        let _entered = budget.enter();
         loop {
             if self.ended || self.run.cancelled.load(Relaxed) {
                 return Ok(false);
+            }
+            if self.row > 0 {
+                // The consumer has it all: nobody else should keep it.
+                (self.chunk, self.row) = (nothing(), 0);
             }
             self.waiter.reset();
             self.from.clear();
@@ -206,6 +253,8 @@ impl Iter {
                 Pull::Rows(chunk) => {
                     self.run.meters.delivered.fetch_add(chunk.rows() as u64, Relaxed);
                     freeze_twins(&chunk);
+                    budget.note();
+                    chunk.hand_out();
                     (self.chunk, self.row) = (chunk, 0);
                     return Ok(true);
                 }
@@ -279,6 +328,10 @@ impl Iter {
     pub fn delivered(&self) -> u64 {
         self.delivered
     }
+    /// Lets this thread make memory for the pass: what is made of its elements for the consumer.
+    pub fn enter(&self) -> feedline_io::Entered {
+        self.run.budget.enter()
+    }
     pub fn meters(&self) -> &Arc<Meters> {
         &self.run.meters
     }
@@ -291,9 +344,14 @@ impl Iter {
         self.stopper().stop();
         self.ended = true;
         self.root = Box::new(Ended);
-        self.chunk = self.chunk.slice(0..0);
+        self.chunk = nothing();
         self.row = 0;
     }
+}
+
+/// No rows.
+fn nothing() -> Chunk {
+    Chunk::new(0, crate::element::Pos::Run(0), [])
 }
 
 /// Stops an iterator, from any thread.

@@ -1,12 +1,12 @@
 //! Counters of one operator of a running pipeline.
 
 use super::spans::span;
-use super::{Cx, LeftOut, Tally};
+use super::{Budget, Cx, LeftOut, Start, Tally};
 use crate::options::OnError;
 use feedline_io::brief;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
 #[derive(Debug, Default)]
@@ -21,7 +21,7 @@ pub struct Meter {
     pub busy_ns: AtomicU64,
     /// Pulls that found nothing below.
     pub starved: AtomicU64,
-    /// Bytes that its queue holds now, and at most so far.
+    /// Bytes that it keeps or its queue holds now, and at most so far.
     pub held: AtomicU64,
     pub held_peak: AtomicU64,
     /// Bytes of rows that it had to copy to put them together.
@@ -67,13 +67,9 @@ pub struct Meters {
     left_out: Mutex<Vec<Arc<Tally>>>,
     /// What they had left out before the pass was resumed.
     before: Mutex<Vec<LeftOut>>,
-}
-
-impl Default for Meters {
-    fn default() -> Meters {
-        let (nodes, ended_ns, delivered, waited_ns, left_out, before) = Default::default();
-        Meters { nodes, started: Instant::now(), ended_ns, delivered, waited_ns, left_out, before }
-    }
+    /// Where the pass began.
+    start: OnceLock<Start>,
+    pub budget: Arc<Budget>,
 }
 
 /// Datasets that functions make while the pipeline runs (a window, what Python returns) are nodes without end: meters
@@ -81,6 +77,10 @@ impl Default for Meters {
 const MAX_METERS: usize = 4096;
 
 impl Meters {
+    pub fn new(budget: Arc<Budget>) -> Meters {
+        let (nodes, ended_ns, delivered, waited_ns, left_out, before, start) = Default::default();
+        Meters { nodes, started: Instant::now(), ended_ns, delivered, waited_ns, left_out, before, start, budget }
+    }
     pub fn of(&self, node: u64) -> Arc<Meter> {
         let _brief = brief();
         let mut map = self.nodes.lock().unwrap_or_else(|e| e.into_inner());
@@ -112,6 +112,14 @@ impl Meters {
     pub fn go_on(&self, before: &[LeftOut]) {
         let _brief = brief();
         *self.before.lock().unwrap_or_else(|e| e.into_inner()) = before.to_vec();
+    }
+    /// Remembers where the pass began.
+    pub fn begin(&self, start: Start) {
+        let _brief = brief();
+        let _ = self.start.set(start);
+    }
+    pub fn start(&self) -> Option<Start> {
+        self.start.get().cloned()
     }
     /// What operators left out so far.
     pub fn left_out(&self) -> Vec<Arc<Tally>> {

@@ -1,10 +1,12 @@
 //! How it runs: stages that are pulled, segments that work ahead on one pool, and the iterator that a consumer holds.
 
 mod batches;
+mod budget;
 mod build;
 mod errors;
 mod index;
 mod iter;
+mod machine;
 mod mark;
 mod meter;
 pub mod pack;
@@ -19,7 +21,9 @@ pub mod spans;
 mod stage;
 mod state;
 pub mod sync;
+mod trace;
 
+pub use budget::{Budget, Hold, Over, size as bytes_text};
 pub use build::{BuildCx, Built, Known, Run, mix};
 pub use errors::{LeftOut, Tally};
 pub use index::Index;
@@ -29,11 +33,12 @@ pub use iter::{Iter, Stopper, index as index_of, streaming_op, streams};
 pub use mark::{At, Later, Mark, Saved, from_json as parts_from_json, to_json as parts_to_json, unfit};
 pub use meter::{Meter, Meters};
 pub use pool::{Pool, Work};
-pub use process::{Settings, configure, pool as process_pool, settings};
+pub use process::{Settings, configure, cpu_budget, free_cores, memory_limit, pool as process_pool, settings};
 pub use quarantine::{Quarantined, quarantined};
 pub use recall::{Numbers, Run as RowRun, wait_for};
 pub use replay::{Replay, Tap};
 pub use seed::{PassSeeds, Seeded, Seeds, Taken};
 pub use segment::{Bounds, Segment};
 pub use stage::{ChunkFn, Cx, Inline, Item, Pull, Stage, Wake, pop_rows};
-pub use state::State;
+pub use state::{Start, State};
+pub use trace::{Seen, Trace};

@@ -5,13 +5,16 @@
 //! 3. At most `budget` threads run work at once; a consumer that waits lends its thread and counts as one of them.
 //! 4. A worker without work spins for about 3 µs, then sleeps. Waking one costs up to 80 µs on an idle core, so it is
 //!    woken only if nobody is awake to take the work, or the work is long enough to be worth it.
-//! 5. Work never blocks on another piece of work; therefore no set of pipelines can deadlock the pool.
+//! 5. What the machine allows is asked again every second while there is work: quotas and affinities change.
+//! 6. Work never blocks on another piece of work; therefore no set of pipelines can deadlock the pool.
 
 use super::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use super::sync::{Condvar, Mutex, MutexGuard, lock, spawn, spin};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 /// Something that a worker can run for a while without blocking.
 pub trait Work: Send + Sync {
@@ -50,12 +53,23 @@ const DEPTHS: usize = 16;
 const SPINS: usize = 80;
 /// A step that takes less than this is not worth waking a sleeper for while somebody else is awake.
 const WORTH_WAKING_NS: u64 = 50_000;
+/// How often the machine is asked what it allows.
+const LOOK: Duration = Duration::from_secs(1);
 
 pub struct Pool {
     state: Mutex<State>,
     wake: Condvar,
     /// Changes with every submission: what spinners look at.
     tick: AtomicUsize,
+    follows: Option<Follows>,
+}
+
+/// A budget that changes by itself.
+struct Follows {
+    budget: fn() -> usize,
+    /// Milliseconds from the start of the pool to the last look.
+    looked: AtomicUsize,
+    since: OnceLock<Instant>,
 }
 
 struct State {
@@ -72,6 +86,13 @@ struct State {
 
 impl Pool {
     pub fn new(budget: usize) -> Arc<Pool> {
+        Pool::with(budget, None)
+    }
+    /// A pool whose budget is asked for again and again.
+    pub fn following(budget: fn() -> usize) -> Arc<Pool> {
+        Pool::with(budget(), Some(Follows { budget, looked: AtomicUsize::new(0), since: OnceLock::new() }))
+    }
+    fn with(budget: usize, follows: Option<Follows>) -> Arc<Pool> {
         Arc::new(Pool {
             state: Mutex::new(State {
                 queues: Default::default(),
@@ -85,7 +106,24 @@ impl Pool {
             }),
             wake: Condvar::new(),
             tick: AtomicUsize::new(0),
+            follows,
         })
+    }
+    /// Asks for the budget anew if that was some time ago.
+    fn look(&self) {
+        let Some(Follows { budget, looked, since }) = &self.follows else { return };
+        let now = since.get_or_init(Instant::now).elapsed().as_millis() as usize;
+        let before = looked.load(Relaxed);
+        if now.saturating_sub(before) < LOOK.as_millis() as usize
+            || looked.compare_exchange(before, now, Relaxed, Relaxed).is_err()
+        {
+            return;
+        }
+        let budget = budget();
+        if budget != self.budget() {
+            log::info!("the machine allows {budget} threads now");
+            self.set_budget(budget);
+        }
     }
 
     /// Changes the number of threads that may run at once, also while work is going on.
@@ -136,6 +174,7 @@ impl Pool {
             return false;
         };
         work.step();
+        self.look();
         let mut state = lock(&self.state);
         state.running -= usize::from(!nested);
         state.long -= usize::from(long);
@@ -182,6 +221,7 @@ impl Pool {
             if let Some((work, long)) = work {
                 drop(state);
                 work.step();
+                self.look();
                 state = lock(&self.state);
                 state.running -= 1;
                 state.long -= usize::from(long);

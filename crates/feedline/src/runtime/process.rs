@@ -10,7 +10,10 @@ use std::sync::{Arc, Mutex};
 pub struct Settings {
     /// Threads that may run at once; by default the cores that this process may use.
     pub cpu_budget: Option<usize>,
-    /// Bytes that buffers of one pipeline may hold, unless it says otherwise itself.
+    /// Cores that are left to others, such as the thread that trains.
+    pub leave_cores: Option<usize>,
+    /// Bytes that all pipelines together may hold, and each of them unless it says otherwise itself; by default three
+    /// quarters of the memory that this process may use.
     pub memory_limit: Option<usize>,
     pub seed: Option<u64>,
 }
@@ -25,22 +28,41 @@ pub fn settings() -> Settings {
     settings.get_or_insert_with(from_environment).clone()
 }
 
+/// What all pipelines together may hold.
+pub fn memory_limit() -> usize {
+    settings().memory_limit.unwrap_or_else(|| super::machine::memory() / 4 * 3)
+}
+
 /// Changes settings, also while pipelines run. Fields that are `None` stay as they are.
 pub fn configure(change: Settings) {
     let before = settings();
-    let Settings { cpu_budget, memory_limit, seed } = change;
+    let Settings { cpu_budget, leave_cores, memory_limit, seed } = change;
     let after = Settings {
         cpu_budget: cpu_budget.or(before.cpu_budget),
+        leave_cores: leave_cores.or(before.leave_cores),
         memory_limit: memory_limit.or(before.memory_limit),
         seed: seed.or(before.seed),
     };
-    let budget = after.cpu_budget;
     let brief = brief();
     *SETTINGS.lock().unwrap_or_else(|e| e.into_inner()) = Some(after);
     drop(brief);
-    if let (Some(n), Some(pool)) = (budget, existing()) {
-        pool.set_budget(n);
+    if let Some(pool) = existing() {
+        pool.set_budget(self::cpu_budget());
     }
+}
+
+/// Threads that may run at once, as things are now: quotas and affinities may change while a process runs.
+pub fn cpu_budget() -> usize {
+    let Settings { cpu_budget, leave_cores, .. } = settings();
+    match (cpu_budget, leave_cores) {
+        (Some(n), None) => n,
+        (n, leave) => n.unwrap_or(usize::MAX).min(free_cores(leave.unwrap_or(0))),
+    }
+}
+
+/// The cores that this process may use now, without so many, but at least one.
+pub fn free_cores(leave: usize) -> usize {
+    std::thread::available_parallelism().map_or(1, |n| n.get()).saturating_sub(leave).max(1)
 }
 
 fn from_environment() -> Settings {
@@ -52,7 +74,12 @@ fn from_environment() -> Settings {
         }
         n
     };
-    Settings { cpu_budget: number("FEEDLINE_CPU_BUDGET"), memory_limit: number("FEEDLINE_MEMORY_LIMIT"), seed: None }
+    Settings {
+        cpu_budget: number("FEEDLINE_CPU_BUDGET"),
+        leave_cores: number("FEEDLINE_LEAVE_CORES"),
+        memory_limit: number("FEEDLINE_MEMORY_LIMIT"),
+        seed: None,
+    }
 }
 
 fn existing() -> Option<&'static Arc<Pool>> {
@@ -67,9 +94,8 @@ pub fn pool() -> Arc<Pool> {
     if let Some(pool) = existing() {
         return pool.clone();
     }
-    let budget = settings().cpu_budget.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |n| n.get()));
     in_child(forget_pool);
-    let new = Box::into_raw(Box::new(Pool::new(budget)));
+    let new = Box::into_raw(Box::new(Pool::following(cpu_budget)));
     // ORDER: release publishes the pool's contents; acquire sees another thread's.
     match POOL.compare_exchange(std::ptr::null_mut(), new, Ordering::AcqRel, Ordering::Acquire) {
         // SAFETY: published and leaked, as above.

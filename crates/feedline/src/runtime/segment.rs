@@ -4,7 +4,8 @@
 //! 1. The *token* stands for the right to pull the head. It is held by at most one worker, so the head needs no lock that
 //!    anybody waits for, and chunks get their numbers in the order in which they were pulled.
 //! 2. `pump` hands the token to the pool if there is *credit*: room in the queue by count, rows and bytes (an estimate
-//!    for chunks under way included), or nothing held at all, so that one over-sized chunk always passes.
+//!    for chunks under way included) and in the memory of the whole pass (`budget.rs`), or nothing held at all, so that
+//!    one over-sized chunk always passes.
 //! 3. A step pulls the head, reserves the next slot of the queue, gives the token on (2), runs the functions, fills the
 //!    slot. The chunk with the lowest number is therefore always under way: the byte bound cannot starve the front.
 //! 4. A pull that finds nothing leaves the segment *starved* until the stage below wakes it. The flag is set before the
@@ -27,8 +28,8 @@ use super::spans::span;
 use super::stage::{ChunkFn, Cx, Item, Pull, Stage, Wake};
 use super::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use super::sync::{Mutex, lock};
-use super::{Meter, pop_rows};
-use crate::element::{Chunk, Pos, Slots};
+use super::{Budget, Meter, pop_rows};
+use crate::element::{Chunk, Slots};
 use crate::error::{Error, Result};
 use crate::expr::{Answer, Part, Reply};
 use std::collections::VecDeque;
@@ -73,6 +74,7 @@ pub struct Shared {
     waker: Weak<dyn Wake>,
     pool: Arc<Pool>,
     cancelled: Arc<AtomicBool>,
+    budget: Arc<Budget>,
     dropped: AtomicBool,
     depth: usize,
     bounds: Bounds,
@@ -154,6 +156,7 @@ impl Segment {
             waker: me.clone(),
             pool: run.pool.clone(),
             cancelled: run.cancelled.clone(),
+            budget: run.budget.clone(),
             dropped: AtomicBool::new(false),
             depth,
             want: AtomicUsize::new(bounds.chunk_rows.unwrap_or(1).max(1)),
@@ -302,6 +305,7 @@ impl Shared {
             && held < b.chunks
             && queue.rows < b.rows
             && queue.bytes.saturating_add(coming) <= b.bytes
+            && self.budget.has_room(self.depth, coming)
     }
 
     fn pop(&self, want: usize, waker: &Weak<dyn Wake>) -> Pull {
@@ -328,6 +332,7 @@ impl Shared {
             // What is left of a slot keeps its whole byte count until it is gone: an upper bound.
             if items.is_empty() {
                 queue.bytes -= slot.bytes;
+                self.meter.held.store(queue.bytes as u64, Relaxed);
                 queue.rows -= slot.rows;
                 queue.first += 1;
                 queue.taken = 0;
@@ -434,7 +439,7 @@ impl Shared {
     fn send(&self, number: u64, chunk: Chunk, place: Place, start: Instant) {
         // Somebody runs a step of this segment, and holds it.
         let Some(shared) = self.me.upgrade() else { return };
-        let away = Away { shared, number, row: place.row, rows: chunk.rows(), pos: chunk.pos.clone(), given: false };
+        let away = Away { shared, number, row: place.row, sent: chunk.clone(), given: false };
         let function = &self.functions[0].0;
         // After a panic the reply is dropped, which gives an error in its place.
         let _ = catch_unwind(AssertUnwindSafe(|| function.send(chunk, place.slots, Box::new(away))));
@@ -443,15 +448,16 @@ impl Shared {
 
     /// Takes what came back.
     fn receive(&self, away: &Away, answer: Answer) {
-        let items = Item::of_parts(answer.parts, &away.pos);
+        let items = Item::of_parts(answer.parts, &away.sent);
         let fails = items.iter().filter(|i| matches!(i, Item::Fail(_))).count();
         let meter = &self.functions[0].1;
-        meter.count(away.rows, answer.busy_ns);
+        let rows = away.sent.rows();
+        meter.count(rows, answer.busy_ns);
         meter.fails.fetch_add(fails as u64, Relaxed);
         self.note_fails(away.row, &items);
         let bytes: usize = items.iter().map(|i| i.nbytes()).sum();
         if self.bounds.chunk_rows.is_none() {
-            let want = crate::tune::next_rows_away(self.want.load(Relaxed), away.rows, bytes, answer.busy_ns);
+            let want = crate::tune::next_rows_away(self.want.load(Relaxed), rows, bytes, answer.busy_ns);
             self.want.store(want, Relaxed);
             self.meter.chunk_rows.store(want as u64, Relaxed);
         }
@@ -467,8 +473,10 @@ impl Shared {
         let mut guard = lock(&self.queue);
         let queue = &mut *guard;
         queue.done = true;
-        if self.bounds.ordered && number >= queue.first {
-            for slot in queue.slots.drain((number - queue.first) as usize + 1..) {
+        let next = (number.saturating_sub(queue.first) as usize).saturating_add(1);
+        // One before it may have been the end already.
+        if self.bounds.ordered && next <= queue.slots.len() {
+            for slot in queue.slots.drain(next..) {
                 queue.bytes -= slot.bytes;
                 queue.rows -= slot.rows;
             }
@@ -591,6 +599,7 @@ impl Shared {
             queue.rows += rows;
             queue.estimate = if queue.estimate == 0 { bytes } else { (queue.estimate * 7 + bytes) / 8 };
             self.meter.hold(queue.bytes);
+            self.budget.note();
             let front = if self.bounds.ordered {
                 let slot = &mut queue.slots[at];
                 (slot.items, slot.bytes, slot.rows) = (items, bytes, rows);
@@ -619,7 +628,8 @@ impl Shared {
         if self.bounds.chunk_rows.is_some() || rows == 0 {
             return;
         }
-        let want = crate::tune::next_rows(self.want.load(Relaxed), rows, bytes, ns, self.bounds.grain);
+        let Bounds { grain, bytes: most, .. } = self.bounds;
+        let want = crate::tune::next_rows(self.want.load(Relaxed), rows, bytes, ns, grain, most / 4);
         self.want.store(want, Relaxed);
         self.meter.chunk_rows.store(want as u64, Relaxed);
     }
@@ -639,8 +649,7 @@ struct Away {
     number: u64,
     /// Its first row, counted as in `Place`.
     row: u64,
-    rows: usize,
-    pos: Pos,
+    sent: Chunk,
     given: bool,
 }
 
@@ -680,6 +689,7 @@ fn panic_error(panic: Box<dyn std::any::Any + Send>) -> Error {
 
 impl Work for Shared {
     fn step(self: Arc<Self>) {
+        let _entered = self.budget.enter();
         // A worker keeps to the segment for some steps, without a trip through the pool, while there is credit.
         for _ in 0..16 {
             if self.gone() {

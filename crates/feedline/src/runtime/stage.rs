@@ -1,7 +1,7 @@
 //! A running operator. A stage is pulled: it gives some rows, an error in the place of one row, "not yet", or the end.
 
 use super::mark::{At, Mark};
-use crate::element::{Chunk, Pos, Slots};
+use crate::element::{Chunk, Slots};
 use crate::error::{Error, Result};
 use crate::expr::{Part, Reply};
 use std::sync::{Arc, Weak};
@@ -36,17 +36,17 @@ impl From<Item> for Pull {
 }
 
 impl Item {
-    /// What came back from elsewhere, for the rows that stand at these places.
-    pub fn of_parts(parts: Vec<Part>, pos: &Pos) -> Vec<Item> {
+    /// What came back from elsewhere, for the rows that were sent there.
+    pub fn of_parts(parts: Vec<Part>, sent: &Chunk) -> Vec<Item> {
         let mut at = 0;
         let item = |part| match part {
             Part::Rows(rows, columns) => {
                 at += rows;
-                Item::Rows(Chunk::new(rows, pos.slice(at - rows..at), columns))
+                Item::Rows(Chunk::new(rows, sent.pos.slice(at - rows..at), columns))
             }
             Part::Fail(error) => {
                 at += 1;
-                Item::Fail(error.at_element(pos.at(at - 1)))
+                Item::Fail(error.at_element(sent.pos.at(at - 1)).with_row(Arc::new(sent.element(at - 1))))
             }
         };
         parts.into_iter().map(item).collect()

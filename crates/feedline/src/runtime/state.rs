@@ -52,6 +52,41 @@ pub(super) fn left_out_of(meters: &Meters) -> Vec<LeftOut> {
     meters.left_out().iter().map(one).collect()
 }
 
+/// Where a pass begins: what another one needs to give the same.
+#[derive(Clone, Debug)]
+pub enum Start {
+    Seeds { epoch: u64, seeds: Vec<Seeds> },
+    State(Box<State>),
+}
+
+impl Start {
+    /// Where the first pass over a plan begins.
+    pub fn first(plan: &Plan) -> Start {
+        Start::Seeds { epoch: 0, seeds: seeds_of(plan, &Arc::new(AtomicBool::new(false))) }
+    }
+    pub fn epoch(&self) -> u64 {
+        match self {
+            Start::Seeds { epoch, .. } => *epoch,
+            Start::State(state) => state.epoch,
+        }
+    }
+}
+
+/// Sets the seeds of a plan's operators to where they were.
+pub(super) fn set_seeds(seeds: &[Seeds], plan: &Plan, finished: &Arc<AtomicBool>) -> Result<()> {
+    let mut seeds = seeds.iter();
+    let mut missing = false;
+    plan.walk_all(&mut |p| {
+        if let Some(own) = p.op.seeds() {
+            match seeds.next() {
+                Some(seeds) => own.restore(finished, seeds),
+                None => missing = true,
+            }
+        }
+    });
+    if missing || seeds.next().is_some() { Err(unfit()) } else { Ok(()) }
+}
+
 /// The number of parts of each `shard` of a plan.
 pub(super) fn shards_of(plan: &Plan) -> Vec<u64> {
     let mut shards = Vec::new();
@@ -113,17 +148,7 @@ impl State {
     }
     /// Sets the seeds of a plan's operators to where they were.
     pub(super) fn set_seeds(&self, plan: &Plan, finished: &Arc<AtomicBool>) -> Result<()> {
-        let mut seeds = self.seeds.iter();
-        let mut missing = false;
-        plan.walk_all(&mut |p| {
-            if let Some(own) = p.op.seeds() {
-                match seeds.next() {
-                    Some(seeds) => own.restore(finished, seeds),
-                    None => missing = true,
-                }
-            }
-        });
-        if missing || seeds.next().is_some() { Err(unfit()) } else { Ok(()) }
+        set_seeds(&self.seeds, plan, finished)
     }
     pub fn to_json(&self) -> Result<Json> {
         let State { plan, epoch, seeds, at, delivered, ended, shards, left_out } = self.clone();

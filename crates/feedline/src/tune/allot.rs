@@ -4,8 +4,8 @@
 const SEGMENT_BYTES: usize = 32 << 20;
 
 /// Bytes for the queue of one segment. A pipeline rarely has more than four that are full at once.
-pub fn segment_bytes(memory_limit: Option<usize>) -> usize {
-    memory_limit.map_or(SEGMENT_BYTES, |limit| (limit / 4).clamp(1, SEGMENT_BYTES))
+pub fn segment_bytes(memory_limit: usize) -> usize {
+    (memory_limit / 4).clamp(1, SEGMENT_BYTES)
 }
 
 #[cfg(test)]
@@ -14,8 +14,8 @@ mod tests {
 
     #[test]
     fn a_limit_is_shared_out() {
-        assert_eq!(segment_bytes(None), SEGMENT_BYTES);
-        assert_eq!(segment_bytes(Some(1000)), 250);
-        assert_eq!(segment_bytes(Some(0)), 1);
+        assert_eq!(segment_bytes(usize::MAX), SEGMENT_BYTES);
+        assert_eq!(segment_bytes(1000), 250);
+        assert_eq!(segment_bytes(0), 1);
     }
 }

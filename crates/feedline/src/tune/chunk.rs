@@ -12,13 +12,16 @@ const BATCH_BYTES: usize = 4 << 20;
 const MAX_ROWS: usize = 1 << 16;
 
 /// Rows for the next chunk, from what the last one took: `asked` rows wanted, `rows` had, `bytes` made in `ns`. A
-/// batch of `grain` rows (1 if there is none) stands behind it.
-pub fn next_rows(asked: usize, rows: usize, bytes: usize, ns: u64, grain: usize) -> usize {
+/// batch of `grain` rows (1 if there is none) stands behind it. Where memory is short a chunk has at most `room` bytes.
+pub fn next_rows(asked: usize, rows: usize, bytes: usize, ns: u64, grain: usize, room: usize) -> usize {
     // A chunk that came out short says nothing about a full one.
     let full = rows * 2 > asked;
     let per_batch = |n: u64| (n / rows.max(1) as u64).saturating_mul(grain as u64);
     let fits = per_batch(ns) <= 2 * BATCH_NS && per_batch(bytes as u64) <= 2 * BATCH_BYTES as u64;
-    let most = |in_batch: bool| if in_batch && fits { (BATCH_NS, BATCH_BYTES) } else { (TARGET_NS, CHUNK_BYTES) };
+    let most = |in_batch: bool| match in_batch && fits {
+        true => (BATCH_NS, BATCH_BYTES.min(room)),
+        false => (TARGET_NS, CHUNK_BYTES.min(room)),
+    };
     let (most_ns, most_bytes) = most(asked < grain);
     if full && ns * 2 < most_ns && bytes * 2 <= most_bytes && asked < MAX_ROWS {
         return if asked < grain { (asked * 2).min(grain) } else { asked * 2 };
@@ -51,7 +54,7 @@ mod tests {
     use super::*;
 
     fn settle(row_bytes: usize, row_ns: u64, grain: usize) -> usize {
-        (0..40).fold(1, |rows, _| next_rows(rows, rows, rows * row_bytes, rows as u64 * row_ns, grain))
+        (0..40).fold(1, |rows, _| next_rows(rows, rows, rows * row_bytes, rows as u64 * row_ns, grain, usize::MAX))
     }
 
     #[test]
@@ -81,7 +84,13 @@ mod tests {
 
     #[test]
     fn it_stands_still_when_steady() {
-        assert_eq!(next_rows(64, 64, 1000, TARGET_NS, 1), 64);
-        assert_eq!(next_rows(64, 1, 10, 10, 1), 64);
+        assert_eq!(next_rows(64, 64, 1000, TARGET_NS, 1, usize::MAX), 64);
+        assert_eq!(next_rows(64, 1, 10, 10, 1, usize::MAX), 64);
+    }
+
+    #[test]
+    fn where_memory_is_short_chunks_are() {
+        let settled = (0..40).fold(1, |rows, _| next_rows(rows, rows, rows * 1000, rows as u64, 1, 10_000));
+        assert_eq!(settled, 8);
     }
 }

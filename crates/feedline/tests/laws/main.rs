@@ -3,6 +3,7 @@
 
 mod left_out;
 mod resume;
+mod traced;
 
 use feedline::element::{DType, Leaf, Spec, Tree};
 use feedline::expr::{Attrs, Builder, Graph, NodeId};
@@ -311,6 +312,7 @@ const SAMPLES: &[(&str, Sample)] = &[
     ("shuffle", |p| {
         make("shuffle", json!({ "buffer_size": 4, "seed": 7, "seed2": 8, "reshuffle_each_iteration": true }), vec![p])
     }),
+    ("shuffle", |p| make("shuffle", json!({ "buffer_bytes": 100, "seed": 7 }), vec![vectors(p)])),
     ("skip", |p| make("skip", json!({ "count": 3 }), vec![p])),
     ("sparse_batch", |p| make("sparse_batch", json!({ "batch_size": 3, "row_shape": [5] }), vec![vectors(p)])),
     ("take", |p| make("take", json!({ "count": 7 }), vec![p])),

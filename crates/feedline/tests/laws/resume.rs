@@ -107,6 +107,7 @@ pub fn towers() -> Vec<(&'static str, Plan)> {
     let shuffle = |size: i64, input: Plan| {
         on("shuffle", json!({ "buffer_size": size, "seed": 3, "reshuffle_each_iteration": true }), input)
     };
+    let by_bytes = |bytes: i64, input: Plan| on("shuffle", json!({ "buffer_bytes": bytes, "seed": 3 }), input);
     let by_chance = |input: Plan| on("shuffle", json!({ "buffer_size": 5 }), input);
     let permuted = |input: Plan| on("shuffle", json!({}), input);
     let lines = || make("text_line", json!({ "files": file("rows.csv", ROWS), "buffer_size": 1 }), vec![]);
@@ -143,6 +144,10 @@ pub fn towers() -> Vec<(&'static str, Plan)> {
         ("shuffle of everything", on("shuffle", json!({ "buffer_size": -2, "seed": 1 }), filter(range(15)))),
         ("shuffle > shuffle", shuffle(3, shuffle(4, filter(range(15))))),
         ("lines > shuffle > batch", batch(3, shuffle(4, lines()))),
+        ("lines > shuffle by bytes > batch", batch(3, by_bytes(60, repeat(3, lines())))),
+        ("filter > shuffle by bytes", by_bytes(24 * 5, filter(range(30)))),
+        ("vectors > shuffle by bytes > repeat", repeat(2, by_bytes(130, vectors(range(14))))),
+        ("shuffle by bytes > shuffle", shuffle(3, by_bytes(90, filter(range(15))))),
         ("lines > repeat > shuffle", shuffle(5, repeat(3, lines()))),
         ("filter > shuffle > batch", batch(4, shuffle(6, filter(range(30))))),
         ("failing > filter > shuffle", shuffle(4, filter(failing(14)))),

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from ..function import Sample
     from ..iterator import Iterator
+    from ..provenance import Located, Replayed
     from ..trace import Tracer
 
 AUTOTUNE = -1
@@ -207,6 +208,49 @@ class Core:
             if not 0 <= epoch < 2**53:
                 raise ValueError(f"iter: epochs are counted from 0 on, so epoch cannot be {epoch}")
         return self._plan.iter(make_options(None, options) if options else None, state, epoch)  # type: ignore[return-value]
+
+    def locate(self, step: int, row: int | None = None, state: Mapping[str, Any] | None = None) -> Located:
+        """Where a row of a pass came from: file, record and byte, and what random functions drew for it.
+
+        The pass is run again up to that element, by a copy of this dataset: results depend on nothing but
+        seeds and positions. It takes as long as the pass took to get there.
+
+        >>> import feedline as fl
+        >>> ds = fl.Dataset.range(10).shuffle(10, seed=3).batch(4)
+        >>> batches = list(ds)
+        >>> ds.locate(1, 2).origin.position == batches[1][2]
+        np.True_
+
+        Args:
+            step: The number of the element in the pass, from 0 on; of the last pass that was started, or of a
+                first one.
+            row: The row in it, if it is a batch.
+            state: A state of that pass that was taken before the element (`Iterator.state_dict`): the search
+                begins there.
+
+        Raises:
+            OutOfRangeError: The pass has fewer elements, or the batch fewer rows.
+            FailedPreconditionError: The order of the dataset is another one each time (deterministic=False).
+        """
+        from ..provenance import located
+
+        return located(_native.locate(self._plan, step, row, state))
+
+    def replay(self, step: int, row: int | None = None, state: Mapping[str, Any] | None = None) -> Replayed:
+        """Makes a row of a pass again, and shows what every operator made of it.
+
+        Args:
+            step: The number of the element in the pass, as for `locate`.
+            row: The row in it, if it is a batch.
+            state: A state to begin at, as for `locate`. The operators are then shown as they run, not as they
+                were written.
+
+        Returns:
+            A sequence of values, each with its operator. Notebooks show pictures.
+        """
+        from ..provenance import replayed
+
+        return replayed(_native.locate(self._plan, step, row, state))
 
     def _sample(self) -> Sample | None:
         """Gives the first element, for functions that cannot be traced; None inside a traced function."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
+from ..config import parse_bytes
 from ..params import check_name, integer, naming
 from ..seeds import get_seed
 from .core import AUTOTUNE, Core
@@ -86,6 +87,8 @@ class Selection(Core):
         seed: int | None = None,
         reshuffle_each_iteration: bool | None = None,
         name: str | None = None,
+        *,
+        buffer_bytes: int | str | None = None,
     ) -> Self:
         """The elements in random order.
 
@@ -99,12 +102,19 @@ class Selection(Core):
             seed: Makes the order reproducible.
             reshuffle_each_iteration: False gives the same order in every pass; True, the default, a new one.
             name: A name for the operator, an identifier.
+            buffer_bytes: The same in bytes of what the elements contain, a number or text such as "64MB": the
+                buffer is filled until it has as many. Given with a `buffer_size`, whichever is reached first
+                counts. The order depends on the elements and the seed alone.
+
+        A buffer of `buffer_size` elements that `memory_limit` has no room for is an error: to make it smaller
+        would change the order.
         """
         check_name("shuffle", name)
         first, second = get_seed(seed, "shuffle")
         return self._then(
             "shuffle",
             buffer_size=None if buffer_size is None else integer("shuffle", "buffer_size", buffer_size),
+            **({} if buffer_bytes is None else {"buffer_bytes": parse_bytes(buffer_bytes)}),
             seed=first,
             seed2=second,
             reshuffle_each_iteration=True
@@ -124,7 +134,13 @@ class Selection(Core):
         size = None if buffer_size is None else integer("prefetch", "buffer_size", buffer_size)
         return self._then("prefetch", buffer_size=None if size == AUTOTUNE else size)
 
-    def cache(self, filename: Any = "", name: str | None = None) -> Self:
+    def cache(
+        self,
+        filename: Any = "",
+        name: str | None = None,
+        *,
+        on_full: Literal["error", "keep", "spill"] = "error",
+    ) -> Self:
         """Keeps the elements of the first complete pass for later ones.
 
         >>> import feedline as fl
@@ -137,15 +153,21 @@ class Selection(Core):
                 elements of another. Only a complete pass is kept. One iterator at a time writes; others
                 read the input meanwhile. A random function without a seed is another one in each process.
             name: A name for the operator, an identifier.
+            on_full: What to do where `memory_limit` has no room for them. "error" ends the pass with the
+                numbers. "keep" keeps the elements that fit; later passes make the others again, as the first
+                pass did and in its order. "spill" moves all of them to a temporary folder (`TMPDIR`).
         """
         check_name("cache", name)
+        if on_full not in ("error", "keep", "spill"):
+            raise ValueError(f'cache: on_full is "error", "keep" or "spill", not {on_full!r}')
+        extra = {} if on_full == "error" else {"on_full": on_full}
         if not filename:
-            return self._then("cache")
+            return self._then("cache", **extra)
         import os
 
         with naming("cache: filename"):
             path = os.fspath(filename)
-        return self._then("cache", filename=path)
+        return self._then("cache", filename=path, **extra)
 
     def assert_cardinality(self, expected_cardinality: int, name: str | None = None) -> Self:
         """States the number of elements; another number is an error when the pipeline runs.

@@ -3,13 +3,16 @@
 - `Stream`, an `IterableDataset`: the elements as tensors, in the memory in which the pipeline made them.
   Inside a `torch.utils.data.DataLoader` with workers each worker gives its batches in turn (`parts.py`).
 - `Items`, a map-style `Dataset`: elements by number.
-- `DataLoader`: PyTorch's loader, of PyTorch's datasets, with feedline's engine in place of worker processes.
+- `DataLoader`: PyTorch's loader, of PyTorch's datasets, with feedline's engine and its worker processes.
 """
 
 from __future__ import annotations
 
+import io
 import itertools
+import logging
 import os
+import pickle
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -20,15 +23,20 @@ from torch.utils import data as torch_data
 
 from .. import nest
 from ..dataset import Dataset
-from ..dtypes import int64
+from ..dtypes import int64, string, uint8
+from ..function import traced
 from ..ragged import RaggedTensor
 from ..sparse import SparseTensor
 from ..spec import TensorSpec
+from ..workers import seed_modules, worker_info
 from . import parts
 from .memory import writable
 from .passes import Pass, Resumable, plain
 
 __all__ = ["DataLoader", "Items", "Stream", "rank_and_count"]
+
+_ALIGN = 64
+"""Where tensors of a batch begin in the memory that they share."""
 
 
 class Stream(Resumable, torch_data.IterableDataset):  # type: ignore[misc]
@@ -217,17 +225,66 @@ class _Copies:
 class DataLoader(torch_data.DataLoader):  # type: ignore[misc]
     """`torch.utils.data.DataLoader` with feedline's engine: the same arguments and the same batches.
 
-    The dataset's `__getitem__` and `collate_fn` run on feedline's threads, up to `num_workers` batches at
-    once and in order, while the consumer computes; nothing is pickled or copied between processes. That suits
-    datasets that read files, decode pictures or call NumPy and torch, which all let other threads run; for
-    work in pure Python use PyTorch's loader.
+    With `num_workers`, the dataset's `__getitem__` and `collate_fn` run in so many processes, which are
+    started afresh (never forked) and kept for the next epoch. Tensors and arrays come back in shared memory.
 
-    Different from PyTorch's: an iterable dataset is read once, whatever `num_workers` is, and need not be
-    split; `worker_init_fn` is called in each thread before its first batch; `timeout`,
-    `multiprocessing_context` and `persistent_workers` have no effect.
+    With `threads=True`, or if the dataset cannot be pickled, they run on feedline's threads, up to
+    `num_workers` batches at once: nothing is sent anywhere, and nothing has to start. That suits datasets
+    that read files, decode pictures or call NumPy and torch, which all let other threads run.
+
+    Different from PyTorch's: random numbers in workers belong to the batch, not to the worker, and do not
+    depend on how many there are; an iterable dataset is read once and in this process, whatever `num_workers`
+    is, and need not be split; `timeout` and `multiprocessing_context` have no effect.
     """
 
+    def __init__(self, *args: Any, threads: bool = False, **keywords: Any) -> None:
+        super().__init__(*args, **keywords)
+        self.threads = bool(threads)
+        self._function: Any = None
+        self._kept: Any = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_function": None, "_kept": None}
+
     def __iter__(self) -> Iterator[Any]:
+        is_map_style = not isinstance(self.dataset, torch_data.IterableDataset)
+        if self.num_workers and is_map_style and not self.threads:
+            elements = self._open_processes()
+            if elements is not None:
+                return self._from_processes(elements)
+        return self._from_threads()
+
+    def _open_processes(self) -> Any:
+        if self._function is None:
+            # Kept, because the workers belong to it.
+            text, number = TensorSpec((), string), TensorSpec((None,), int64)
+            returns = (text, TensorSpec((None,), uint8), number)
+            self._function = traced(_Job(self), text, op="DataLoader", python=True, output_signature=returns)
+        tasks = _Exchange(self)
+        tickets = Dataset.from_generator(tasks.pickled, output_signature=TensorSpec((), string))
+        in_order = getattr(self, "in_order", True)
+        made = tickets._then("map", function=self._function, workers=self.num_workers, deterministic=in_order)
+        try:
+            return iter(made.prefetch(self.num_workers * (self.prefetch_factor or 2)))
+        except TypeError as error:
+            logging.getLogger("feedline").warning("DataLoader runs on threads: %s", error)
+            self.threads = True
+            return None
+
+    def _from_processes(self, elements: Any) -> Iterator[Any]:
+        pin = self.pin_memory and torch.cuda.is_available()
+        try:
+            for element in elements:
+                batch = _unpacked(*element)
+                yield _pinned(batch) if pin else batch
+            if self.persistent_workers:
+                # Workers are not let go while an iterator is there.
+                self._kept, elements = elements, None
+        finally:
+            if elements is not None:
+                elements.close()
+
+    def _from_threads(self) -> Iterator[Any]:
         exchange = _Exchange(self)
         tickets = Dataset.from_generator(exchange.tickets, output_signature=TensorSpec((), int64))
         made = tickets.map(
@@ -245,6 +302,80 @@ class DataLoader(torch_data.DataLoader):  # type: ignore[misc]
                 yield exchange.take(int(number))
 
 
+def _samples(loader: Any, task: Any) -> Any:
+    """What `collate_fn` gets for the numbers of a batch, or for one number where there are no batches."""
+    dataset = loader.dataset
+    if not loader.is_batched:
+        return dataset[task]
+    together: Callable[[Sequence[Any]], Any] | None = getattr(dataset, "__getitems__", None)
+    return together(task) if together else [dataset[index] for index in task]
+
+
+class _Job:
+    """Makes a batch, in a worker process."""
+
+    def __init__(self, loader: DataLoader) -> None:
+        self.dataset, self.collate_fn = loader.dataset, loader.collate_fn
+        self.is_batched = loader.batch_sampler is not None
+        self.worker_init_fn, self.num_workers = loader.worker_init_fn, loader.num_workers
+        self.has_begun = False
+
+    def __call__(self, ticket: bytes) -> tuple[bytes, Any, Any]:
+        seed, number, task = pickle.loads(ticket)
+        self._begin(seed)
+        seed_modules(seed + number)
+        return _packed(self.collate_fn(_samples(self, task)))
+
+    def _begin(self, seed: int) -> None:
+        if self.has_begun:
+            return
+        self.has_begun = True
+        here = worker_info()
+        assert here is not None
+        worker = torch_data._utils.worker
+        worker._worker_info = worker.WorkerInfo(
+            id=here.id, num_workers=self.num_workers, seed=seed + here.id, dataset=self.dataset
+        )
+        if self.worker_init_fn is not None:
+            self.worker_init_fn(here.id)
+
+
+class _Pickler(pickle.Pickler):
+    """Leaves the items of tensors out, as pickle does by itself with those of arrays."""
+
+    def reducer_override(self, value: Any) -> Any:
+        plain = type(value) is torch.Tensor and value.layout is torch.strided and value.device.type == "cpu"
+        if not plain or value.requires_grad or value.is_quantized or value.numel() == 0:
+            return NotImplemented
+        items = value.contiguous().reshape(-1).view(torch.uint8).numpy()
+        return _tensor_of, (pickle.PickleBuffer(items), value.dtype, tuple(value.shape))
+
+
+def _tensor_of(items: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
+    return torch.frombuffer(items, dtype=dtype).reshape(shape)
+
+
+def _packed(batch: Any) -> tuple[bytes, Any, Any]:
+    """Any object as bytes, with the items of its tensors and arrays in one block beside them."""
+    found: list[Any] = []
+    file = io.BytesIO()
+    _Pickler(file, protocol=5, buffer_callback=lambda buffer: found.append(buffer.raw())).dump(batch)
+    sizes = np.array([part.nbytes for part in found], np.int64)
+    block, at = np.empty(int((-(-sizes // _ALIGN) * _ALIGN).sum()), np.uint8), 0
+    for part in found:
+        block[at : at + part.nbytes] = part
+        at += -(-part.nbytes // _ALIGN) * _ALIGN
+    return file.getvalue(), block, sizes
+
+
+def _unpacked(data: bytes, block: Any, sizes: Any) -> Any:
+    parts, at = [], 0
+    for size in sizes.tolist():
+        parts.append(block[at : at + size])
+        at += -(-size // _ALIGN) * _ALIGN
+    return pickle.loads(data, buffers=parts)
+
+
 class _Exchange:
     """What a loader's pipeline works on. A collated batch can be any object, so the pipeline carries numbers,
     and the objects wait here: tasks until a thread takes them, batches until the consumer does.
@@ -252,6 +383,7 @@ class _Exchange:
 
     def __init__(self, loader: DataLoader) -> None:
         self.loader = loader
+        self.dataset, self.is_batched = loader.dataset, loader.batch_sampler is not None
         self.tasks: dict[int, Any] = {}
         self.batches: dict[int, Any] = {}
         self.threads: dict[int, int] = {}
@@ -259,7 +391,7 @@ class _Exchange:
         # In the consumer's thread and in PyTorch's order, so that the same seeds give the same batches: the
         # loader draws a seed for workers, then the sampler one for its order when it is asked for the first
         # time.
-        torch.empty((), dtype=torch.int64).random_(generator=loader.generator)
+        self.seed = int(torch.empty((), dtype=torch.int64).random_(generator=loader.generator).item())
         waiting = self._tasks()
         self.waiting = itertools.chain(list(itertools.islice(waiting, 1)), waiting)
 
@@ -267,6 +399,11 @@ class _Exchange:
         for number, task in enumerate(self.waiting):
             self.tasks[number] = task
             yield number
+
+    def pickled(self) -> Iterator[bytes]:
+        """What a worker process needs to know of a batch."""
+        for number, task in enumerate(self.waiting):
+            yield pickle.dumps((self.seed, number, task))
 
     def _tasks(self) -> Iterator[Any]:
         """The numbers of a batch's samples, or the samples themselves where they come in a stream."""
@@ -288,17 +425,10 @@ class _Exchange:
         task = self.tasks.pop(int(number))
         loader = self.loader
         if not isinstance(loader.dataset, torch_data.IterableDataset):
-            task = self._samples(task)
+            task = _samples(self, task)
         made = loader.collate_fn(task)
         self.batches[int(number)] = _pinned(made) if loader.pin_memory and torch.cuda.is_available() else made
         return number
-
-    def _samples(self, task: Any) -> Any:
-        dataset = self.loader.dataset
-        if self.loader.batch_sampler is None:
-            return dataset[task]
-        together: Callable[[Sequence[Any]], Any] | None = getattr(dataset, "__getitems__", None)
-        return together(task) if together else [dataset[index] for index in task]
 
     def _begin_thread(self) -> None:
         # By the system's number of the thread: to Python a thread of the engine is a new one each time.

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::expr::{Builder, NodeId};
 use crate::op::{Bound, Function, Int, Op, OpInfo, Param, Props, at_least, read, scalar_i64};
 use crate::plan::{Bound as Nested, Card, Plan};
-use crate::runtime::{At, BuildCx, Built, ChunkFn, Cx, Item, Mark, Pull, Stage, Taken, unfit};
+use crate::runtime::{At, BuildCx, Built, ChunkFn, Cx, Hold, Item, Mark, Pull, Stage, Taken, bytes_text, unfit};
 use journal::{Journal, Source, Window};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
@@ -155,6 +155,7 @@ impl Op for GroupByWindow {
             cx: cx.clone(),
             serial: self.props().host,
             groups: BTreeMap::new(),
+            hold: cx.hold(node),
             current: None,
             output: None,
             windows: 0,
@@ -202,6 +203,8 @@ struct Group {
     size: usize,
     parts: Vec<Chunk>,
     held: usize,
+    /// What the parts take.
+    bytes: usize,
     /// Rows of the current chunk that belong to it and are not cut out yet.
     rows: Vec<usize>,
 }
@@ -211,7 +214,9 @@ impl Group {
         let (Some(&first), Some(&last)) = (self.rows.first(), self.rows.last()) else { return };
         // A few rows are copied, lest a window that stays open keeps the whole chunk in memory.
         let slice = last - first + 1 == self.rows.len() && self.rows.len() * 2 >= chunk.rows();
-        self.parts.push(if slice { chunk.slice(first..last + 1) } else { chunk.take(&self.rows) });
+        let part = if slice { chunk.slice(first..last + 1) } else { chunk.take(&self.rows) };
+        self.bytes += if part.is_frozen() { 0 } else { part.nbytes() };
+        self.parts.push(part);
         self.rows.clear();
     }
 }
@@ -226,6 +231,8 @@ struct GroupSteps {
     /// Python runs inside: one element at a time, in order.
     serial: bool,
     groups: BTreeMap<i64, Group>,
+    /// What all open windows take.
+    hold: Hold,
     current: Option<Current>,
     /// What the function made of the last full window: read out before more input is.
     output: Option<Box<dyn Stage>>,
@@ -295,12 +302,21 @@ impl GroupSteps {
                 }
             }
         }
+        let mut more = 0;
         for key in current.touched {
             if let Some(group) = self.groups.get_mut(&key) {
+                let before = group.bytes;
                 group.cut(&current.chunk);
+                more += group.bytes - before;
             }
         }
-        Ok(())
+        self.hold.set(self.hold.bytes() + more).map_err(|over| {
+            let windows = self.groups.len();
+            self.groups.clear();
+            self.ended = true;
+            let what = format!("{windows} open windows take {}", bytes_text(over.bytes));
+            over.error(&what, "make smaller windows or use fewer keys")
+        })
     }
     /// Puts a row into its window; gives the window if it is full now.
     fn put(&mut self, key: i64, row: usize, current: &mut Current) -> Result<Option<(i64, Vec<Chunk>)>> {
@@ -313,7 +329,7 @@ impl GroupSteps {
                 }
             };
             self.journal.size(key, size);
-            self.groups.insert(key, Group { size, parts: vec![], held: 0, rows: vec![] });
+            self.groups.insert(key, Group { size, parts: vec![], held: 0, bytes: 0, rows: vec![] });
         }
         let group = self.groups.get_mut(&key).expect("just made sure");
         if group.rows.is_empty() {
@@ -324,8 +340,10 @@ impl GroupSteps {
         if group.held < group.size {
             return Ok(None);
         }
+        // What was cut before leaves with the window; the rest of it was never counted.
+        let _ = self.hold.set(self.hold.bytes().saturating_sub(std::mem::take(&mut group.bytes)));
         group.cut(&current.chunk);
-        group.held = 0;
+        (group.held, group.bytes) = (0, 0);
         let parts = std::mem::take(&mut group.parts);
         // Only a size that had to be computed is worth remembering.
         if matches!(self.size, Size::Fixed(_)) {
@@ -387,11 +405,15 @@ impl GroupSteps {
             group.rows.push(row);
             group.held += 1;
         }
+        let mut bytes = self.hold.bytes();
         for key in touched {
             if let Some(group) = self.groups.get_mut(&key) {
+                bytes -= group.bytes;
                 group.cut(chunk);
+                bytes += group.bytes;
             }
         }
+        let _ = self.hold.set(bytes);
         // Those of the input are noted as they come; the others are known already.
         if !apart {
             self.dealt += chunk.rows() as u64;
@@ -421,6 +443,7 @@ impl Steps for GroupSteps {
             None if self.ended => {
                 // What is left, in rising order of the keys.
                 let Some((key, group)) = self.groups.pop_first() else { return Some(Pull::End) };
+                let _ = self.hold.set(self.hold.bytes().saturating_sub(group.bytes));
                 self.closed = Some(key);
                 if group.parts.is_empty() { Ok(()) } else { self.flush(key, group.parts) }
             }
@@ -468,12 +491,13 @@ impl Steps for GroupSteps {
         self.drop = at.number()?;
         self.input.seek(at)?;
         (self.current, self.output) = (None, None);
+        let _ = self.hold.set(0);
         let (source, windows) = journal::read(at)?;
         let (mut keys, mut all) = (HashMap::new(), 0);
         self.groups.clear();
         for Window { key, size, rows } in &windows {
             keys.extend(rows.iter().map(|row| (*row, *key)));
-            self.groups.insert(*key, Group { size: *size, parts: vec![], held: 0, rows: vec![] });
+            self.groups.insert(*key, Group { size: *size, parts: vec![], held: 0, bytes: 0, rows: vec![] });
         }
         let stage = match source {
             Source::Runs(runs) => {

@@ -10,21 +10,27 @@
 //! 4. A state says which rows there were, not what they are: `journal.rs`. Where the input has elements by number, their
 //!    numbers follow from the number of draws. Where neither can be (a shuffle of a shuffle, a row that failed), the pass
 //!    is run again from its start.
+//! 5. A buffer may be bounded by bytes as well: rows come in until those that are there have as many. What counts is what a
+//!    row contains, so the order depends neither on chunks nor on how rows lie in memory.
+//! 6. tf.data's order for a size must not change because memory is short: rows that do not fit are an error.
 
-use super::journal::{Buffered, Draws, Journal, chosen};
+use super::journal::{Buffered, Draws, Fill, Journal, chosen};
 use super::packed::{Packed, prefetch};
 use super::parts::Parts;
-use crate::element::{Chunk, Column, DType, Pos, RowRef, gather};
+use crate::element::{Chunk, Column, DType, RowRef, gather};
 use crate::error::{Error, Result};
 use crate::expr::Philox;
 use crate::plan::Plan;
-use crate::runtime::{At, BuildCx, Cx, Index, Mark, Pull, Seeded, Stage, unfit};
+use crate::runtime::{At, BuildCx, Cx, Hold, Index, Mark, Over, Pull, Seeded, Stage, bytes_text, unfit};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 pub struct BufferStage {
     input: Box<dyn Stage>,
+    /// At most so many rows.
     size: usize,
+    bytes: Option<Bytes>,
+    hold: Hold,
     cx: BuildCx,
     node: Plan,
     seeds: Seeded,
@@ -62,6 +68,26 @@ pub struct BufferStage {
     places: Vec<u32>,
 }
 
+/// For a buffer that is bounded by bytes.
+struct Bytes {
+    most: usize,
+    /// What is there.
+    now: usize,
+    /// Of each row in the buffer, in the order of `held`; and of those that came in.
+    held: VecDeque<usize>,
+    coming: Vec<usize>,
+    /// Rows that went in since the last draw, and before each draw that was not noted yet.
+    filled: u32,
+    fills: Vec<u32>,
+}
+
+impl Bytes {
+    fn new(most: usize) -> Bytes {
+        let (now, held, coming, filled, fills) = Default::default();
+        Bytes { most, now, held, coming, filled, fills }
+    }
+}
+
 /// Random numbers that are made early.
 const AHEAD: usize = 8;
 
@@ -77,7 +103,7 @@ fn apart(chunk: Chunk) -> Vec<Chunk> {
     }
     let row = |row: usize| {
         let one = chunk.slice(row..row + 1);
-        let pos = Pos::Run(chunk.pos.at(row));
+        let pos = one.pos.clone();
         Chunk::new(
             1,
             pos,
@@ -109,6 +135,8 @@ struct Back {
     order: Vec<u32>,
     rows: usize,
     come: Vec<RowRef>,
+    /// What each of them takes, where that matters.
+    sizes: Vec<usize>,
 }
 
 const BY_NUMBER: u64 = 0;
@@ -120,18 +148,20 @@ impl BufferStage {
         cx: &BuildCx,
         node: &Plan,
         mut input: Box<dyn Stage>,
-        size: usize,
+        (size, bytes): (usize, Option<usize>),
         seeds: Seeded,
     ) -> Result<BufferStage> {
-        let origins = match numbered(cx, &node.inputs[0])? {
+        let origins = match if bytes.is_some() { None } else { numbered(cx, &node.inputs[0])? } {
             Some(index) => Origins::Numbered(index),
-            None => Origins::Noted(Journal::new(size, seeds.random())),
+            None => Origins::Noted(Journal::new(fill(size, bytes), seeds.random())),
         };
         let start = Mark::start(&mut *input);
         let mut random = seeds.random();
         Ok(BufferStage {
             input,
             size,
+            bytes: bytes.map(Bytes::new),
+            hold: cx.hold(node),
             cx: cx.clone(),
             node: node.clone(),
             seeds,
@@ -161,6 +191,9 @@ impl BufferStage {
     fn take_in(&mut self, chunk: Chunk) {
         self.coming.clear();
         self.next = 0;
+        if let Some(bytes) = &mut self.bytes {
+            bytes.coming = chunk.row_bytes();
+        }
         let first = self.held.is_empty() && self.picked.is_empty();
         let mut coming = std::mem::take(&mut self.coming);
         self.place(chunk, first, &mut coming);
@@ -200,9 +233,33 @@ impl BufferStage {
         }
     }
 
+    fn is_full(&self) -> bool {
+        self.held.len() >= self.size || self.bytes.as_ref().is_some_and(|b| b.now >= b.most)
+    }
+    /// Rows to ask for until the buffer is full.
+    fn missing(&self) -> usize {
+        let rows = self.size - self.held.len();
+        let Some(bytes) = &self.bytes else { return rows };
+        // As many as would do if they were like those that are there.
+        let each = bytes.now.checked_div(self.held.len()).unwrap_or(bytes.most).max(1);
+        rows.min((bytes.most.saturating_sub(bytes.now) / each).clamp(1, 1 << 12))
+    }
     /// Moves rows that came in into the buffer, as far as there is room.
     fn fill(&mut self) {
-        let room = self.size - self.held.len();
+        let mut room = self.size - self.held.len();
+        if let Some(bytes) = &mut self.bytes {
+            let sizes = &bytes.coming[self.next..];
+            let mut now = bytes.now;
+            let fits = sizes.iter().take_while(|size| {
+                let fits = now < bytes.most;
+                now += **size;
+                fits
+            });
+            room = room.min(fits.count());
+            bytes.held.extend(&sizes[..room.min(sizes.len())]);
+            bytes.now += sizes[..room.min(sizes.len())].iter().sum::<usize>();
+            bytes.filled += room.min(sizes.len()) as u32;
+        }
         let end = self.coming.len().min(self.next.saturating_add(room));
         self.held.extend(&self.coming[self.next..end]);
         self.next = end;
@@ -217,8 +274,40 @@ impl BufferStage {
         if let Some(row) = self.held.get(chosen(later, n) + AHEAD) {
             prefetch(row);
         }
-        self.held.swap(0, chosen(u, n));
+        let at = chosen(u, n);
+        self.held.swap(0, at);
         self.picked.extend(self.held.pop_front());
+        if let Some(bytes) = &mut self.bytes {
+            bytes.held.swap(0, at);
+            bytes.now -= bytes.held.pop_front().unwrap_or(0);
+            bytes.fills.push(std::mem::take(&mut bytes.filled));
+        }
+    }
+
+    /// Says what it keeps.
+    fn count(&mut self) -> std::result::Result<(), Over> {
+        let rows = match &self.packed {
+            Some(packed) => packed.bytes(),
+            None => self.parts.live,
+        };
+        self.hold.set(rows + self.held.len() * size_of::<RowRef>())
+    }
+    /// There is no memory for the buffer that was asked for.
+    fn refuse(&mut self, over: Over) -> Pull {
+        let rows = self.held.len() + self.coming.len() - self.next;
+        let all = match (self.size, self.node.inputs[0].card) {
+            (usize::MAX, crate::plan::Card::Known(all)) => usize::try_from(all).unwrap_or(usize::MAX),
+            (size, _) => size,
+        };
+        let what = match all {
+            usize::MAX => format!("{rows} elements in the buffer take {}", bytes_text(over.bytes)),
+            n => format!("{rows} of the {n} elements of the buffer take {}", bytes_text(over.bytes)),
+        };
+        let whole = if all == usize::MAX { 2 * over.bytes } else { (over.bytes / rows.max(1)).saturating_mul(all) };
+        (self.held, self.packed, self.parts) = (VecDeque::new(), None, Parts::default());
+        (self.coming, self.next, self.picked, self.ended) = (Vec::new(), 0, Vec::new(), true);
+        let instead = "give shuffle(buffer_bytes=...), which fills the buffer as far as that many bytes go";
+        Pull::Fail(Over { bytes: whole.max(over.bytes), ..over }.error(&what, instead))
     }
 
     fn give(&mut self) -> Pull {
@@ -231,9 +320,9 @@ impl BufferStage {
         for r in self.picked.drain(..) {
             self.parts.release(r.part);
         }
-        if self.parts.is_wasteful() {
+        if self.parts.is_wasteful(self.hold.most()) {
             let coming = self.coming.get(self.next).map(|r| r.part);
-            self.parts.compact(&mut self.held, coming);
+            self.parts.compact(&mut self.held, coming, self.hold.most());
         }
         Pull::Rows(chunk)
     }
@@ -268,12 +357,20 @@ impl BufferStage {
                 Pull::Rows(chunk) => {
                     let first = back.come.is_empty();
                     let mut refs = Vec::new();
+                    if self.bytes.is_some() {
+                        back.sizes.extend(chunk.row_bytes());
+                    }
                     self.place(chunk, first, &mut refs);
                     self.back.as_mut()?.come.extend(refs);
                 }
                 Pull::Pending => return Some(Pull::Pending),
                 Pull::End if back.come.len() == back.rows => {
-                    let Back { order, come, .. } = self.back.take()?;
+                    let Back { order, come, sizes, .. } = self.back.take()?;
+                    if let Some(bytes) = &mut self.bytes {
+                        bytes.held = order.iter().map(|rank| sizes[*rank as usize]).collect();
+                        bytes.now = bytes.held.iter().sum();
+                        bytes.coming = sizes[order.len()..].to_vec();
+                    }
                     self.held = order.iter().map(|rank| come[*rank as usize]).collect();
                     self.coming = come[order.len()..].to_vec();
                     self.next = 0;
@@ -299,10 +396,10 @@ impl BufferStage {
             return pull;
         }
         while self.picked.len() < want {
-            if self.held.len() < self.size {
+            if !self.is_full() {
                 if self.next < self.coming.len() {
                     self.fill();
-                    if self.held.len() < self.size {
+                    if !self.is_full() {
                         continue;
                     }
                 } else if !self.ended {
@@ -310,10 +407,14 @@ impl BufferStage {
                         return Pull::End;
                     }
                     // What is missing in the buffer, and one more for each row after the next.
-                    let missing = self.size - self.held.len();
-                    let ask = missing.saturating_add(want - self.picked.len() - 1);
+                    let ask = self.missing().saturating_add(want - self.picked.len() - 1);
                     match self.pull_input(cx, ask.min(1 << 20)) {
-                        Pull::Rows(chunk) => self.take_in(chunk),
+                        Pull::Rows(chunk) => {
+                            self.take_in(chunk);
+                            if let Err(over) = self.count() {
+                                return self.refuse(over);
+                            }
+                        }
                         Pull::End => self.ended = true,
                         stop if self.picked.is_empty() => return stop,
                         Pull::Fail(error) => {
@@ -370,7 +471,9 @@ impl Stage for BufferStage {
         self.input.mark(out);
         out.counted(&self.start);
         if let Origins::Noted(journal) = &self.origins {
-            journal.mark(self.drawn, self.came, out);
+            let mut none = Vec::new();
+            let fills = self.bytes.as_mut().map_or(&mut none, |bytes| &mut bytes.fills);
+            journal.mark(self.drawn, self.came, fills, out);
         }
     }
     fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
@@ -379,6 +482,7 @@ impl Stage for BufferStage {
         (self.held, self.packed, self.parts) = (VecDeque::new(), None, Parts::default());
         (self.coming, self.next, self.picked, self.error) = (Vec::new(), 0, Vec::new(), None);
         (self.back, self.ended) = (None, false);
+        self.bytes = self.bytes.take().map(|bytes| Bytes::new(bytes.most));
         let kind = at.up_to(FROM_START)?;
         if kind == FROM_START {
             let start = at.counted()?;
@@ -424,7 +528,7 @@ impl BufferStage {
     }
     /// What was held after so many draws follows from the draws.
     fn by_number(&self, index: Arc<dyn Index>, drawn: u64, came: u64) -> Result<Back> {
-        let mut draws = Draws::new(self.size, self.seeds.random());
+        let mut draws = Draws::new(Fill::UpTo(self.size), self.seeds.random());
         let (mut next, all) = (0, index.len());
         while draws.drawn < drawn {
             let come = || {
@@ -444,7 +548,7 @@ impl BufferStage {
         let numbers: Vec<u64> = order.into_iter().map(|(number, _)| number).chain(next..came).collect();
         let rows = numbers.len();
         let stage = self.cx.recall_numbers(&self.node, index, numbers)?;
-        Ok(Back { stage, order: ranks, rows, come: vec![] })
+        Ok(Back { stage, order: ranks, rows, come: vec![], sizes: vec![] })
     }
     fn by_run(&mut self, drawn: u64, came: u64, at: &mut At<'_>) -> Result<Back> {
         let buffered = Buffered::read(at)?;
@@ -454,10 +558,15 @@ impl BufferStage {
         }
         let mut random = self.seeds.random();
         random.seek(drawn);
-        self.origins = Origins::Noted(Journal::restored(self.size, random, drawn, &buffered));
+        let fill = fill(self.size, self.bytes.as_ref().map(|b| b.most));
+        self.origins = Origins::Noted(Journal::restored(fill, random, drawn, &buffered));
         let stage = self.cx.recall(&self.node, &self.node.inputs[0], buffered.runs)?;
-        Ok(Back { stage, order: buffered.order, rows, come: vec![] })
+        Ok(Back { stage, order: buffered.order, rows, come: vec![], sizes: vec![] })
     }
+}
+
+fn fill(size: usize, bytes: Option<usize>) -> Fill {
+    if bytes.is_some() { Fill::Noted(VecDeque::new()) } else { Fill::UpTo(size) }
 }
 
 /// Access to the input by number. Not where that depends on what happened in this process, as it does for a cache.
@@ -504,7 +613,7 @@ mod tests {
         let cx = crate::runtime::testing_cx(ds.plan());
         let seeds = Arc::new(PassSeeds::new(Some(1), Some(2), false)).start(&cx);
         let source = Box::new(Source(0, bytes));
-        let mut stage = BufferStage::new(&cx, ds.plan(), source, 100, seeds).unwrap();
+        let mut stage = BufferStage::new(&cx, ds.plan(), source, (100, None), seeds).unwrap();
         let cancelled = crate::runtime::sync::atomic::AtomicBool::new(false);
         let waker: std::sync::Weak<dyn crate::runtime::Wake> = std::sync::Weak::<Never>::new();
         let mut cx = Cx::new(&waker, &cancelled);

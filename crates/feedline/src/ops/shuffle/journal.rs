@@ -1,7 +1,8 @@
 //! Which rows a shuffle's buffer held, for its states.
 //!
 //! Which rows are in the buffer, and in which order, follows from the random numbers alone. So the stage does not keep
-//! account of it: `Draws` does what the stage did, with numbers of rows, up to the oldest mark that is still there.
+//! account of it: `Draws` does what the stage did, with numbers of rows, up to the oldest mark that is still there. Where
+//! the buffer is bounded by bytes it also follows from how many rows came in before each draw: these numbers are noted.
 
 use crate::error::Result;
 use crate::expr::Philox;
@@ -15,20 +16,33 @@ use std::sync::Arc;
 /// The order of a buffer: what the stage does with rows, done with their numbers.
 #[derive(Clone)]
 pub struct Draws {
-    size: usize,
+    fill: Fill,
     random: Philox,
     /// Oldest first.
     pub held: VecDeque<u64>,
     pub drawn: u64,
 }
 
+/// How many rows come in before a draw.
+#[derive(Clone)]
+pub enum Fill {
+    /// As many as are missing to this number.
+    UpTo(usize),
+    /// As many as came in before each of the next draws.
+    Noted(VecDeque<u32>),
+}
+
 impl Draws {
-    pub fn new(size: usize, random: Philox) -> Draws {
-        Draws { size, random, held: VecDeque::new(), drawn: 0 }
+    pub fn new(fill: Fill, random: Philox) -> Draws {
+        Draws { fill, random, held: VecDeque::new(), drawn: 0 }
     }
     /// Fills the buffer with what `come` gives, and draws a row; `None` if there is none.
     pub fn draw(&mut self, mut come: impl FnMut() -> Option<u64>) -> Option<u64> {
-        while self.held.len() < self.size {
+        let missing = match &mut self.fill {
+            Fill::UpTo(size) => size.saturating_sub(self.held.len()),
+            Fill::Noted(counts) => counts.pop_front()? as usize,
+        };
+        for _ in 0..missing {
             let Some(row) = come() else { break };
             self.held.push_back(row);
         }
@@ -87,13 +101,13 @@ impl Book {
 }
 
 impl Journal {
-    pub fn new(size: usize, random: Philox) -> Arc<Journal> {
+    pub fn new(fill: Fill, random: Philox) -> Arc<Journal> {
         let (runs, next, pins) = (Runs::default(), Next::default(), Pins::new());
-        Arc::new(Journal(Mutex::new(Book { runs, draws: Draws::new(size, random), next, pins })))
+        Arc::new(Journal(Mutex::new(Book { runs, draws: Draws::new(fill, random), next, pins })))
     }
     /// As it was when the buffer had these rows. `random` stands behind the draws.
-    pub fn restored(size: usize, random: Philox, drawn: u64, buffered: &Buffered) -> Arc<Journal> {
-        let journal = Journal::new(size, random);
+    pub fn restored(fill: Fill, random: Philox, drawn: u64, buffered: &Buffered) -> Arc<Journal> {
+        let journal = Journal::new(fill, random);
         let mut book = lock(&journal.0);
         book.draws.drawn = drawn;
         let mut numbers: Vec<u64> = Vec::new();
@@ -109,10 +123,14 @@ impl Journal {
     pub fn add(&self, from: Mark, rows: usize) {
         lock(&self.0).runs.add(from, rows);
     }
-    /// Marks the moment: after so many draws, when so many rows had come in.
-    pub fn mark(self: &Arc<Self>, drawn: u64, came: u64, out: &mut Mark) {
+    /// Marks the moment: after so many draws, when so many rows had come in. `fills`: how many went into the buffer
+    /// before each draw since the last mark.
+    pub fn mark(self: &Arc<Self>, drawn: u64, came: u64, fills: &mut Vec<u32>, out: &mut Mark) {
         let pin = Arc::new(Pin { journal: self.clone(), came });
         let mut book = lock(&self.0);
+        if let Fill::Noted(counts) = &mut book.draws.fill {
+            counts.extend(fills.drain(..));
+        }
         book.pins.add(drawn, &pin);
         book.catch_up(drawn);
         drop(book);

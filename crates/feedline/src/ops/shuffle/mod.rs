@@ -10,9 +10,9 @@ mod permutation;
 use crate::dataset::Dataset;
 use crate::element::Spec;
 use crate::error::{Error, Result};
-use crate::op::{Int, Op, OpInfo, Param, Props, read};
+use crate::op::{Int, Op, OpInfo, Param, Props, at_least, read};
 use crate::plan::{Card, Plan};
-use crate::runtime::{BuildCx, Built, Index, Numbers, PassSeeds, streams};
+use crate::runtime::{BuildCx, Built, Index, Numbers, PassSeeds, bytes_text, streams};
 use permutation::{Gather, Permutation, PermutedIndex};
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, OnceLock};
@@ -22,6 +22,7 @@ pub static INFO: OpInfo = OpInfo {
     doc: "Puts elements into a random order.",
     params: &[
         Param::new("buffer_size", "None", "elements to choose from; -2: all; None: a permutation that needs no memory"),
+        Param::new("buffer_bytes", "None", "bytes of elements to choose from, instead of or beside their number"),
         Param::new("seed", "None", "makes the order repeatable; None: another one for each dataset"),
         Param::new("seed2", "None", "the second half of the seed"),
         Param::new("reshuffle_each_iteration", "True", "another order in each pass"),
@@ -34,6 +35,8 @@ pub static INFO: OpInfo = OpInfo {
 pub struct Shuffle {
     #[serde(default)]
     buffer_size: Option<Int>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    buffer_bytes: Option<Int>,
     #[serde(default)]
     seed: Option<i64>,
     #[serde(default)]
@@ -58,6 +61,27 @@ impl Dataset {
     pub fn shuffle(&self, buffer_size: Option<i64>, seed: Option<i64>, reshuffle: bool) -> Result<Dataset> {
         self.apply(Shuffle {
             buffer_size: buffer_size.map(Into::into),
+            buffer_bytes: None,
+            seed,
+            seed2: None,
+            reshuffle_each_iteration: Some(reshuffle),
+            seeds: OnceLock::new(),
+        })
+    }
+    /// The same with a buffer that holds elements of so many bytes, however many these are: it is filled until the
+    /// contents of its elements reach the bound.
+    ///
+    /// ```
+    /// # use feedline::Dataset;
+    /// let ds = Dataset::range(1000)?.shuffle_bytes(2400, Some(42), false)?;
+    /// let first: i64 = ds.iter()?.next().unwrap()?[0].tensor().item();
+    /// assert!(first < 100); // a number takes 24 bytes: 8 and what an element takes by itself
+    /// # Ok::<(), feedline::Error>(())
+    /// ```
+    pub fn shuffle_bytes(&self, buffer_bytes: i64, seed: Option<i64>, reshuffle: bool) -> Result<Dataset> {
+        self.apply(Shuffle {
+            buffer_size: None,
+            buffer_bytes: Some(buffer_bytes.into()),
             seed,
             seed2: None,
             reshuffle_each_iteration: Some(reshuffle),
@@ -78,6 +102,10 @@ fn buffer_rows(size: i64) -> Result<usize> {
 }
 
 impl Shuffle {
+    /// Whether all elements are permuted, without a buffer.
+    fn is_permutation(&self) -> bool {
+        self.buffer_size.is_none() && self.buffer_bytes.is_none()
+    }
     fn each_pass(&self) -> bool {
         self.reshuffle_each_iteration != Some(false)
     }
@@ -106,9 +134,14 @@ impl Op for Shuffle {
         &INFO
     }
     fn spec(&self, inputs: &[Plan]) -> Result<Spec> {
-        match self.buffer_size {
-            Some(n) => n.known().map_or(Ok(()), |n| buffer_rows(n).map(|_| ()))?,
-            None => streams(&inputs[0]).map_or(Ok(()), |op| Err(no_numbers(Some(op))))?,
+        if self.is_permutation() {
+            streams(&inputs[0]).map_or(Ok(()), |op| Err(no_numbers(Some(op))))?;
+        }
+        if let Some(n) = self.buffer_size.and_then(|n| n.known()) {
+            buffer_rows(n)?;
+        }
+        if let Some(n) = self.buffer_bytes.and_then(|n| n.known()) {
+            at_least("buffer_bytes", n, 1)?;
         }
         Ok(inputs[0].spec.clone())
     }
@@ -122,20 +155,31 @@ impl Op for Shuffle {
         Some(self.pass_seeds())
     }
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
-        let Some(size) = self.buffer_size else {
+        if self.is_permutation() {
             let index = self.permuted(cx, &node.inputs[0])?;
             let head = Numbers { len: index.len(), at: 0 };
             return Ok(cx.open(node, Box::new(head), Arc::new(Gather(index))));
-        };
-        let size = buffer_rows(size.get(cx)?)?;
+        }
+        let size = self.buffer_size.map_or(Ok(usize::MAX), |n| buffer_rows(n.get(cx)?))?;
+        let bytes = self.buffer_bytes.map(|n| n.get(cx)).transpose()?;
+        if let Some(n) = bytes {
+            at_least("buffer_bytes", n, 1)?;
+            cx.hold(node).set(n as usize).map_err(|over| {
+                over.error(
+                    &format!("a buffer of {} is too large", bytes_text(n as usize)),
+                    "give a smaller buffer_bytes",
+                )
+            })?;
+        }
+        let size = (size, bytes.map(|n| n as usize));
         // The input is started first: an inner shuffle draws its seeds before an outer one.
         let input = cx.stage(&node.inputs[0])?;
         Ok(Built::Stage(Box::new(buffer::BufferStage::new(cx, node, input, size, self.pass_seeds().start(cx))?)))
     }
     fn index(&self, cx: &BuildCx, node: &Plan) -> Result<Option<Arc<dyn Index>>> {
-        match self.buffer_size {
-            Some(_) => Ok(None),
-            None => Ok(Some(Arc::new(self.permuted(cx, &node.inputs[0])?))),
+        match self.is_permutation() {
+            false => Ok(None),
+            true => Ok(Some(Arc::new(self.permuted(cx, &node.inputs[0])?))),
         }
     }
     fn write(&self) -> Result<serde_json::Value> {

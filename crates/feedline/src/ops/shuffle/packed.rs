@@ -50,7 +50,7 @@ fn plain(column: &Column) -> Option<&Tensor> {
 impl Packed {
     /// For rows like these, if it is worth while. The buffer has at most `size` rows.
     pub fn like(chunk: &Chunk, size: usize) -> Option<Packed> {
-        if chunk.columns().len() < 2 {
+        if chunk.columns().len() < 2 || chunk.pos.is_traced() {
             return None;
         }
         let (mut columns, mut offset) = (Vec::new(), POS_BYTES);
@@ -66,6 +66,10 @@ impl Packed {
         let block_rows = (BLOCK_BYTES / row_bytes).next_power_of_two().min(most).max(GROUP);
         let (block_bits, scratch) = (block_rows.ilog2(), vec![0; GROUP * row_bytes]);
         Some(Packed { columns, row_bytes, block_bits, blocks: vec![], free: vec![], places: 0, scratch })
+    }
+    /// What it takes of memory.
+    pub fn bytes(&self) -> usize {
+        self.blocks.iter().map(Buf::len).sum::<usize>() + 4 * self.places
     }
     /// Whether these rows can be taken in.
     pub fn fits(&self, chunk: &Chunk) -> bool {

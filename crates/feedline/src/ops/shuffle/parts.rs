@@ -52,9 +52,11 @@ impl Parts {
         (part, 0..rows as u32)
     }
     fn push(&mut self, chunk: Chunk) -> u32 {
-        let (rows, row_bytes) = (chunk.rows(), chunk.nbytes() / chunk.rows());
-        self.live += row_bytes * rows;
-        let part = Some(Part { chunk, left: rows, row_bytes, shared: false });
+        let (rows, row_bytes, shared) = (chunk.rows(), chunk.nbytes() / chunk.rows(), chunk.is_frozen());
+        if !shared {
+            self.live += row_bytes * rows;
+        }
+        let part = Some(Part { chunk, left: rows, row_bytes, shared });
         match self.free.pop() {
             Some(at) => {
                 self.slots[at as usize] = part;
@@ -83,12 +85,17 @@ impl Parts {
             self.free.push(at);
         }
     }
-    pub fn is_wasteful(&self) -> bool {
-        self.dead > self.live.max(SLACK_BYTES).max(self.tolerated)
+    /// Whether rows that are gone take up too much: as much as those that are there, or the `room` for all of them.
+    pub fn is_wasteful(&self, room: usize) -> bool {
+        self.dead > self.live.max(SLACK_BYTES).min(self.spare(room)).max(self.tolerated)
     }
-    /// Copies the rows of parts that are less than half there together, after which less is gone than is there. `coming`
-    /// is in use and stays.
-    pub fn compact(&mut self, held: &mut VecDeque<RowRef>, coming: Option<u32>) {
+    /// What rows that are gone may take up where memory is short.
+    fn spare(&self, room: usize) -> usize {
+        room.saturating_sub(self.live).max(self.live / 8).max(SLACK_BYTES / 4)
+    }
+    /// Copies the rows of parts that are less than half there together, after which less is gone than is there; where
+    /// there is no room for that much, those of all parts of which a row is gone. `coming` is in use and stays.
+    pub fn compact(&mut self, held: &mut VecDeque<RowRef>, coming: Option<u32>, room: usize) {
         for part in self.slots.iter_mut().flatten() {
             if !part.shared && part.chunk.is_shared() {
                 part.shared = true;
@@ -96,11 +103,12 @@ impl Parts {
                 self.dead -= part.row_bytes * (part.chunk.rows() - part.left);
             }
         }
-        if !self.is_wasteful() {
+        if !self.is_wasteful(room) {
             return;
         }
+        let times = if self.spare(room) < self.live { 1 } else { 2 };
         let step = |p: u32| match &self.slots[p as usize] {
-            Some(part) if !part.shared && coming != Some(p) && part.left * 2 < part.chunk.rows() => {
+            Some(part) if !part.shared && coming != Some(p) && part.left * times < part.chunk.rows() => {
                 Some(p as usize % STEPS)
             }
             _ => None,
@@ -120,7 +128,7 @@ impl Parts {
             }
         }
         self.tolerated = 0;
-        if self.is_wasteful() {
+        if self.is_wasteful(room) {
             self.tolerated = self.dead * 2;
         }
     }

@@ -1,0 +1,266 @@
+//! Who holds how much memory: an account for each pipeline that runs, and one count for the process.
+//!
+//! 1. A thread works *for* an account (`enter`). Blocks that it makes are charged to it; a block knows its account, so
+//!    whoever drops it last gives its bytes back, on whatever thread.
+//! 2. Each thread counts for itself and adds up every `LOT` bytes, and when it leaves: a small block costs no atomic
+//!    instruction. A count is therefore wrong by at most `LOT` for each thread.
+//! 3. Bytes that were handed to the consumer are counted apart: they are his.
+//! 4. Nothing here waits or refuses. Whoever works ahead asks first whether there is room.
+//! 5. Accounts lie in slots that are never freed, and are used again when all blocks of the last pipeline are gone: a
+//!    block refers to its account without counting.
+
+use crate::fork::brief;
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+
+/// Bytes that a thread counts for itself.
+const LOT: isize = 64 << 10;
+
+/// The memory of one pipeline.
+#[derive(Debug, Default)]
+pub struct Account {
+    live: AtomicIsize,
+    out: AtomicIsize,
+    limit: AtomicUsize,
+    /// Readers that are open: they share what may be read ahead.
+    pub(crate) readers: AtomicUsize,
+    open: AtomicBool,
+}
+
+/// Bytes of all blocks of this process that are in use, without those that consumers have.
+static LIVE: AtomicIsize = AtomicIsize::new(0);
+/// Bytes that all open accounts together may have; `usize::MAX` if there are none.
+static ROOM: AtomicUsize = AtomicUsize::new(usize::MAX);
+static SLOTS: Mutex<Vec<&'static Account>> = Mutex::new(Vec::new());
+
+thread_local! {
+    static TALLY: Tally = const { Tally { works_for: Cell::new(None), of: Cell::new(None), bytes: Cell::new(0) } };
+}
+
+/// What a thread has counted and not added up.
+struct Tally {
+    works_for: Cell<Option<&'static Account>>,
+    of: Cell<Option<&'static Account>>,
+    bytes: Cell<isize>,
+}
+
+impl Tally {
+    fn settle(&self) {
+        let bytes = self.bytes.take();
+        if bytes != 0 {
+            add(self.of.get(), bytes);
+        }
+    }
+}
+
+impl Drop for Tally {
+    fn drop(&mut self) {
+        self.settle();
+    }
+}
+
+fn same(a: Option<&'static Account>, b: Option<&'static Account>) -> bool {
+    a.map(std::ptr::from_ref) == b.map(std::ptr::from_ref)
+}
+
+fn add(account: Option<&'static Account>, bytes: isize) {
+    LIVE.fetch_add(bytes, Relaxed);
+    if let Some(account) = account {
+        account.live.fetch_add(bytes, Relaxed);
+    }
+}
+
+fn count(account: Option<&'static Account>, bytes: isize) {
+    let counted = TALLY.try_with(|tally| {
+        if !same(tally.of.get(), account) {
+            tally.settle();
+            tally.of.set(account);
+        }
+        tally.bytes.set(tally.bytes.get() + bytes);
+        if tally.bytes.get().abs() >= LOT {
+            tally.settle();
+        }
+    });
+    // A thread that is ending counts at once.
+    if counted.is_err() {
+        add(account, bytes);
+    }
+}
+
+impl Account {
+    /// An account of its own for a pipeline that may have so many bytes. It is to be closed.
+    pub fn open(limit: usize) -> &'static Account {
+        let _brief = brief();
+        let mut slots = SLOTS.lock().unwrap_or_else(PoisonError::into_inner);
+        let idle = |a: &&&'static Account| {
+            !a.open.load(Relaxed)
+                && a.live.load(Relaxed) == 0
+                && a.out.load(Relaxed) == 0
+                && a.readers.load(Relaxed) == 0
+        };
+        let account = match slots.iter().find(idle) {
+            Some(account) => *account,
+            None => {
+                let account: &'static Account = Box::leak(Box::default());
+                slots.push(account);
+                account
+            }
+        };
+        account.limit.store(limit, Relaxed);
+        account.open.store(true, Relaxed);
+        share_out(&slots);
+        account
+    }
+    /// No more is charged to it. Blocks that are left give their bytes back as before.
+    pub fn close(&'static self) {
+        let _brief = brief();
+        let slots = SLOTS.lock().unwrap_or_else(PoisonError::into_inner);
+        self.open.store(false, Relaxed);
+        share_out(&slots);
+    }
+    /// The account that this thread works for.
+    pub fn current() -> Option<&'static Account> {
+        TALLY.try_with(|tally| tally.works_for.get()).ok().flatten()
+    }
+    /// Lets this thread work for it, or for nobody, until the result is dropped.
+    pub fn enter(account: Option<&'static Account>) -> Entered {
+        let before = TALLY.try_with(|tally| tally.works_for.replace(account)).ok().flatten();
+        Entered { before }
+    }
+    /// Bytes of blocks that it holds.
+    pub fn live(&self) -> usize {
+        self.live.load(Relaxed).max(0) as usize
+    }
+    /// Bytes that the consumer has of it.
+    pub fn out(&self) -> usize {
+        self.out.load(Relaxed).max(0) as usize
+    }
+    pub fn limit(&self) -> usize {
+        self.limit.load(Relaxed)
+    }
+    /// Counts bytes as its own that lie in no block, or in blocks that were charged to an earlier pipeline.
+    pub fn reserve(&self, bytes: isize) {
+        self.live.fetch_add(bytes, Relaxed);
+    }
+}
+
+/// What all blocks of the process take, without those that consumers have.
+pub fn live_bytes() -> usize {
+    LIVE.load(Relaxed).max(0) as usize
+}
+
+/// What they and those that are kept for reuse may take together.
+pub(crate) fn room() -> usize {
+    ROOM.load(Relaxed)
+}
+
+fn share_out(slots: &[&'static Account]) {
+    let open = slots.iter().filter(|a| a.open.load(Relaxed));
+    let room = open.map(|a| a.limit()).reduce(usize::saturating_add);
+    ROOM.store(room.unwrap_or(usize::MAX), Relaxed);
+}
+
+/// As long as it lives this thread works for an account.
+#[must_use]
+pub struct Entered {
+    before: Option<&'static Account>,
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        let _ = TALLY.try_with(|tally| {
+            tally.works_for.set(self.before);
+            tally.settle();
+        });
+    }
+}
+
+/// Bytes of a block, charged to somebody until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Charge {
+    account: Option<&'static Account>,
+    bytes: usize,
+    /// The consumer has them.
+    out: AtomicBool,
+}
+
+impl Charge {
+    pub(crate) fn new(bytes: usize) -> Charge {
+        let account = Account::current();
+        count(account, bytes as isize);
+        Charge { account, bytes, out: AtomicBool::new(false) }
+    }
+    /// They are the consumer's from now on.
+    pub(crate) fn hand_out(&self) {
+        if let Some(account) = self.account
+            && !self.out.swap(true, Relaxed)
+        {
+            add(Some(account), -(self.bytes as isize));
+            account.out.fetch_add(self.bytes as isize, Relaxed);
+        }
+    }
+    /// Charges them to whoever this thread works for.
+    pub(crate) fn take_over(&mut self) {
+        let account = Account::current();
+        if !same(self.account, account) && !*self.out.get_mut() {
+            count(self.account, -(self.bytes as isize));
+            count(account, self.bytes as isize);
+            self.account = account;
+        }
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        let bytes = self.bytes as isize;
+        match self.account {
+            Some(account) if *self.out.get_mut() => drop(account.out.fetch_sub(bytes, Relaxed)),
+            account => count(account, -bytes),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Buf;
+
+    #[test]
+    fn blocks_are_charged_until_they_are_dropped() {
+        let account = Account::open(1 << 30);
+        let entered = Account::enter(Some(account));
+        let (large, small) = (Buf::new(1 << 20), Buf::new(100));
+        let elsewhere = std::thread::spawn(|| (Account::current().is_none(), Buf::new(1 << 20))).join().unwrap();
+        assert!(elsewhere.0);
+        drop(entered);
+        assert!(Account::current().is_none());
+        assert_eq!((account.live(), account.out()), ((1 << 20) + 128, 0));
+        large.hand_out();
+        large.hand_out();
+        assert_eq!((account.live(), account.out()), (128, 1 << 20));
+        std::thread::spawn(|| drop((large, small))).join().unwrap();
+        assert_eq!((account.live(), account.out()), (0, 0));
+        account.close();
+    }
+
+    #[test]
+    fn parts_are_charged_once_and_results_of_others_are_taken_over() {
+        let account = Account::open(1 << 30);
+        let mut whole = Buf::new(1 << 20);
+        let entered = Account::enter(Some(account));
+        whole.take_over();
+        assert_eq!(account.live(), 1 << 20);
+        let part = whole.split_to(1000).unwrap();
+        drop(whole);
+        drop(entered);
+        assert_eq!(account.live(), 1 << 20, "memory goes with its last part");
+        drop(part);
+        TALLY.with(Tally::settle);
+        assert_eq!(account.live(), 0);
+        account.reserve(5);
+        assert_eq!(account.live(), 5);
+        account.reserve(-5);
+        account.close();
+    }
+}

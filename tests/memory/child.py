@@ -1,0 +1,165 @@
+"""One pipeline in a process of its own: what it takes of memory, and what comes out. Prints JSON.
+
+    python child.py NAME LIMIT FOLDER
+
+The folder has the files that `data.py` made.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import feedline as fl
+import numpy as np
+
+RECORD = 64 << 10
+"""Bytes of a record in the files."""
+
+Pipeline = Callable[[Path], fl.Dataset]
+PIPELINES: dict[str, Pipeline] = {}
+
+
+def pipeline(make: Pipeline) -> Pipeline:
+    """Enters a pipeline under its name."""
+    PIPELINES[make.__name__] = make
+    return make
+
+
+def sizes() -> np.ndarray:
+    """Lengths of elements with a heavy tail: half are below 20,000 numbers, the largest have two million."""
+    drawn = np.random.default_rng(1).pareto(1.1, 3000) * 12_000 + 4_000
+    return np.minimum(drawn, 2 << 20).astype(np.int64)
+
+
+def heavy() -> fl.Dataset:
+    """Elements of these sizes, each filled with its number."""
+    each = sizes()
+    return fl.Dataset.range(len(each)).map(
+        lambda x: fl.fill([fl.gather(each, x)], fl.cast(x, fl.int32) % 251), num_parallel_calls=fl.AUTOTUNE
+    )
+
+
+def records(folder: Path, cycle: int) -> fl.Dataset:
+    """The records of all files, `cycle` of these at a time."""
+    files = sorted(str(path) for path in folder.glob("*.tfrecord"))
+    return fl.Dataset.from_tensor_slices(files).interleave(
+        fl.TFRecordDataset, cycle_length=cycle, num_parallel_calls=fl.AUTOTUNE
+    )
+
+
+def decoded(ds: fl.Dataset) -> fl.Dataset:
+    """Records as numbers, batched."""
+    return ds.map(lambda r: fl.io.decode_raw(r, fl.int32)).map(lambda x: fl.reshape(x, [RECORD // 4])).batch(16)
+
+
+@pipeline
+def heavy_tailed(folder: Path) -> fl.Dataset:
+    """Elements of very different sizes, one by one."""
+    return heavy()
+
+
+@pipeline
+def heavy_tailed_ahead(folder: Path) -> fl.Dataset:
+    """The same with more read ahead than there is memory for."""
+    return heavy().prefetch(1000).map(lambda x: x + 1).prefetch(1000)
+
+
+@pipeline
+def heavy_tailed_batches(folder: Path) -> fl.Dataset:
+    """Batches of rows of unequal length."""
+    return heavy().ragged_batch(4)
+
+
+@pipeline
+def shuffled(folder: Path) -> fl.Dataset:
+    """A buffer that takes half of the limit."""
+    return decoded(records(folder, 8).shuffle(512, seed=1))
+
+
+@pipeline
+def shuffled_by_bytes(folder: Path) -> fl.Dataset:
+    """As many elements as fit into so many bytes, of very different sizes."""
+    return heavy().shuffle(buffer_bytes="24MB", seed=1)
+
+
+@pipeline
+def shuffled_lines(folder: Path) -> fl.Dataset:
+    """Short rows that point into large blocks."""
+    lines = fl.TextLineDataset(str(folder / "lines.txt"))
+    return lines.shuffle(100_000, seed=1).map(lambda x: fl.strings.to_number(x, fl.int64)).batch(1000)
+
+
+@pipeline
+def interleaved(folder: Path) -> fl.Dataset:
+    """64 files at once."""
+    return decoded(records(folder, 64))
+
+
+@pipeline
+def windows(folder: Path) -> fl.Dataset:
+    """Windows that overlap."""
+    return decoded(records(folder, 4)).unbatch().window(64, shift=16).flat_map(lambda w: w.batch(64))
+
+
+@pipeline
+def cache_keep(folder: Path) -> fl.Dataset:
+    """More than fits is kept: a part of it is."""
+    return decoded(records(folder, 8)).cache(on_full="keep").repeat(2)
+
+
+@pipeline
+def cache_spill(folder: Path) -> fl.Dataset:
+    """More than fits is kept: it moves to disk."""
+    return decoded(records(folder, 8)).cache(on_full="spill").repeat(2)
+
+
+@pipeline
+def cache_error(folder: Path) -> fl.Dataset:
+    """More than fits is to be kept."""
+    return decoded(records(folder, 8)).cache()
+
+
+def status(key: str) -> int:
+    """A number of bytes from /proc/self/status."""
+    with open("/proc/self/status") as lines:
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(key))
+
+
+def consumed(ds: fl.Dataset, stops: bool) -> Iterator[Any]:
+    """The elements. A consumer that stops reads some, sleeps, and goes on."""
+    for i, element in enumerate(ds):
+        yield element
+        if stops and i == 3:
+            time.sleep(1.5)
+
+
+def main(name: str, limit: str, folder: str) -> None:
+    """Runs it, and says what it took."""
+    stops = name.endswith("_stopped")
+    ds = PIPELINES[name.removesuffix("_stopped")](Path(folder)).with_options(memory_limit=limit)
+    # Threads, modules and the C library's arenas are there before it is measured.
+    sum(1 for _ in fl.Dataset.range(1000).map(lambda x: fl.fill([1000], x)).batch(10))
+    Path("/proc/self/clear_refs").write_text("5")
+    idle = status("VmRSS:")
+    elements = total = largest = 0
+    error = ""
+    try:
+        for element in consumed(ds, stops):
+            values = element.flat_values if isinstance(element, fl.RaggedTensor) else element
+            elements += len(values) if values.ndim else 1
+            total += int(values.reshape(-1)[:: max(1, values.size // 16)].sum())
+            largest = max(largest, values.nbytes)
+    except MemoryError as raised:
+        error = str(raised)
+    peak = status("VmHWM:") - idle
+    found = {"peak": peak, "largest": largest, "elements": elements, "total": total, "error": error}
+    print(json.dumps({**found, "explain": ds.explain()}))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,141 @@
+"""Pipelines under a limit, each in a process of its own: the peak of its memory above the idle process is within the
+limit, beside what the consumer holds; nothing is lost; nothing waits for ever.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import feedline as fl
+import numpy as np
+import pytest
+
+from . import child
+
+LIMIT = 64 << 20
+FILES, RECORDS = 64, 32
+"""The records of all files together are twice the limit."""
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="Linux counts the memory")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Files of records, all of which differ, and a file of lines."""
+    made = tmp_path_factory.mktemp("memory")
+    for i in range(FILES):
+        rows = np.arange(i * RECORDS, (i + 1) * RECORDS, dtype=np.int32)
+        with fl.io.TFRecordWriter(str(made / f"{i:03}.tfrecord")) as out:
+            for row in rows:
+                out.write(np.full(child.RECORD // 4, row, np.int32).tobytes())
+    (made / "lines.txt").write_text("".join(f"{i:09}\n" for i in range(1_000_000)))
+    return made
+
+
+def run(name: str, limit: int, folder: Path) -> dict[str, Any]:
+    """What the pipeline says of itself."""
+    command = [sys.executable, str(Path(child.__file__)), name, str(limit), str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+NAMES = [name for name in child.PIPELINES if name != "cache_error"]
+
+
+@pytest.mark.parametrize("name", [*NAMES, "heavy_tailed_stopped", "interleaved_stopped", "shuffled_stopped"])
+def test_the_peak_is_within_the_limit(name: str, folder: Path) -> None:
+    """The consumer holds one element, and the next while it is given."""
+    found, roomy = run(name, LIMIT, folder), run(name, 4 << 30, folder)
+    assert not found["error"]
+    assert (found["elements"], found["total"]) == (roomy["elements"], roomy["total"])
+    held = 2 * found["largest"]
+    above = (found["peak"] - held) / LIMIT
+    print(f"{name}: {found['peak'] >> 20} MB, {above:.2f} of the limit; without one {roomy['peak'] >> 20} MB")
+    assert above <= 1.1, found["explain"]
+
+
+def test_what_cannot_fit_is_refused_with_the_numbers(folder: Path) -> None:
+    """A cache that may hold everything, a buffer and a batch that are too large."""
+    found = run("cache_error", LIMIT, folder)
+    assert "elements to keep take" in found["error"] and "on_full" in found["error"]
+    assert found["peak"] <= 1.1 * LIMIT + 2 * found["largest"]
+    records = child.records(folder, 8)
+    with pytest.raises(MemoryError, match=r"of the 2000 elements of the buffer take .* buffer_bytes"):
+        list(records.shuffle(2000).with_options(memory_limit="16MB"))
+    numbers = child.heavy().map(lambda x: fl.zeros([1 << 20]))
+    with pytest.raises(MemoryError, match=r"elements of a batch take 67\.1 MB.* smaller batches"):
+        iter(numbers.batch(16).with_options(memory_limit="16MB"))
+    with pytest.raises(MemoryError, match="a buffer of 67.1 MB is too large"):
+        iter(records.shuffle(buffer_bytes="64MB").with_options(memory_limit="16MB"))
+
+
+def test_explain_tells_who_holds_what(folder: Path) -> None:
+    """By operator, in all, and what the consumer has."""
+    ds = child.decoded(child.records(folder, 8).shuffle(100)).with_options(memory_limit="32MB")
+    it = iter(ds)
+    batches = [next(it) for _ in range(3)]
+    told = json.loads(it.explain("json"))
+    memory = told["pass"]["memory"]
+    assert memory["limit_bytes"] == 32 << 20
+    assert memory["consumer_bytes"] >= sum(batch.nbytes for batch in batches)
+    assert 0 < memory["held_bytes"] <= memory["held_bytes_peak"] <= 1.1 * (32 << 20)
+    node = told["runs"]
+    while node["op"] != "shuffle":
+        node = node["inputs"][0]
+    assert node["meter"]["held_bytes"] >= 100 * child.RECORD
+    assert "the consumer holds" in it.explain()
+    del batches
+    assert json.loads(it.explain("json"))["pass"]["memory"]["consumer_bytes"] < memory["consumer_bytes"]
+
+
+def test_a_stopped_consumer_costs_no_cpu() -> None:
+    """The CPU seconds of a process that sleeps with an open iterator: what is ahead is made, then nothing happens."""
+    code = """if True:
+        import time, feedline as fl
+        it = iter(fl.Dataset.range(1 << 40).map(lambda x: fl.fill([10_000], x)).batch(8))
+        next(it)
+        time.sleep(1)
+        before = time.process_time()
+        time.sleep(2)
+        print(time.process_time() - before)
+        next(it)
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) < 0.2
+
+
+@pytest.mark.parametrize("settings", [{"cpu_budget": 3}, {"leave_cores": 1}, {"cpu_budget": 5, "leave_cores": 100}])
+def test_there_are_no_more_threads_than_allowed(settings: dict[str, int], folder: Path) -> None:
+    """Workers are counted by their names. Those that wait for disks have others."""
+    code = f"""if True:
+        import sys, threading
+        from pathlib import Path
+        import feedline as fl
+        fl.configure(**{settings})
+        print(fl.configuration()["cpu_budget"])
+        from child import decoded, records
+        most = 0
+        for i, _ in enumerate(decoded(records(Path({str(folder)!r}), 16)).repeat(2)):
+            names = [Path(f"/proc/self/task/{{t}}/comm").read_text() for t in __import__("os").listdir("/proc/self/task")]
+            workers = [n for n in names if n.startswith("feedline-") and n[9:].strip().isdigit()]
+            most = max(most, len(workers))
+        print(most)
+    """
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, cwd=Path(child.__file__).parent)
+    assert done.returncode == 0, done.stderr
+    allowed, most = map(int, done.stdout.split())
+    if "leave_cores" not in settings:
+        assert allowed == settings["cpu_budget"]
+    else:
+        import os
+
+        cores = len(os.sched_getaffinity(0))
+        assert allowed == max(1, min(settings.get("cpu_budget", cores), cores - settings["leave_cores"])) or cores > allowed
+    assert 1 <= most <= allowed

@@ -1,0 +1,163 @@
+"""Programs that are killed while they write: what they leave behind is whole or is not there, and a second run ends well.
+
+Each program says when it begins to write; a random time behind that it gets SIGKILL, until some have been killed in the
+middle. What it writes is then read, or made by a run that nobody kills, and compared.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import feedline as fl
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL")
+
+ROWS, WIDTH = 3000, 512
+KILLS = 5
+"""How often each program is killed."""
+
+
+def rows() -> fl.Dataset:
+    """What is written: 6 MB, which differ from row to row."""
+    return fl.Dataset.range(ROWS).map(lambda x: {"n": x, "row": fl.fill([WIDTH], fl.cast(x, fl.int32) * 7)})
+
+
+def is_whole(ds: fl.Dataset) -> bool:
+    """Whether these are the rows, in order."""
+    numbers = [int(e["n"]) for e in ds if (np.asarray(e["row"]) == 7 * int(e["n"])).all()]
+    return numbers == list(range(ROWS))
+
+
+# For each: the program, and whether what it wrote is whole; None if there is nothing.
+
+
+def cache_found(folder: Path) -> bool | None:
+    """A cache is used or filled anew: either way all rows come."""
+    return is_whole(rows().cache(folder / "cache"))
+
+
+def set_found(folder: Path) -> bool | None:
+    """A saved set that is there can be read."""
+    return is_whole(fl.Dataset.load(folder / "set")) if (folder / "set" / "dataset.json").exists() else None
+
+
+def parquet_found(folder: Path) -> bool | None:
+    """The same of a file."""
+    path = folder / "rows.parquet"
+    return is_whole(fl.ParquetDataset(str(path))) if path.exists() else None
+
+
+def index_found(folder: Path) -> bool | None:
+    """An index is read or made anew: records are found by number."""
+    ds = fl.TFRecordDataset(str(folder / "in.tfrecord"), index=True)
+    return len(ds) == ROWS and all(len(ds[i]) == 100 + i % 50 for i in (0, 1, ROWS - 1))
+
+
+def converted_found(folder: Path) -> bool | None:
+    """A converted file has all lines."""
+    path = folder / "out.jsonl"
+    return len(path.read_text().splitlines()) == ROWS if path.exists() else None
+
+
+PROGRAMS: dict[str, tuple[str, Callable[[Path], bool | None]]] = {
+    "cache": ("sum(1 for _ in rows().cache('cache'))", cache_found),
+    "save": ("rows().save('set')", set_found),
+    "save_parquet": ("rows().save_parquet('rows.parquet', overwrite=True)", parquet_found),
+    "index": ("len(fl.TFRecordDataset('in.tfrecord', index=True))", index_found),
+    "convert": ("main(['convert', '--overwrite', 'examples.tfrecord', 'out.jsonl'])", converted_found),
+}
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Files that programs read."""
+    folder = tmp_path_factory.mktemp("inputs")
+    with fl.io.TFRecordWriter(str(folder / "in.tfrecord")) as out:
+        for i in range(ROWS):
+            out.write(bytes(100 + i % 50))
+    with fl.io.TFRecordWriter(str(folder / "examples.tfrecord")) as out:
+        for i in range(ROWS):
+            values = fl.train.Feature(int64_list=fl.train.Int64List(value=[i] * 40))
+            example = fl.train.Example(features=fl.train.Features(feature={"n": values}))
+            out.write(example.SerializeToString())
+    return folder
+
+
+def start(folder: Path, statement: str) -> subprocess.Popen[str]:
+    """A program that has come to the statement. `rows` is the function above, word for word: it is part of a cache's
+    name.
+    """
+    code = f"""
+        import sys
+        sys.path.insert(0, {str(Path(__file__).parent)!r})
+        import feedline as fl
+        from feedline.cli import main
+        from test_crash import rows
+        print("now", flush=True)
+        {statement}
+        print("done", flush=True)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(code)]
+    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None and process.stdout.readline() == "now\n"
+    return process
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_killed_at_any_moment(name: str, inputs: Path, tmp_path: Path) -> None:
+    """Killed some times, each time earlier than it would have ended, then left alone."""
+    statement, found = PROGRAMS[name]
+    for path in inputs.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    draw = random.Random(name)
+    # How long it takes when nobody kills it, in another folder.
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    for path in inputs.iterdir():
+        (whole / path.name).write_bytes(path.read_bytes())
+    process, begun = start(whole, statement), time.monotonic()
+    assert process.wait(60) == 0
+    takes = time.monotonic() - begun
+    assert found(whole)
+    for _ in range(KILLS):
+        process = start(tmp_path, statement)
+        time.sleep(takes * draw.random())
+        process.send_signal(signal.SIGKILL)
+        process.wait(60)
+        assert found(tmp_path) is not False, "something was left that is not whole"
+    process = start(tmp_path, statement)
+    assert process.wait(60) == 0 or name == "save"
+    assert found(tmp_path)
+
+
+def test_a_full_disk_is_an_error_that_names_the_stage(tmp_path: Path) -> None:
+    """A cache and a saved set on a disk without room: here a limit on the size of files."""
+    code = """if True:
+        import resource, signal
+        import feedline as fl
+        from test_crash import rows
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+        for op, write in [("cache", lambda: list(rows().cache("c"))), ("save", lambda: rows().save("s"))]:
+            try:
+                write()
+                print("written")
+            except OSError as error:
+                print(op, op in str(error), "too large" in str(error), flush=True)
+    """
+    command = [sys.executable, "-c", code]
+    folder = str(Path(__file__).parent)
+    import os
+
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([folder, os.environ.get("PYTHONPATH", "")])}
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "cache True True\nsave True True\n"), done.stderr
