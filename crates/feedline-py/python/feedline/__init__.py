@@ -43,6 +43,7 @@ from .dtypes import *  # noqa: F403
 from .iterator import Iterator, Optional
 from .ops import *  # noqa: F403
 from .options import Options
+from .profiles import Profile, profile
 from .ragged import RaggedTensor
 from .readers import (
     CsvDataset,
@@ -73,6 +74,7 @@ __all__ = [
     "Optional",
     "Options",
     "ParquetDataset",
+    "Profile",
     "RaggedTensor",
     "RaggedTensorSpec",
     "SparseTensor",
@@ -96,6 +98,7 @@ __all__ = [
     "math",
     "nest",
     "preprocessing",
+    "profile",
     "ragged",
     "random",
     "sparse",

@@ -104,7 +104,8 @@ impl Op for Map {
     }
     fn props(&self) -> Props {
         let graph = &self.function.0;
-        Props { host: is_serial_host(graph), pure: graph.is_pure(), noop: graph.is_identity(), ..Props::default() }
+        let (host, pure, noop) = (is_serial_host(graph), graph.is_pure(), graph.is_identity());
+        Props { host, pure, noop, keeps: true, ..Props::default() }
     }
     fn functions(&self) -> Vec<&Function> {
         vec![&self.function]

@@ -40,7 +40,7 @@ impl Op for WithOptions {
         inputs[0].card
     }
     fn props(&self) -> Props {
-        Props { carries: true, ..Props::default() }
+        Props { carries: true, keeps: true, ..Props::default() }
     }
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
         cx.build(&node.inputs[0])

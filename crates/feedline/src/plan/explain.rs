@@ -1,10 +1,10 @@
 //! A plan for people: as written, what the rewrites did, as it runs, and what the last pass counted.
 
-use super::Plan;
+use super::{Plan, draw, inner_plans, model};
 use crate::error::{Error, Result};
 use crate::rewrite::Rewritten;
-use crate::runtime::Meters;
-use crate::tune::{Verdict, verdict};
+use crate::runtime::{Lane, Meter, Meters};
+use crate::tune::{Limit, Model, Verdict, verdict};
 use serde_json::json;
 use std::collections::HashSet;
 use std::fmt::Write;
@@ -14,6 +14,9 @@ use std::sync::atomic::Ordering::Relaxed;
 pub enum Format {
     Text,
     Json,
+    Dot,
+    Mermaid,
+    Html,
 }
 
 impl Format {
@@ -21,7 +24,12 @@ impl Format {
         match name {
             "text" => Ok(Format::Text),
             "json" => Ok(Format::Json),
-            other => Err(Error::usage(format!("there is no format {other:?}; the formats are text and json"))),
+            "dot" => Ok(Format::Dot),
+            "mermaid" => Ok(Format::Mermaid),
+            "html" => Ok(Format::Html),
+            other => Err(Error::usage(format!(
+                "there is no format {other:?}; the formats are text, json, dot, mermaid and html"
+            ))),
         }
     }
 }
@@ -30,9 +38,15 @@ impl Format {
 pub fn explain(plan: &Plan, format: Format) -> String {
     let Ok(Rewritten { plan: runs, log }) = plan.rewritten() else { return format!("{plan:?}") };
     let meters = plan.meters();
+    // A picture shows what was written until there is something to show of how it runs.
+    let drawn = if meters.is_some() { &runs } else { plan };
     match format {
+        Format::Dot => draw::dot(drawn, meters.as_deref()),
+        Format::Mermaid => draw::mermaid(drawn, meters.as_deref()),
+        Format::Html => draw::html(drawn, meters.as_deref()),
         Format::Text => text(plan, &runs, &log, meters.as_deref()),
         Format::Json => {
+            let model = meters.as_deref().map(|m| model(&runs, m));
             let value = json!({
                 "written": node_json(plan, None, &mut HashSet::new()),
                 "rules": log.iter().map(|(rule, on)| json!({ "rule": rule, "on": on })).collect::<Vec<_>>(),
@@ -41,7 +55,12 @@ pub fn explain(plan: &Plan, format: Format) -> String {
                     "seconds": m.elapsed_ns() as f64 / 1e9,
                     "delivered": m.delivered.load(Relaxed),
                     "waited_seconds": m.waited_ns.load(Relaxed) as f64 / 1e9,
+                    "own_seconds": m.own_ns.load(Relaxed) as f64 / 1e9,
+                    "first_seconds": m.first_ns.load(Relaxed) as f64 / 1e9,
+                    "cores": m.cores.load(Relaxed),
                 })),
+                "ceiling": model.as_ref().map(ceiling_json),
+                "model": model,
             });
             value.to_string()
         }
@@ -51,25 +70,80 @@ pub fn explain(plan: &Plan, format: Format) -> String {
 /// A node whose inputs were shown before says so and does not repeat them.
 fn node_json(plan: &Plan, meters: Option<&Meters>, seen: &mut HashSet<u64>) -> serde_json::Value {
     let again = !seen.insert(plan.id) && !plan.inputs.is_empty();
-    let meter = meters.and_then(|m| m.get(plan.id)).map(|m| {
-        json!({
-            "rows": m.rows.load(Relaxed), "chunks": m.chunks.load(Relaxed), "fails": m.fails.load(Relaxed),
-            "busy_ns": m.busy_ns.load(Relaxed), "starved": m.starved.load(Relaxed),
-            "held_bytes": m.held.load(Relaxed), "held_bytes_peak": m.held_peak.load(Relaxed),
-            "copied_bytes": m.copied.load(Relaxed),
-            "chunk_rows": m.chunk_rows.load(Relaxed),
-        })
-    });
+    let meter = meters.and_then(|m| Some(meter_json(&*m.get(plan.id)?, m)));
     let inputs = if again { &[] } else { plan.inputs.as_slice() };
     let mut json = json!({
-        "op": plan.name(), "params": plan.op.show(), "spec": plan.spec.to_string(),
+        "op": plan.name(), "params": plan.op.show(), "spec": plan.spec.to_string(), "id": plan.id,
         "cardinality": plan.card.as_i64(), "meter": meter,
         "inputs": inputs.iter().map(|i| node_json(i, meters, seen)).collect::<Vec<_>>(),
     });
+    // What runs inside of functions is told where it was measured.
+    let inner = if again || meters.is_none() { vec![] } else { inner_plans(plan) };
+    if !inner.is_empty() {
+        json["inside"] = inner.iter().map(|i| node_json(i, meters, seen)).collect();
+    }
     if again {
         json["as_above"] = true.into();
     }
     json
+}
+
+fn meter_json(m: &Meter, meters: &Meters) -> serde_json::Value {
+    let place = meters.get(m.place.load(Relaxed));
+    let is_parallel = m.is_parallel.load(Relaxed);
+    let shares = place.as_ref().and_then(|p| p.ended_here()).map(|lane| match is_parallel {
+        true => lane.work.shares(),
+        false => lane.head.shares(),
+    });
+    let (rows, busy) = (m.rows.load(Relaxed), m.busy_ns.load(Relaxed));
+    let mut json = json!({
+        "rows": rows, "chunks": m.chunks.load(Relaxed), "fails": m.fails.load(Relaxed),
+        "busy_ns": busy, "starved": m.starved.load(Relaxed),
+        "held_bytes": m.held.load(Relaxed), "held_bytes_peak": m.held_peak.load(Relaxed),
+        "copied_bytes": m.copied.load(Relaxed),
+        "chunk_rows": m.chunk_rows.load(Relaxed),
+        "bytes": (m.row_bytes() * rows as f64) as u64,
+        "cpu_ns": (busy as f64 * shares.map_or(1.0, |(cpu, _)| cpu)) as u64,
+        "row_ns_p50": m.spread.at(0.5), "row_ns_p99": m.spread.at(0.99),
+        "lock_ns": m.lock_ns.load(Relaxed),
+        "parallel": is_parallel, "segment": m.place.load(Relaxed),
+    });
+    if let Some(lane) = m.ended_here() {
+        json["queue"] = lane_json(lane);
+    }
+    json
+}
+
+/// The queue behind an operator and the segment that fills it.
+fn lane_json(lane: &Lane) -> serde_json::Value {
+    json!({
+        "given": lane.given.load(Relaxed), "calls": lane.calls.load(Relaxed), "lanes": lane.lanes_peak.load(Relaxed),
+        "fill": lane.fill.load(Relaxed) as f64 / 1000.0 / lane.fills.load(Relaxed).max(1) as f64,
+        "head_ns": lane.head.ns.load(Relaxed), "work_ns": lane.work.ns.load(Relaxed),
+        "input_ns": lane.input_ns.load(Relaxed), "io_ns": lane.io_ns.load(Relaxed),
+        "room_ns": lane.room_ns.load(Relaxed), "order_ns": lane.order_ns.load(Relaxed),
+    })
+}
+
+pub fn ceiling_json(model: &Model) -> serde_json::Value {
+    let bounds = model.bounds();
+    json!({
+        "rate": model.ceiling(), "measured": model.measured, "headroom": model.headroom(),
+        "expected": model.rate(), "consumer_bound": model.is_consumer_bound(),
+        "limit": bounds.first(), "bounds": bounds,
+    })
+}
+
+/// A bound in words that fit behind an operator's name.
+pub fn limit_text(limit: Limit) -> &'static str {
+    match limit {
+        Limit::Serial => "one thread at a time runs it",
+        Limit::Calls => "num_parallel_calls lets no more run at once",
+        Limit::Io => "it waits for files or a store",
+        Limit::Lock => "Python's lock lets one function run at a time",
+        Limit::Cores => "all threads are at work, mostly on it",
+        Limit::NotAhead => "nothing works ahead of the consumer",
+    }
 }
 
 fn text(plan: &Plan, runs: &Plan, log: &[(&'static str, String)], meters: Option<&Meters>) -> String {
@@ -127,14 +201,42 @@ fn text(plan: &Plan, runs: &Plan, log: &[(&'static str, String)], meters: Option
         delivered as f64 * 1e9 / elapsed as f64,
         waited as f64 * 100.0 / elapsed as f64
     );
-    if let Some((line, _)) = lines.iter().zip(&found).max_by_key(|(_, m)| busy(m)) {
-        let verdict = match verdict(waited, elapsed) {
-            Verdict::Consumer => "the consumer is the limit: the pipeline keeps up with it".to_string(),
-            Verdict::Pipeline => format!("the pipeline is the limit: most of its time goes into {}", line.plan.name()),
+    let model = model(runs, meters);
+    if let Some(bound) = model.bounds().first().filter(|_| delivered > 0) {
+        let best = rate(model.ceiling());
+        let _ = match verdict(waited, elapsed) {
+            Verdict::Consumer => writeln!(
+                out,
+                "the consumer is the limit: the pipeline could be {} times as fast (at best {best} a second here)",
+                times(model.headroom().unwrap_or(1.0))
+            ),
+            Verdict::Pipeline => writeln!(
+                out,
+                "the pipeline is the limit: at best {best} a second here, held by {} ({})",
+                bound.name,
+                limit_text(bound.limit)
+            ),
         };
-        let _ = writeln!(out, "{verdict}");
     }
     out
+}
+
+/// A rate with three digits.
+pub fn rate(per_second: f64) -> String {
+    match per_second {
+        r if r >= 100.0 => format!("{r:.0}"),
+        r => format!("{r:.3}").chars().take(4).collect(),
+    }
+}
+
+/// A ratio with two digits.
+pub fn times(ratio: f64) -> String {
+    if ratio >= 10.0 { format!("{ratio:.0}") } else { format!("{ratio:.1}") }
+}
+
+/// An operator as it is named in reports: its name and its parameters, shortened.
+pub fn label(plan: &Plan) -> String {
+    cut(&format!("{}({})", plan.name(), plan.op.show()), 64)
 }
 
 struct Line {
@@ -164,7 +266,8 @@ fn card_text(plan: &Plan) -> String {
     plan.card.to_string()
 }
 
-fn cut(text: &str, most: usize) -> String {
+/// At most so many characters.
+pub fn cut(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         None => text.to_string(),
         Some((at, _)) => format!("{}…", &text[..at]),
@@ -202,7 +305,8 @@ pub fn time(ns: u64) -> String {
     }
 }
 
-fn bytes(n: u64) -> String {
+/// Bytes with a unit that fits.
+pub fn bytes(n: u64) -> String {
     match n {
         0..1_000 => format!("{n} B"),
         1_000..1_000_000 => format!("{:.1} KB", n as f64 / 1e3),

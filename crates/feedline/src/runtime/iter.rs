@@ -31,6 +31,8 @@ pub struct Iter {
     outline: Option<Outline>,
     delivered: u64,
     ended: bool,
+    /// When the consumer went away with the last chunk.
+    left: Option<Instant>,
 }
 
 /// Where a consumer sleeps until there is something.
@@ -72,12 +74,15 @@ const LOOK: Duration = Duration::from_millis(50);
 fn new_run(plan: &Plan, pool: Arc<Pool>) -> Arc<Run> {
     let mut has_host = false;
     plan.walk(&mut |p| has_host |= p.op.props().host);
+    let meters = Meters::default();
+    let cores = plan.options.cpu_budget.unwrap_or(usize::MAX).min(pool.budget());
+    meters.cores.store(cores.max(1) as u64, Relaxed);
     Arc::new(Run {
         pool,
         cancelled: Arc::new(AtomicBool::new(false)),
         finished: Arc::new(AtomicBool::new(false)),
         options: plan.options.clone(),
-        meters: Arc::new(Meters::default()),
+        meters: Arc::new(meters),
         has_host,
         resuming: AtomicBool::new(false),
     })
@@ -136,8 +141,8 @@ impl Iter {
         let waker: Arc<dyn Wake> = waiter.clone();
         let chunk = Chunk::new(0, crate::element::Pos::Run(0), []);
         let waker = Arc::downgrade(&waker);
-        let (from, row, outline, delivered, ended) = Default::default();
-        Ok(Iter { root, run, waiter, waker, chunk, row, from, plan, epoch, outline, delivered, ended })
+        let (from, row, outline, delivered, ended, left) = Default::default();
+        Ok(Iter { root, run, waiter, waker, chunk, row, from, plan, epoch, outline, delivered, ended, left })
     }
 
     /// Where the consumer is, whatever workers have done ahead: `resume` goes on with what it would get next. Elements
@@ -176,7 +181,21 @@ impl Iter {
     /// Waits for more: after `Ok(true)` there are rows for `next_ready`. An error stands in the place of one element.
     /// `interrupted` is asked now and then while waiting; its error ends the wait.
     pub fn fetch(&mut self, interrupted: &mut dyn FnMut() -> Result<()>) -> Result<bool> {
-        let mut looked = Instant::now();
+        let start = Instant::now();
+        if let Some(left) = self.left {
+            self.run.meters.own_ns.fetch_add(start.duration_since(left).as_nanos() as u64, Relaxed);
+        }
+        let more = self.fetch_from(start, interrupted);
+        let now = Instant::now();
+        let (waited, meters) = (now.duration_since(start), &self.run.meters);
+        if let Ok(true) = more {
+            meters.deliver(self.chunk.rows(), waited);
+        }
+        meters.waited_ns.fetch_add(waited.as_nanos() as u64, Relaxed);
+        self.left = Some(now);
+        more
+    }
+    fn fetch_from(&mut self, mut looked: Instant, interrupted: &mut dyn FnMut() -> Result<()>) -> Result<bool> {
         loop {
             if self.ended || self.run.cancelled.load(Relaxed) {
                 return Ok(false);
@@ -193,7 +212,6 @@ impl Iter {
             };
             match self.root.next(&mut cx, want) {
                 Pull::Rows(chunk) => {
-                    self.run.meters.delivered.fetch_add(chunk.rows() as u64, Relaxed);
                     freeze_twins(&chunk);
                     (self.chunk, self.row) = (chunk, 0);
                     return Ok(true);
@@ -206,12 +224,7 @@ impl Iter {
                     self.ended = true;
                     return Ok(false);
                 }
-                Pull::Pending => {
-                    let start = Instant::now();
-                    let waited = self.wait(&mut looked, interrupted);
-                    self.run.meters.waited_ns.fetch_add(start.elapsed().as_nanos() as u64, Relaxed);
-                    waited?
-                }
+                Pull::Pending => self.wait(&mut looked, interrupted)?,
             }
         }
     }
@@ -276,6 +289,7 @@ impl Iter {
     /// Stops the work; further elements are not given.
     pub fn close(&mut self) {
         self.stopper().stop();
+        self.run.meters.end();
         self.ended = true;
         self.root = Box::new(Ended);
         self.chunk = self.chunk.slice(0..0);
@@ -314,6 +328,7 @@ impl Stage for Ended {
 
 impl Drop for Iter {
     fn drop(&mut self) {
+        self.run.meters.end();
         self.run.cancelled.store(true, Relaxed);
     }
 }
