@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from debian import environment
 from proc import pss_bytes
 
 HERE = Path(__file__).parent
@@ -25,7 +26,8 @@ def run_cell(python: Path, loader: str, workload: str, variant: str, options: li
     log = logs / (re.sub(r"[^A-Za-z0-9]+", "-", f"{workload}-{loader}-{variant}") + ".txt")
     command = [str(python), str(HERE / "cell.py"), loader, workload, variant, *options]
     with open(log, "w+") as out, open(log.with_suffix(".err.txt"), "w+") as err:
-        process = subprocess.Popen(command, stdout=out, stderr=err, cwd=HERE, start_new_session=True)
+        process = subprocess.Popen(command, stdout=out, stderr=err, cwd=HERE, start_new_session=True,
+                                   env=environment(python))
         try:
             peak = watch(process, limit_s)
         finally:

@@ -22,11 +22,14 @@ def _has(module: str) -> bool:
 BACKENDS = [name for name in ("jax", "torch", "tensorflow") if _has(name)]
 NEEDS = {
     "test_examples.py": "keras",
+    "test_fit_goldens.py": "keras",
     "test_jax.py": "jax",
     "test_keras.py": "keras",
+    "test_keras_backup.py": "keras",
     "test_migrate.py": "keras",
     "test_tensorflow.py": "tensorflow",
     "test_torch.py": "torch",
+    "test_trainers.py": "lightning",
 }
 collect_ignore = [file for file, module in NEEDS.items() if not _has(module)]
 

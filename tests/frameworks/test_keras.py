@@ -129,6 +129,12 @@ def test_more_steps_than_batches() -> None:
     assert record.steps == [5, 5]
 
 
+def test_more_steps_than_batches_to_evaluate() -> None:
+    model = line()
+    with pytest.warns(fl.warnings.StepsBeyondEnd, match=r"FL001: 7 steps .* 5 batches"):
+        model.evaluate(rows(10), steps=7, verbose=0)
+
+
 def test_fewer_steps_than_batches_carry_the_position_over() -> None:
     with pytest.warns(fl.warnings.PositionCarriedOver, match="FL004: an epoch has 4 steps"):
         record, history = fitted(rows(10), epochs=3, steps_per_epoch=4)

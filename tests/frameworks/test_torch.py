@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -149,6 +150,14 @@ def test_batches_of_pytorch_from_single_elements() -> None:
     assert [batch.tolist() for batch in loader] == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]
 
 
+def test_the_first_batch_again_and_again() -> None:
+    ds = fl.Dataset.range(10).batch(2)
+    with pytest.warns(fl.warnings.FirstElementAgain, match="FL002") as given:
+        for _ in range(5):
+            next(iter(ds.to_torch()))
+    assert [warning.filename for warning in given] == [__file__]
+
+
 def test_elements_by_number() -> None:
     items = fl.Dataset.range(10).map(lambda x: (x, x * x)).to_torch_dataset()
     assert len(items) == 10
@@ -204,27 +213,27 @@ def test_ranks_from_variables(monkeypatch: pytest.MonkeyPatch) -> None:
         fl.Dataset.range(6).to_torch(shard="auto")
 
 
-def run_ranks(tmp_path: Path, body: str) -> list[str]:
-    """What each of two processes prints that have joined a group."""
+def run_ranks(tmp_path: Path, body: str, count: int = 2) -> list[str]:
+    """What each of some processes prints that have joined a group."""
     program = tmp_path / "rank.py"
     program.write_text(
         textwrap.dedent("""
             import sys, torch, torch.distributed as dist, feedline as fl, numpy as np
-            rank = int(sys.argv[1])
-            dist.init_process_group("gloo", init_method=f"file://{sys.argv[2]}", rank=rank, world_size=2)
+            rank, count = int(sys.argv[1]), int(sys.argv[3])
+            dist.init_process_group("gloo", init_method=f"file://{sys.argv[2]}", rank=rank, world_size=count)
         """)
         + textwrap.dedent(body)
         + "\ndist.destroy_process_group()\n"
     )
-    group = tmp_path / "group"
+    group = tmp_path / f"group-{time.monotonic_ns()}"
     started = [
         subprocess.Popen(
-            [sys.executable, str(program), str(rank), str(group)],
+            [sys.executable, str(program), str(rank), str(group), str(count)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
-        for rank in range(2)
+        for rank in range(count)
     ]
     said = []
     try:
@@ -259,6 +268,46 @@ def test_two_ranks_share_the_data(tmp_path: Path) -> None:
     for epoch in range(2):
         assert sorted(epochs[0][epoch] + epochs[1][epoch]) == list(range(96))
     assert epochs[0][0] != epochs[0][1]
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_another_number_of_ranks_goes_on(count: int, tmp_path: Path) -> None:
+    """Two ranks stop after three steps; one or three take up what is left, in equally many steps."""
+    pipeline = "ds = fl.Dataset.range(96).shuffle(seed=5).map(lambda x: x * 1).batch(4)"
+    said = run_ranks(
+        tmp_path,
+        f"""
+        import json
+        {pipeline}
+        data = ds.to_torch(shard="auto")
+        batches = iter(data)
+        print(*[n for _ in range(3) for n in next(batches).tolist()])
+        if rank == 0:
+            open({str(tmp_path / "state")!r}, "w").write(json.dumps(data.state_dict()))
+        """,
+    )
+    seen = [int(n) for out in said for n in out.split()]
+    said = run_ranks(
+        tmp_path,
+        f"""
+        import json
+        {pipeline}
+        data = ds.to_torch(shard="auto")
+        data.load_state_dict(json.load(open({str(tmp_path / "state")!r})))
+        rest = []
+        for batch in data:
+            rest += batch.tolist()
+            # Hangs if another rank has fewer steps.
+            dist.all_reduce(torch.ones(1))
+        print(*rest)
+        # The next epoch is whole again.
+        assert sum(len(batch) for batch in data) == 96 // count
+        """,
+        count,
+    )
+    rest = [[int(n) for n in out.split()] for out in said]
+    assert len(seen) == 24 and {len(part) for part in rest} == {72 // count}
+    assert sorted(seen + [n for part in rest for n in part]) == list(range(96))
 
 
 def test_ranks_with_different_orders_are_refused(tmp_path: Path) -> None:

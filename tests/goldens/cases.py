@@ -24,17 +24,29 @@ def load(directory: Path) -> list[Case]:
 
 def collect(directory: Path) -> list[Case]:
     """The covered cases, each with the expectation that feedline has to meet."""
+    return _expected([case for case in load(directory) if groups.covered(case)])
+
+
+def training(directory: Path) -> list[Case]:
+    """The cases that train a model, in the same form."""
+    return _expected([case for case in load(directory) if _group(case) in groups.TRAINING])
+
+
+def _group(case: Case) -> str:
+    return case["id"].partition("/")[0]
+
+
+def _expected(cases: list[Case]) -> list[Case]:
     different = json.loads(DIFFERENT.read_text(encoding="utf-8"))
-    covered = [case for case in load(directory) if groups.covered(case)]
-    return [{**case, "expect": _expectation(case, different.get(case["id"]))} for case in covered]
+    return [{**case, "expect": _expectation(case, different.get(case["id"]))} for case in cases]
 
 
 def uncollected(directory: Path) -> dict[str, int]:
     """Group -> number of its cases that are not collected, for the report header."""
     counts: dict[str, int] = {}
     for case in load(directory):
-        if not groups.covered(case):
-            group = case["id"].partition("/")[0]
+        group = _group(case)
+        if group not in groups.TRAINING and not groups.covered(case):
             counts[group] = counts.get(group, 0) + 1
     return counts
 

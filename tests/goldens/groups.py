@@ -76,6 +76,9 @@ COVERED = frozenset(
     }
 )
 
+# Cases that train a model: tests/frameworks/test_fit_goldens.py replays them, where there is a framework.
+TRAINING = frozenset({"keras_fit"})
+
 # Operators that touch files -> the parameter that, given and not empty, makes them do so; None: always.
 FILE_OPS: dict[str, str | None] = {
     "cache": "filename",

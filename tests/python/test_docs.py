@@ -9,11 +9,13 @@ import pkgutil
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import feedline as fl
 import pytest
+from stores import S3
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -28,10 +30,20 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     fl.random.set_seed(None)
 
 
+@pytest.fixture(scope="module")
+def store() -> Iterator[S3]:
+    """What pages about remote data read and write: s3://bucket."""
+    with S3() as s3:
+        yield s3
+
+
 @pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
-def test_page(page: Path) -> None:
+def test_page(page: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """All blocks share one namespace, as if they were typed one after another."""
     text = page.read_text()
+    if "s3://bucket" in text:
+        request.getfixturevalue("store").use(monkeypatch)
+        monkeypatch.setenv("FEEDLINE_INDEX_DIR", "indexes")
     namespace: dict[str, Any] = {"__name__": "page"}
     for block in BLOCK.finditer(text):
         name = f"{page.name}:{text.count(chr(10), 0, block.start()) + 1}"
@@ -40,9 +52,18 @@ def test_page(page: Path) -> None:
         exec(compile(source, name, "exec"), namespace)
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/guide.md"])
-def test_pages_have_examples(name: str) -> None:
-    assert BLOCK.search((ROOT / name).read_text())
+def test_pages_have_examples() -> None:
+    """All but the index and those that are generated. Blocks of frameworks run in tests/frameworks."""
+    for page in PAGES:
+        if page.name != "README.md" and page.parent.name != "reference":
+            assert re.search(r"^```py", page.read_text(), re.MULTILINE), page
+
+
+def test_the_index_has_every_page() -> None:
+    index = (ROOT / "docs" / "README.md").read_text()
+    for page in (ROOT / "docs").rglob("*.md"):
+        name = page.relative_to(ROOT / "docs").as_posix()
+        assert f"({name})" in index or name == "README.md", name
 
 
 LINK = re.compile(r"\]\(([^)#:]+)(#[^)]*)?\)")
@@ -56,8 +77,9 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 # They import what .venv does not have; tests/frameworks runs them.
 FRAMEWORKS = [
+    "feedline.keras",
     "feedline.torch",
-    *(f"feedline.frameworks.{f}" for f in ("jax", "keras", "tensorflow", "torch")),
+    *(f"feedline.frameworks.{f}" for f in ("backup", "jax", "keras", "tensorflow", "torch")),
 ]
 MODULES = sorted(
     module.name

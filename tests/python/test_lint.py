@@ -112,7 +112,7 @@ def test_each_code_is_found_where_it_is_and_nowhere_else(code: str) -> None:
 def test_all_codes_are_tested_and_explained() -> None:
     page = (ROOT / "docs" / "warnings.md").read_text()
     kinds = {kind.code: kind for kind in fl.warnings.FeedlineWarning.__subclasses__()}
-    found_while_running = {f"FL00{n}" for n in range(1, 6)}
+    found_while_running = {*(f"FL00{n}" for n in range(1, 6)), "FL050"}
     assert set(PAIRS) == set(kinds) - found_while_running
     for code in PAIRS:
         section = re.search(rf"^## {code}\n\n`fl\.warnings\.(\w+)`", page, re.MULTILINE)

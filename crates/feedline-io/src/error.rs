@@ -26,6 +26,8 @@ pub enum Kind {
     Precondition,
     /// The pipeline was stopped.
     Cancelled,
+    /// The pipeline was given up: what it needs (a process) is gone, and nothing comes after this.
+    Aborted,
     /// Our fault.
     Internal,
 }
@@ -42,6 +44,7 @@ impl Kind {
             Kind::Range => "range",
             Kind::Precondition => "precondition",
             Kind::Cancelled => "cancelled",
+            Kind::Aborted => "aborted",
             Kind::Internal => "internal",
         }
     }
@@ -52,8 +55,12 @@ impl Kind {
 pub struct At {
     /// The operator, as the user wrote it (`map`, `batch`).
     pub op: Option<Arc<str>>,
+    /// The number of that operator in its process: known once somebody has decided what becomes of the error.
+    pub node: Option<u64>,
     pub file: Option<Arc<str>>,
     pub byte: Option<u64>,
+    /// The number of the record in its file.
+    pub record: Option<u64>,
     /// Position of the element in the stream that the operator read.
     pub element: Option<u64>,
 }
@@ -68,11 +75,12 @@ struct Inner {
     message: String,
     at: At,
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
+    row: Option<Arc<dyn std::any::Any + Send + Sync>>,
 }
 
 impl Error {
     pub fn new(kind: Kind, message: impl Into<String>) -> Error {
-        Error(Arc::new(Inner { kind, message: message.into(), at: At::default(), source: None }))
+        Error(Arc::new(Inner { kind, message: message.into(), at: At::default(), source: None, row: None }))
     }
     pub fn usage(message: impl Into<String>) -> Error {
         Error::new(Kind::Usage, message)
@@ -133,6 +141,27 @@ impl Error {
             return self;
         }
         self.edit(|e| e.at.element = Some(element))
+    }
+    /// Says which operator of a plan failed: from here on it is settled whose error it is.
+    pub fn in_node(self, op: &str, node: u64) -> Error {
+        if self.0.at.node.is_some() {
+            return self;
+        }
+        self.in_op(op).edit(|e| e.at.node = Some(node))
+    }
+    /// The number of the record in its file.
+    pub fn at_record(self, record: u64) -> Error {
+        self.edit(|e| e.at.record = Some(record))
+    }
+    /// Brings along what could not be treated, in whatever form the caller has it.
+    pub fn with_row(self, row: Arc<dyn std::any::Any + Send + Sync>) -> Error {
+        if self.0.row.is_some() {
+            return self;
+        }
+        self.edit(|e| e.row = Some(row))
+    }
+    pub fn row(&self) -> Option<&Arc<dyn std::any::Any + Send + Sync>> {
+        self.0.row.as_ref()
     }
     /// The place in the file, where the file itself is named later.
     pub fn at_byte(self, byte: u64) -> Error {

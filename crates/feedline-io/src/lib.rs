@@ -5,6 +5,7 @@
 //! memory already (the page cache), and otherwise wakes whoever polled it.
 
 mod ahead;
+mod append;
 mod blocks;
 mod buf;
 mod cache;
@@ -34,12 +35,13 @@ mod threads;
 mod upload;
 mod write;
 
+pub use append::Append;
 pub use blocks::Blocks;
 pub use buf::{ALIGN, Buf, kept_bytes, release_kept};
 pub use cache::{Cache, Cached};
 pub use error::{At, Error, Kind, Result};
 pub use fork::{Brief, brief, in_child};
-pub use list::{exists, expand, expand_all, glob};
+pub use list::{exists, expand, expand_all, files_in, glob};
 pub use local::Local;
 pub use ranges::{Ranges, Want};
 #[cfg(feature = "remote")]

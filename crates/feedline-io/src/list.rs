@@ -50,6 +50,17 @@ pub fn expand(name: &str) -> Result<Vec<String>> {
 }
 
 /// The files that a reader means by several names, in their order. Objects are looked for side by side.
+/// The files in a folder, sorted, and none if it is empty. A folder that is not there is an error.
+pub fn files_in(folder: &str) -> Result<Vec<String>> {
+    let Some(named) = Named::new(folder)? else { return Err(missing(format!("{folder} is not a folder"))) };
+    match named.tree.kind(named.path.as_bytes())? {
+        Some(Is::Folder) => {}
+        _ => return Err(missing(format!("there is no folder {folder}{}", named.tree.seen_from(&named.path)))),
+    }
+    let has_files = named.tree.children(&named.folder())?.iter().any(|c| c.is == Is::File && !c.name.starts_with(b"."));
+    if has_files { named.files_of_folder(folder) } else { Ok(vec![]) }
+}
+
 pub fn expand_all<S: AsRef<str>>(names: &[S]) -> Result<Vec<String>> {
     let mut all = Vec::new();
     for names in names.chunks(64) {
@@ -125,11 +136,16 @@ impl Named<'_> {
         }
     }
 
-    fn files_of_folder(&self, name: &str) -> Result<Vec<String>> {
+    /// Its path as that of a folder.
+    fn folder(&self) -> Vec<u8> {
         let mut folder = self.path.as_bytes().to_vec();
         if !folder.is_empty() && !folder.ends_with(b"/") {
             folder.push(b'/');
         }
+        folder
+    }
+    fn files_of_folder(&self, name: &str) -> Result<Vec<String>> {
+        let folder = self.folder();
         let mut children = self.tree.children(&folder)?;
         let has_folders = children.iter().any(|child| child.is == Is::Folder);
         children.retain(|child| child.is == Is::File && !child.name.starts_with(b"."));

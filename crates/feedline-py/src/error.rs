@@ -1,9 +1,11 @@
 //! Errors across the border: ours become Python exceptions by kind; the user's own come back as they were raised.
 
 use feedline::{Error, Kind};
+use feedline_workers::Told;
 use pyo3::exceptions::{PyRuntimeError, PyStopIteration, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
+use pyo3::types::PyBytes;
 use std::fmt;
 use std::sync::Arc;
 
@@ -37,8 +39,7 @@ static BY_KIND: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 /// An error as a Python exception.
 pub fn to_py(error: &Error) -> PyErr {
     Python::attach(|py| {
-        if let Some(Raised(err)) = error.cause().and_then(|c| c.downcast_ref::<Raised>()) {
-            let own = err.clone_ref(py);
+        if let Some(own) = users_own(py, error) {
             // An exception of that type would end a `for` loop as if the data were over.
             if own.is_instance_of::<PyStopIteration>(py) {
                 let new = PyRuntimeError::new_err(format!("the function raised StopIteration ({})", place(error)));
@@ -59,6 +60,18 @@ pub fn to_py(error: &Error) -> PyErr {
             kind => by_kind(py, kind.name(), text).unwrap_or_else(|e| e),
         }
     })
+}
+
+/// The exception that the user's function raised, here or in another process.
+fn users_own(py: Python<'_>, error: &Error) -> Option<PyErr> {
+    let cause = error.cause()?;
+    if let Some(Raised(err)) = cause.downcast_ref::<Raised>() {
+        return Some(err.clone_ref(py));
+    }
+    let told = cause.downcast_ref::<Told>()?;
+    let (message, exception, trace) = (&told.message, PyBytes::new(py, &told.exception), &told.trace);
+    let made = py.import("feedline.workers").and_then(|m| m.call_method1("raised", (message, exception, trace)));
+    Some(made.map_or_else(|failed| failed, PyErr::from_value))
 }
 
 /// What went wrong with a file, as far as Python has a class for it.

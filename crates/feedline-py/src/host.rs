@@ -4,12 +4,17 @@ use crate::error::raised;
 use crate::structure;
 use crate::values::{convert, value_to_py};
 use feedline::element::{Element, Spec, Tree};
-use feedline::expr::HostFn;
+use feedline::expr::{Ask, Crew, HostFn};
 use feedline::runtime::note_lock_wait;
 use feedline::{Error, Result};
+use feedline_workers::{Slot, Start};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::Arc;
+use std::sync::atomic::{
+    AtomicBool, AtomicU64, AtomicUsize,
+    Ordering::{Relaxed, SeqCst},
+};
 use std::time::{Duration, Instant};
 
 /// Set at interpreter exit: from then on workers leave Python alone.
@@ -22,8 +27,10 @@ static INSIDE: AtomicUsize = AtomicUsize::new(0);
 /// the middle of our code, so those that are in Python get a moment to come out. One that is stuck stays behind.
 #[pyfunction]
 pub fn shutdown(py: Python<'_>) {
+    py.detach(crate::log::finish);
     SHUT_DOWN.store(true, SeqCst);
     py.detach(|| {
+        feedline_workers::end_all();
         let start = Instant::now();
         while INSIDE.load(SeqCst) > 0 && start.elapsed() < Duration::from_secs(2) {
             std::thread::sleep(Duration::from_millis(1));
@@ -83,6 +90,29 @@ pub struct PyFunc {
     /// A tuple becomes several positional arguments.
     pub unpack: bool,
     pub output: Spec,
+    /// The processes that call it, where the user wants some.
+    crew: Slot,
+    /// What calls in this process have cost.
+    spent: Spent,
+}
+
+/// Calls in this process: how many, and the CPU time that they took, during which no other thread ran Python.
+#[derive(Default)]
+struct Spent {
+    calls: AtomicU64,
+    ns: AtomicU64,
+    told: AtomicBool,
+}
+
+/// After so much time of one core it is worth saying that there are others.
+const WORTH_TELLING_NS: u64 = 2_000_000_000;
+
+/// CPU time of this thread.
+fn thread_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: fills in two numbers.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 impl std::fmt::Debug for PyFunc {
@@ -92,7 +122,11 @@ impl std::fmt::Debug for PyFunc {
 }
 
 impl PyFunc {
-    fn try_call(&self, py: Python<'_>, args: Element) -> PyResult<Element> {
+    pub fn new(func: Py<PyAny>, input: Spec, unpack: bool, output: Spec) -> PyFunc {
+        PyFunc { func, input, unpack, output, crew: Slot::default(), spent: Spent::default() }
+    }
+
+    pub fn try_call(&self, py: Python<'_>, args: Element) -> PyResult<Element> {
         let mut values = args.into_iter();
         let mut leaf = |_: &feedline::element::Leaf| value_to_py(py, values.next().expect("a value for each leaf"));
         let args = match &self.input {
@@ -120,15 +154,48 @@ impl HostFn for PyFunc {
         identity_of(&self.func)
     }
     fn call(&self, args: Element) -> Result<Element> {
+        self.spent.calls.fetch_add(1, Relaxed);
         attach(|py| self.try_call(py, args).map_err(raised)).unwrap_or_else(|| Err(Error::cancelled()))
     }
     fn scoped(&self, body: &mut dyn FnMut()) {
+        let scope = |py: Python<'_>| {
+            let start = thread_ns();
+            body();
+            let ns = thread_ns().saturating_sub(start);
+            if self.spent.ns.fetch_add(ns, Relaxed) + ns > WORTH_TELLING_NS && !self.spent.told.swap(true, Relaxed) {
+                self.advise(py);
+            }
+        };
         // At interpreter exit there is nothing to attach to; calls inside then say so.
-        if attach_counted(|_| body()).is_none() {
+        if attach_counted(scope).is_none() {
             body();
         }
     }
     fn parallel(&self) -> bool {
         false
+    }
+    fn crew(&self, ask: &Ask) -> Result<Option<Arc<dyn Crew>>> {
+        let start = || attach(|py| self.start(py).map_err(raised)).unwrap_or_else(|| Err(Error::cancelled()));
+        self.crew.crew(ask, start).map(Some)
+    }
+}
+
+impl PyFunc {
+    /// Says once that the function keeps one core busy while others wait.
+    fn advise(&self, py: Python<'_>) {
+        let (calls, ns) = (self.spent.calls.load(Relaxed), self.spent.ns.load(Relaxed));
+        let advised = py.import("feedline.workers").and_then(|m| m.call_method1("advise", (self.name(), calls, ns)));
+        // Advice that cannot be given must not fail the pipeline.
+        drop(advised);
+    }
+    /// How a process is started that can call it: `feedline.workers` knows.
+    fn start(&self, py: Python<'_>) -> PyResult<Start> {
+        let specs = (structure::spec_to_py(py, &self.input)?, structure::spec_to_py(py, &self.output)?);
+        let made = py.import("feedline.workers")?.call_method1("start", (&self.func, specs.0, specs.1, self.unpack))?;
+        let (command, setup, seed): (Vec<String>, Vec<u8>, u64) = made.extract()?;
+        let outputs = self.output.leaves().into_iter().cloned().collect();
+        // Many processes share the cores: a library that starts a thread for each would be in its own way.
+        let defaults = ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"].map(|name| (name, "1")).to_vec();
+        Ok(Start { command, defaults, setup, outputs, name: self.name(), seed })
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::error::{IntoPy, interrupted, to_py};
 use crate::host::is_shut_down;
+use crate::passes::Pass;
 use crate::plan::{json_to_py, state_from_py};
 use crate::structure::{self, spec_to_py};
 use crate::values::cell_to_py;
@@ -13,7 +14,7 @@ use feedline::runtime::{Iter, Stopper};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::mem::ManuallyDrop;
-use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 #[pyclass(subclass, module = "feedline._native")]
 pub struct Iterator {
@@ -25,6 +26,8 @@ pub struct Iterator {
     /// Tuples of leaves only: the commonest structure, built without walking the tree.
     flat: Option<usize>,
     stopper: Mutex<Stopper>,
+    /// For whoever looks at it.
+    pass: Arc<Pass>,
     /// The process that made it: after a fork its workers do not exist in the child.
     pid: u32,
 }
@@ -53,8 +56,9 @@ impl Iterator {
             _ => None,
         };
         let stopper = Mutex::new(iter.stopper());
+        let pass = Pass::new(&iter, asked.clone());
         let (iter, pid) = (ManuallyDrop::new(Mutex::new(iter)), std::process::id());
-        Iterator { iter, spec, asked, options, flat, stopper, pid }
+        Iterator { iter, spec, asked, options, flat, stopper, pass, pid }
     }
     fn stopper(&self) -> MutexGuard<'_, Stopper> {
         self.stopper.lock().unwrap_or_else(|e| e.into_inner())
@@ -103,7 +107,9 @@ impl Iterator {
         let iter = &mut *guard;
         loop {
             if let Some((chunk, row)) = iter.next_ready() {
-                return self.row(py, chunk, row).map(Some);
+                let element = self.row(py, chunk, row)?;
+                self.pass.delivers(&element);
+                return Ok(Some(element));
             }
             if self.is_forked() {
                 return Err(forked());
@@ -119,7 +125,12 @@ impl Iterator {
                 Ok(false) => return Ok(None),
                 // A thread that reads on while the interpreter ends finds the end, not an error that nobody can act on.
                 Err(error) if error.kind() == Kind::Cancelled && is_shut_down() => return Ok(None),
-                Err(error) => return Err(to_py(&error)),
+                Err(error) => {
+                    if error.kind() != Kind::Cancelled {
+                        self.pass.fails(error.to_string());
+                    }
+                    return Err(to_py(&error));
+                }
             }
         }
     }
@@ -142,8 +153,7 @@ impl Iterator {
     }
     #[pyo3(signature = (format="text"))]
     fn explain(&self, format: &str) -> PyResult<String> {
-        let format = feedline::plan::Format::parse(format).py()?;
-        Ok(feedline::plan::explain(&self.asked.plan, format))
+        Ok(self.pass.explain(feedline::plan::Format::parse(format).py()?))
     }
     /// Where this iterator is: what `Dataset.iter(state)` and `load_state_dict` go on from.
     ///
@@ -175,6 +185,7 @@ impl Iterator {
         }
         let new = py.detach(|| feedline::iterate_from(&self.asked, self.options.clone(), &state)).py()?;
         *self.stopper() = new.stopper();
+        self.pass.set_running(&new);
         let old = std::mem::replace(&mut *guard, new);
         py.detach(|| drop(old));
         Ok(())

@@ -7,11 +7,16 @@ mod files;
 mod generator;
 mod host;
 mod iterator;
+mod log;
+mod passes;
 mod plan;
+mod quarantine;
+mod spans;
 mod structure;
 mod table;
 mod trace;
 mod values;
+mod worker;
 mod writer;
 
 use pyo3::prelude::*;
@@ -22,6 +27,7 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<plan::PyPlan>()?;
     m.add_class::<values::Packed>()?;
     m.add_class::<iterator::Iterator>()?;
+    m.add_class::<passes::PyPass>()?;
     m.add_class::<trace::Function>()?;
     m.add_class::<trace::Trace>()?;
     m.add_class::<writer::RecordWriter>()?;
@@ -44,11 +50,18 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(example::write_sequence_example, m)?)?;
     m.add_function(wrap_pyfunction!(example::read_example, m)?)?;
     m.add_function(wrap_pyfunction!(example::read_sequence_example, m)?)?;
+    m.add_function(wrap_pyfunction!(quarantine::quarantined, m)?)?;
+    m.add_function(wrap_pyfunction!(quarantine::retry, m)?)?;
     m.add_function(wrap_pyfunction!(cli::cli, m)?)?;
     m.add_function(wrap_pyfunction!(table::functions, m)?)?;
     m.add_function(wrap_pyfunction!(table::operators, m)?)?;
     m.add_function(wrap_pyfunction!(table::configure, m)?)?;
     m.add_function(wrap_pyfunction!(table::configuration, m)?)?;
     m.add_function(wrap_pyfunction!(host::shutdown, m)?)?;
+    m.add_function(wrap_pyfunction!(worker::serve, m)?)?;
+    m.add_function(wrap_pyfunction!(passes::passes, m)?)?;
+    m.add_function(wrap_pyfunction!(spans::start_spans, m)?)?;
+    m.add_function(wrap_pyfunction!(spans::stop_spans, m)?)?;
+    log::install();
     Ok(())
 }

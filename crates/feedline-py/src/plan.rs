@@ -64,12 +64,13 @@ impl PyPlan {
     fn symbolic(&self) -> bool {
         self.0.env.is_empty() && self.0.plan.is_symbolic()
     }
-    #[pyo3(signature = (options=None, state=None))]
+    #[pyo3(signature = (options=None, state=None, epoch=None))]
     fn iter(
         &self,
         py: Python<'_>,
         options: Option<&Bound<'_, PyDict>>,
         state: Option<&Bound<'_, PyAny>>,
+        epoch: Option<u64>,
     ) -> PyResult<Iterator> {
         let options: Option<Options> = match options {
             Some(options) if !options.is_empty() => {
@@ -79,9 +80,10 @@ impl PyPlan {
             _ => None,
         };
         let state = state.map(state_from_py).transpose()?;
-        let iter = py.detach(|| match &state {
-            None => feedline::iterate_with(&self.0, options.clone()),
-            Some(state) => feedline::iterate_from(&self.0, options.clone(), state),
+        let iter = py.detach(|| match (&state, epoch) {
+            (None, None) => feedline::iterate_with(&self.0, options.clone()),
+            (None, Some(epoch)) => feedline::iterate_epoch(&self.0, options.clone(), epoch),
+            (Some(state), _) => feedline::iterate_from(&self.0, options.clone(), state),
         });
         Ok(Iterator::new(iter.py()?, self.0.clone(), options))
     }
@@ -193,12 +195,12 @@ fn attachment_from_py(object: &Bound<'_, PyAny>) -> PyResult<Arc<dyn Any + Send 
             Value::Tensor(t) => Arc::new(t),
             _ => return Err(type_error("not an array")),
         },
-        "function" => Arc::new(HostAttachment(Arc::new(PyFunc {
-            func: object.get_item(1)?.unbind(),
-            input: spec_from_py(&object.get_item(2)?)?,
-            output: spec_from_py(&object.get_item(3)?)?,
-            unpack: object.get_item(4)?.extract()?,
-        }))),
+        "function" => Arc::new(HostAttachment(Arc::new(PyFunc::new(
+            object.get_item(1)?.unbind(),
+            spec_from_py(&object.get_item(2)?)?,
+            object.get_item(4)?.extract()?,
+            spec_from_py(&object.get_item(3)?)?,
+        )))),
         "generator" => Arc::new(GeneratorAttachment(Arc::new(PyGenerator {
             callable: object.get_item(1)?.unbind(),
             spec: spec_from_py(&object.get_item(2)?)?,

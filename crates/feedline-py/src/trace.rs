@@ -103,7 +103,7 @@ impl Trace {
         };
         self.with(|b| {
             let input = Spec::tuple(args.iter().map(|&a| Spec::leaf(b.leaf(a).clone())).collect());
-            Ok(b.host(Arc::new(PyFunc { func, input, unpack: true, output }), args, leaves))
+            Ok(b.host(Arc::new(PyFunc::new(func, input, true, output)), args, leaves))
         })
     }
     fn export(&self, node: NodeId) -> PyResult<usize> {
@@ -139,7 +139,7 @@ pub fn host_function(
 ) -> PyResult<Function> {
     let input = spec_from_py(spec)?;
     let output = spec_from_py(output_spec)?;
-    let host = PyFunc { func, input: input.clone(), unpack, output: output.clone() };
+    let host = PyFunc::new(func, input.clone(), unpack, output.clone());
     Ok(Function(Arc::new(Graph::host(&input, Arc::new(host), output))))
 }
 

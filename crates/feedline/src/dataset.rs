@@ -40,6 +40,21 @@ impl Dataset {
     pub fn iter(&self) -> Result<Iter> {
         iterate(&Bound { plan: self.plan.clone(), env: Arc::new([]) })
     }
+    /// Starts the pass with that number, whatever passes came before: what a new process wants that knows its epoch.
+    ///
+    /// ```
+    /// # use feedline::Dataset;
+    /// let ds = || Dataset::range(1000)?.shuffle(Some(100), Some(7), true);
+    /// let numbers = |iter: feedline::runtime::Iter| iter.map(|e| e.unwrap()[0].tensor().item()).collect::<Vec<i64>>();
+    /// let training = ds()?;
+    /// numbers(training.iter()?);
+    /// let second = numbers(training.iter()?);
+    /// assert_eq!(numbers(ds()?.iter_epoch(1)?), second);
+    /// # Ok::<(), feedline::Error>(())
+    /// ```
+    pub fn iter_epoch(&self, epoch: u64) -> Result<Iter> {
+        iterate_epoch(&Bound { plan: self.plan.clone(), env: Arc::new([]) }, None, epoch)
+    }
     /// Goes on where the iterator was whose `state` this is, in this process or another, with any options.
     ///
     /// ```
@@ -77,6 +92,18 @@ pub fn iterate_with(bound: &Bound, options: Option<Options>) -> Result<Iter> {
     let iter = Iter::new(&as_run(bound, options)?, epoch, process_pool())?;
     bound.plan.set_meters(iter.meters().clone());
     Ok(iter)
+}
+
+/// The same as the pass with that number: its order and its random numbers, whatever was read before. The next pass is then
+/// the one behind it.
+pub fn iterate_epoch(bound: &Bound, options: Option<Options>, epoch: u64) -> Result<Iter> {
+    bound.plan.walk_all(&mut |plan| {
+        if let Some(seeds) = plan.op.seeds() {
+            seeds.begin_at(epoch);
+        }
+    });
+    bound.plan.set_next_pass(epoch);
+    iterate_with(bound, options)
 }
 
 /// The same from where a state was taken on. The next pass is then the one behind it.

@@ -15,13 +15,15 @@ pub mod ops;
 mod options;
 pub mod plan;
 mod reduce;
+mod retry;
 pub mod rewrite;
 pub mod runtime;
 pub mod save;
 pub mod tune;
 
-pub use dataset::{Dataset, iterate, iterate_from, iterate_with};
+pub use dataset::{Dataset, iterate, iterate_epoch, iterate_from, iterate_with};
 pub use error::{At, Error, Kind, Result};
 pub use feedline_io::bail;
-pub use options::{Options, parse_bytes};
+pub use options::{MaxErrors, OnError, Options, parse_bytes};
 pub use reduce::{reduce, reduce_watched};
+pub use retry::{Retried, retry};

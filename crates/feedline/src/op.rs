@@ -3,7 +3,7 @@
 use crate::element::{Element, Spec, Value};
 use crate::error::{Error, Result};
 use crate::expr::{Arg, Graph};
-use crate::options::Options;
+use crate::options::{OnError, Options};
 use crate::plan::{Card, Plan};
 use crate::runtime::{BuildCx, Built, Index, PassSeeds};
 use serde::{Deserialize, Serialize};
@@ -23,6 +23,10 @@ pub trait Op: fmt::Debug + Send + Sync + Any {
     }
     /// Starts the operator for one pass; `node` is its place in the plan, with its inputs.
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built>;
+    /// The same for a source that can begin behind its first `rows` elements without reading them.
+    fn build_behind(&self, _cx: &BuildCx, _node: &Plan, _rows: u64) -> Result<Option<Built>> {
+        Ok(None)
+    }
     /// Access by number, where the operator and its inputs allow it.
     fn index(&self, _cx: &BuildCx, _node: &Plan) -> Result<Option<Arc<dyn Index>>> {
         Ok(None)
@@ -43,6 +47,10 @@ pub trait Op: fmt::Debug + Send + Sync + Any {
     /// The files that it reads, where they are known before it runs: what was made of them is good as long as they are.
     fn files(&self) -> Vec<String> {
         vec![]
+    }
+    /// What becomes of elements that fail in it; `None`: what the options say.
+    fn on_error(&self) -> Option<OnError> {
+        None
     }
     /// Parameters that cannot change results: a state does not mind if they are others.
     fn tunables(&self) -> &'static [&'static str] {

@@ -23,6 +23,15 @@ pub struct Options {
     /// A fixed number of rows a chunk, for tests: results must not depend on it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chunk_rows: Option<usize>,
+    /// What becomes of elements that fail, wherever an operator does not say otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_error: Option<OnError>,
+    /// More elements that one operator leaves out than this are an error.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_errors: Option<MaxErrors>,
+    /// The folder that `OnError::Quarantine` writes to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quarantine: Option<String>,
     /// tf.data's other options: kept so that they can be read back; they have nothing to decide here.
     #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
     pub other: serde_json::Map<String, serde_json::Value>,
@@ -31,7 +40,18 @@ pub struct Options {
 impl Options {
     /// Takes over every field that the later options set.
     pub fn merge(&mut self, later: &Options) {
-        let Options { deterministic, cpu_budget, memory_limit, prefetch, rewrite, chunk_rows, other } = later;
+        let Options {
+            deterministic,
+            cpu_budget,
+            memory_limit,
+            prefetch,
+            rewrite,
+            chunk_rows,
+            on_error,
+            max_errors,
+            quarantine,
+            other,
+        } = later;
         fn set<T: Clone>(own: &mut Option<T>, new: &Option<T>) {
             if new.is_some() {
                 own.clone_from(new);
@@ -43,7 +63,44 @@ impl Options {
         set(&mut self.prefetch, prefetch);
         set(&mut self.rewrite, rewrite);
         set(&mut self.chunk_rows, chunk_rows);
+        set(&mut self.on_error, on_error);
+        set(&mut self.max_errors, max_errors);
+        set(&mut self.quarantine, quarantine);
         other.iter().for_each(|(k, v)| drop(self.other.insert(k.clone(), v.clone())));
+    }
+}
+
+/// What becomes of an element that fails.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnError {
+    /// The consumer gets the error in the place of the element.
+    #[default]
+    Raise,
+    /// It is left out, and counted.
+    Skip,
+    /// It is left out, counted, and written to the folder of `Options::quarantine` with its origin and the reason.
+    Quarantine,
+}
+
+/// How many elements an operator may leave out.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum MaxErrors {
+    Count(u64),
+    /// Of all that came to it, from 0 to 1; looked at once there were `MaxErrors::SEEN`.
+    Share(f64),
+}
+
+impl MaxErrors {
+    /// A share says little of fewer elements than this.
+    pub const SEEN: u64 = 100;
+    /// Whether so many of so many are too many.
+    pub fn exceeded(self, failed: u64, seen: u64) -> bool {
+        match self {
+            MaxErrors::Count(most) => failed > most,
+            MaxErrors::Share(most) => seen >= MaxErrors::SEEN && failed as f64 > most * seen as f64,
+        }
     }
 }
 
@@ -75,6 +132,15 @@ mod tests {
         assert_eq!(parse_bytes(" 1.5 GiB"), Some(1_610_612_736));
         assert_eq!(parse_bytes("12"), Some(12));
         assert_eq!(parse_bytes("many"), None);
+    }
+
+    #[test]
+    fn bounds_are_counts_or_shares() {
+        let read = |json: &str| serde_json::from_str::<MaxErrors>(json).unwrap();
+        assert_eq!((read("3"), read("0.5")), (MaxErrors::Count(3), MaxErrors::Share(0.5)));
+        assert!(!read("3").exceeded(3, 3) && read("3").exceeded(4, 1000));
+        assert!(!read("0.5").exceeded(40, 60), "too few to tell");
+        assert!(!read("0.5").exceeded(50, 100) && read("0.5").exceeded(51, 100));
     }
 
     #[test]

@@ -44,6 +44,7 @@ from .iterator import Iterator, Optional
 from .ops import *  # noqa: F403
 from .options import Options
 from .profiles import Profile, profile
+from .quarantine import Quarantined, Retried, quarantined, retry
 from .ragged import RaggedTensor
 from .readers import (
     CsvDataset,
@@ -57,6 +58,7 @@ from .sparse import SparseTensor
 from .spec import DatasetSpec, NoneSpec, RaggedTensorSpec, SparseTensorSpec, TensorSpec
 from .symbol import Symbol
 from .tables import ArrowDataset, NumpyDataset, ParquetDataset
+from .workers import worker_info
 
 bool = dtypes.bool_
 
@@ -75,8 +77,10 @@ __all__ = [
     "Options",
     "ParquetDataset",
     "Profile",
+    "Quarantined",
     "RaggedTensor",
     "RaggedTensorSpec",
+    "Retried",
     "SparseTensor",
     "SparseTensorSpec",
     "Symbol",
@@ -85,8 +89,10 @@ __all__ = [
     "__version__",
     "bitwise",
     "bool",
+    "chrome_trace",
     "configuration",
     "configure",
+    "dashboard",
     "data",
     "debugging",
     "dtypes",
@@ -94,18 +100,24 @@ __all__ = [
     "from_tf",
     "image",
     "io",
+    "live",
     "lookup",
     "math",
     "nest",
     "preprocessing",
     "profile",
+    "quarantined",
     "ragged",
     "random",
+    "report",
+    "retry",
+    "serve",
     "sparse",
     "strings",
     "train",
     "utils",
     "warnings",
+    "worker_info",
     *dtypes.__all__,
     *ops.__all__,
     "CsvDataset",
@@ -124,13 +136,16 @@ def from_tf(dataset: _Any) -> Dataset:
 
 
 if _TYPE_CHECKING:
-    from . import preprocessing, utils
+    from . import live, preprocessing, utils
+    from .live import chrome_trace, dashboard, report, serve
 
 
 def __getattr__(name: str) -> _Any:
     """Helpers that few programs need are loaded when they are first asked for."""
-    if name in ("preprocessing", "utils"):
+    if name in ("live", "preprocessing", "utils"):
         return _importlib.import_module(f".{name}", __name__)
+    if name in ("chrome_trace", "dashboard", "report", "serve"):
+        return getattr(_importlib.import_module(".live", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

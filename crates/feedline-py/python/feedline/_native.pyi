@@ -30,10 +30,13 @@ class Plan:
     def symbolic(self) -> bool:
         """Whether it refers to symbolic values of a function being traced (then it cannot be iterated)."""
     def iter(
-        self, options: Mapping[str, Any] | None = None, state: Mapping[str, Any] | None = None
+        self,
+        options: Mapping[str, Any] | None = None,
+        state: Mapping[str, Any] | None = None,
+        epoch: int | None = None,
     ) -> Iterator:
-        """A new iterator, from a state on if one is given. `options` are those of `Options`, flattened (see
-        make_options)."""
+        """A new iterator, from a state on or for the pass of that number if one is given. `options` are those of
+        `Options`, flattened (see make_options)."""
     def at(self, index: int) -> Any:
         """Element number `index` (negative is refused) of an indexed plan; errors if the plan is not indexed."""
     def explain(self, format: str = "text") -> str: ...
@@ -89,6 +92,32 @@ class Iterator(PyIterator[Any]):
     def delivered(self) -> int: ...
     def state_dict(self) -> dict[str, Any]: ...
     def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
+
+class Pass:
+    """A pass that has an iterator, for whoever looks at it. It does not keep the iterator alive."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def pipeline(self) -> int:
+        """The same number for all passes over a dataset."""
+    @property
+    def errors(self) -> list[tuple[float, str]]:
+        """The newest errors that went to the consumer: when (seconds since 1970), and what."""
+    def explain(self, format: str = "text") -> str: ...
+    def want(self, wanted: bool) -> None:
+        """Asks for the next element that is delivered, or no longer."""
+    def take(self) -> Any | None:
+        """The element that was kept, once."""
+
+def passes() -> list[Pass]:
+    """The passes of this process that have an iterator now, oldest first."""
+
+def start_spans(most: int) -> bool:
+    """Begins to record which thread works for which operator, the newest `most` spans; False if it is on already."""
+
+def stop_spans() -> tuple[list[tuple[str, int, int, int, int]], list[str], int] | None:
+    """Ends it: spans (operator, thread, rows, start and length in ns), names of threads, spans that made room."""
 
 class Function:
     """A finished traced function."""
@@ -198,8 +227,19 @@ def configuration() -> dict[str, Any]: ...
 def reduce(
     plan: Plan, initial: Packed, function: Function, options: Mapping[str, Any] | None = None
 ) -> Any: ...
+def quarantined(folder: str) -> list[dict[str, Any]]: ...
+def retry(folder: str, plan: Plan) -> list[tuple[dict[str, Any], str, Any]]: ...
 def shutdown() -> None:
     """Stops the pool's work in Python functions; called at interpreter exit."""
+
+def serve(
+    socket: int,
+    parent: int,
+    load: Callable[[bytes, int], tuple[Callable[..., Any], Any, Any, bool, Callable[[int], None]]],
+    describe: Callable[[BaseException], tuple[str, bytes, str]],
+) -> None:
+    """The loop of a worker process: gets a function through the socket and calls it for the rows that come, until
+    nobody sends any more."""
 
 def register_class(tag: str, cls: type) -> None:
     """A NamedTuple or dataclass to give back for structures with that tag (`module:qualname`)."""

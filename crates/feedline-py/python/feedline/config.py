@@ -1,7 +1,8 @@
 """Settings of the whole process: how many workers, how much memory, which seed.
 
 Environment variables, read when feedline is imported: FEEDLINE_CPU_BUDGET (a number), FEEDLINE_MEMORY_LIMIT
-(bytes, or text such as 2GB) and FEEDLINE_LOG (a level of Python's logging, such as INFO).
+(bytes, or text such as 2GB), FEEDLINE_LOG (a level of Python's logging, such as INFO) and FEEDLINE_SERVE
+(1, or a port: `fl.serve`).
 """
 
 from __future__ import annotations
@@ -89,6 +90,23 @@ def read_environment() -> None:
             raise ValueError(
                 f"FEEDLINE_LOG is a level of Python's logging, such as DEBUG, INFO or WARNING, not {level!r}"
             ) from None
+    port = os.environ.get("FEEDLINE_SERVE", "0")
+    if port not in ("", "0"):
+        _serve(port)
+
+
+def _serve(port: str) -> None:
+    """Lets others look at this process. A program that only wants to train does so without it, too."""
+    from .live import serve
+
+    if not (port.isascii() and port.isdigit()):
+        raise ValueError(f"FEEDLINE_SERVE is 1 or the number of a port, not {port!r}")
+    try:
+        serve(0 if port == "1" else int(port))
+    except OSError as error:
+        import logging
+
+        logging.getLogger("feedline.live").warning("FEEDLINE_SERVE: nobody can look in: %s", error)
 
 
 def _number(text: str | None) -> int | str | None:

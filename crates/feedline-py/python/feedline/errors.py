@@ -126,6 +126,7 @@ _BY_KIND: dict[str, type[FeedlineError]] = {
     "precondition": FailedPreconditionError,
     "unimplemented": UnimplementedError,
     "cancelled": CancelledError,
+    "aborted": AbortedError,
     "internal": InternalError,
 }
 

@@ -24,6 +24,8 @@ from .options import (
 )
 from .params import integer
 from .readers.csv import CsvDataset, make_csv_dataset
+from .readers.features import make_batched_features_dataset
+from .readers.sql import SqlDataset
 from .spec import DatasetSpec, TensorSpec
 
 __all__ = [
@@ -40,6 +42,7 @@ __all__ = [
     "Optional",
     "RandomDataset",
     "Reducer",
+    "SqlDataset",
     "ThreadingOptions",
     "assert_cardinality",
     "at",
@@ -58,6 +61,7 @@ __all__ = [
     "group_by_window",
     "ignore_errors",
     "index_table_from_dataset",
+    "make_batched_features_dataset",
     "make_csv_dataset",
     "map_and_batch",
     "pad_to_cardinality",

@@ -9,11 +9,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from enum import IntEnum
 from typing import Any, ClassVar
 
 from .config import parse_bytes
+from .params import on_error
 
 __all__ = [
     "AutoShardPolicy",
@@ -137,6 +139,15 @@ def _rebuilt(cls: type[_Fields], flat: dict[str, Any], frozen: bool) -> _Fields:
     return made
 
 
+def _most(value: float) -> float:
+    """A count, or a share from 0 to 1."""
+    if value < 0 or (isinstance(value, float) and not value <= 1):
+        raise ValueError(
+            f"max_errors is a count (a whole number) or a share (a float from 0 to 1), not {value!r}"
+        )
+    return value
+
+
 class AutotuneOptions(_Fields):
     """tf.data's tuning options: `enabled`, `cpu_budget`, `ram_budget`; the others decide nothing here."""
 
@@ -196,6 +207,12 @@ class Options(_Fields):
         cpu_budget: At most this many workers on this pipeline at once.
         prefetch: False does no work ahead of the consumer.
         rewrite: False runs the plan as written.
+        on_error: What becomes of elements that fail, where an operator does not say otherwise: "raise" (an
+            error in their place), "skip" (they are left out and counted), "quarantine" (and written to a
+            folder).
+        max_errors: How many elements an operator may leave out: a count, or a share of what came to it (a
+            float from 0 to 1, looked at from 100 elements on). One more raises.
+        quarantine: The folder that on_error="quarantine" writes to.
         chunk_rows: A fixed number of rows that travel together, for tests: results do not depend on it.
         name: A name for the pipeline in reports.
         autotune: `AutotuneOptions`.
@@ -211,6 +228,9 @@ class Options(_Fields):
         "prefetch": (bool,),
         "rewrite": (bool,),
         "chunk_rows": (int,),
+        "on_error": (str,),
+        "max_errors": (int, float),
+        "quarantine": (str, os.PathLike),
         "name": (str,),
         "dataset_name": (str,),
         "experimental_external_state_policy": (int,),
@@ -230,6 +250,12 @@ class Options(_Fields):
         if name == "memory_limit" and value is not None:
             return parse_bytes(value)
         value = super()._checked(name, value)
+        if name == "on_error":
+            return on_error("the option on_error", value)
+        if name == "quarantine" and value is not None:
+            return os.fspath(value)
+        if name == "max_errors" and value is not None:
+            return _most(value)
         if name in ("cpu_budget", "chunk_rows") and value is not None and not 1 <= value < 2**31:
             raise ValueError(f"the option {name} must be at least 1 and below 2^31, not {value}")
         return value
@@ -244,7 +270,17 @@ class Options(_Fields):
 
 
 # The options that the compiled part acts on.
-_OWN = ("deterministic", "cpu_budget", "memory_limit", "prefetch", "rewrite", "chunk_rows")
+_OWN = (
+    "deterministic",
+    "cpu_budget",
+    "memory_limit",
+    "prefetch",
+    "rewrite",
+    "chunk_rows",
+    "on_error",
+    "max_errors",
+    "quarantine",
+)
 
 # tf.data's options that mean the same as one of ours; the first of several wins.
 _SAME = (

@@ -9,7 +9,7 @@ from typing import Any
 from . import trace
 from .calls import symbolic
 
-__all__ = ["check_name", "integer", "naming", "optional_integer", "parallel_calls"]
+__all__ = ["check_name", "integer", "naming", "on_error", "optional_integer", "parallel_calls", "worker_count"]
 
 
 def check_name(op: str, name: str | None) -> None:
@@ -50,6 +50,13 @@ def optional_integer(op: str, parameter: str, value: Any) -> Any:
     return None if value is None else integer(op, parameter, value)
 
 
+def on_error(op: str, value: Any) -> str | None:
+    """What becomes of elements that fail: one of three words, or None."""
+    if value not in (None, "raise", "skip", "quarantine"):
+        raise ValueError(f'{op}: on_error must be "raise", "skip", "quarantine" or None, not {value!r}')
+    return value  # type: ignore[no-any-return]
+
+
 def parallel_calls(op: str, value: Any) -> int | None:
     """None, -1 for AUTOTUNE, or a positive number."""
     if value is None:
@@ -57,4 +64,12 @@ def parallel_calls(op: str, value: Any) -> int | None:
     count = integer(op, "num_parallel_calls", value)
     if not isinstance(count, int) or count == 0 or count < -1:
         raise ValueError(f"{op}: num_parallel_calls must be positive, fl.AUTOTUNE or None, not {value!r}")
+    return count
+
+
+def worker_count(op: str, value: Any) -> int:
+    """-1 for AUTOTUNE, or a positive number."""
+    count = integer(op, "workers", value)
+    if not isinstance(count, int) or count == 0 or count < -1:
+        raise ValueError(f"{op}: workers must be positive, fl.AUTOTUNE or None, not {value!r}")
     return count

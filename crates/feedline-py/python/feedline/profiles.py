@@ -25,7 +25,7 @@ __all__ = ["Finding", "Profile", "Profiling", "Report", "WhatIf", "measure", "no
 
 _LIMITS = {
     "serial": "one thread at a time runs it",
-    "calls": "num_parallel_calls lets no more run at once",
+    "calls": "num_parallel_calls or workers let no more run at once",
     "io": "it waits for files or a store",
     "lock": "Python's lock lets one function run at a time",
     "cores": "all threads are at work, mostly on it",

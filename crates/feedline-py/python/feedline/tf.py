@@ -160,9 +160,11 @@ class Dataset(_Dataset, metaclass=_AnyDataset):
     def __iter__(self) -> Any:
         return Iterator(super().__iter__())
 
-    def iter(self, state: Any = None, **options: Any) -> Any:
-        """A new iterator, with options for this pass only, or from where another one was."""
-        return Iterator(super().iter(state, **options)) if options or state is not None else iter(self)
+    def iter(self, state: Any = None, *, epoch: int | None = None, **options: Any) -> Any:
+        """A new iterator: with options for this pass only, for a certain epoch, or from where another was."""
+        if state is None and epoch is None and not options:
+            return iter(self)
+        return Iterator(super().iter(state, epoch=epoch, **options))
 
     def __getitem__(self, key: Any) -> Any:
         found = super().__getitem__(key)
@@ -235,8 +237,10 @@ def _experimental_names() -> SimpleNamespace:
         "Counter",
         "CsvDataset",
         "RandomDataset",
+        "SqlDataset",
         "choose_from_datasets",
         "from_list",
+        "make_batched_features_dataset",
         "make_csv_dataset",
         "sample_from_datasets",
     ):

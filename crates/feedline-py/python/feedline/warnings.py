@@ -29,6 +29,7 @@ __all__ = [
     "ShuffledBatches",
     "SmallShuffleBuffer",
     "StepsBeyondEnd",
+    "UnequalParts",
     "UnequalRanks",
     "WorkTwice",
     "warn",
@@ -156,6 +157,12 @@ class NothingLeft(FeedlineWarning):
     code = "FL019"
 
 
+class UnequalParts(FeedlineWarning):
+    """Datasets that are read side by side, such as features and labels, have different lengths."""
+
+    code = "FL050"
+
+
 _given: set[tuple[type[FeedlineWarning], str, int]] = set()
 
 
@@ -195,6 +202,12 @@ def user_frame() -> FrameType:
     return frame
 
 
+_BETWEEN = frozenset(
+    ["feedline", "keras", "torch", "torchdata", "lightning", "accelerate", "jax", "tensorflow", "contextlib"]
+)
+"""Modules between the user's line and the code that notices something."""
+
+
 def _is_ours(frame: FrameType) -> bool:
     module = frame.f_globals.get("__name__", "")
-    return module.partition(".")[0] in ("feedline", "keras", "torch", "jax", "tensorflow", "contextlib")
+    return module.partition(".")[0] in _BETWEEN

@@ -12,13 +12,13 @@ pub fn not_ahead(case: &Case<'_>) -> Vec<Finding> {
     if case.runs.options.prefetch != Some(false) {
         return vec![];
     }
-    let gain = case.gain(Change { ahead: true, ..Change::default() });
+    let gain = case.ahead.rate() / case.model.rate();
     let text = "prefetch=False: nothing is made ready while the consumer works, so both times add up".into();
     vec![case.finding("not_ahead", case.runs, gain, text, ".with_options(prefetch=True)".into())]
 }
 
-/// A row that takes longer than this travels alone anyway.
-const DEAR_NS: f64 = 50_000.0;
+/// A row that takes as long as a step should (`tune/chunk.rs`) travels alone anyway.
+const DEAR_NS: f64 = 200_000.0;
 /// What is left of the time for a cheap row if hundreds share a step.
 const SHARED_STEP: f64 = 1.0 / 16.0;
 

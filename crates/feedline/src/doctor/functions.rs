@@ -12,7 +12,7 @@ fn in_parallel(plan: &Plan) -> Change {
 
 /// A Python function, which holds Python's lock and runs for one element at a time.
 pub fn python_function(case: &Case<'_>) -> Vec<Finding> {
-    let python = |p: &&Plan| p.op.functions().iter().any(|f| f.0.host_fn().is_some_and(|h| !h.parallel()));
+    let python = |p: &&Plan| p.op.props().host && p.op.functions().iter().any(|f| f.0.host_fn().is_some());
     let found = case.nodes.iter().filter(python).filter_map(|plan| {
         let part = case.part(plan).filter(|p| p.cost_ns > 0.0)?;
         let once = case.meter(plan)?.spread.at(0.5);
@@ -61,6 +61,12 @@ pub fn calls_capped(case: &Case<'_>) -> Vec<Finding> {
         let together = case.model.parts.iter().filter(|p| p.segment == lane.id && !p.serial).map(|p| p.id);
         let gain = case.gain(Change { parallel: together.collect(), ..Change::default() });
         let calls = lane.calls.unwrap_or(1.0);
+        if plan.op.functions().iter().any(|f| f.0.host_fn().is_some()) {
+            let text = format!("its {calls} worker processes are all at work");
+            let change = format!(".map(function, python=True, workers={})", case.model.cores.max(calls * 2.0));
+            found.push(case.finding("calls_capped", plan, gain, text, change));
+            continue;
+        }
         let text = format!("num_parallel_calls={calls} lets {calls} of {} threads run it", case.model.cores);
         found.push(case.finding(
             "calls_capped",

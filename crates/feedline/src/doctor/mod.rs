@@ -37,6 +37,8 @@ enum Rank {
     Limit,
     Mistake,
     Cost,
+    /// Not of the pipeline's making.
+    Outside,
 }
 
 /// A pass that was measured.
@@ -46,6 +48,8 @@ struct Case<'a> {
     nodes: Vec<Plan>,
     meters: &'a Meters,
     model: Model,
+    /// The same with something that works ahead: what other changes are weighed against.
+    ahead: Model,
     /// Whether elements are read more than once.
     repeats: bool,
 }
@@ -69,7 +73,7 @@ impl Case<'_> {
         Finding { cause, at: label(at), id: at.id, text, change, gain }
     }
     fn gain(&self, change: Change) -> f64 {
-        self.model.gain(&change)
+        self.ahead.gain(&change)
     }
     /// The share of the time in which its threads were ready, but others had the cores.
     fn crowded(&self) -> f64 {
@@ -110,7 +114,7 @@ static CAUSES: &[Cause] = &[
     (Rank::Mistake, machine::small_budget),
     (Rank::Cost, buffers::no_cache),
     (Rank::Cost, machine::busy_machine),
-    (Rank::Cost, machine::crowded_machine),
+    (Rank::Outside, machine::crowded_machine),
 ];
 
 /// What is gained at least for something to be said.
@@ -128,9 +132,12 @@ impl Diagnosis {
         let (runs, meters) = (plan.runs().ok()?, plan.meters()?);
         let (nodes, model) = (all_nodes(&runs), model(&runs, &meters));
         let repeats = plan.passes() > 1 || nodes.iter().any(|p| p.name() == "repeat");
-        let case = Case { runs: &runs, nodes, meters: &meters, model, repeats };
+        let ahead = model.changed(&Change { ahead: true, ..Change::default() });
+        let case = Case { runs: &runs, nodes, meters: &meters, model, ahead, repeats };
         let mut found: Vec<(Rank, Finding)> = Vec::new();
-        for (rank, look) in CAUSES {
+        // Nothing came, so nothing was measured.
+        let causes = if meters.delivered.load(Relaxed) > 0 { CAUSES } else { &[] };
+        for (rank, look) in causes {
             let worth = |f: &Finding| f.gain >= WORTH || *rank == Rank::Limit;
             found.extend(look(&case).into_iter().filter(worth).map(|f| (*rank, f)));
         }

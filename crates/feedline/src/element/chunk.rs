@@ -335,7 +335,7 @@ impl Pos {
             Pos::List(list) => list[row],
         }
     }
-    fn slice(&self, rows: Range<usize>) -> Pos {
+    pub fn slice(&self, rows: Range<usize>) -> Pos {
         match self {
             Pos::Run(first) => Pos::Run(first + rows.start as u64),
             Pos::List(list) => Pos::List(list[rows].into()),

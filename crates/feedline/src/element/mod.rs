@@ -4,6 +4,7 @@ mod chunk;
 mod dtype;
 mod gather;
 mod packed;
+mod serialized;
 mod slot;
 mod spec;
 mod tensor;

@@ -1,6 +1,7 @@
 //! A traced function as data: nodes in the order in which they were made, each with its type; evaluated over whole
 //! chunks. `Builder` makes one, checking types at every step, so that a mistake is reported at the user's own line.
 
+use super::crew::{Ask, Crew};
 use super::func::{Arg, Attrs, RowsAt, Work, run, run_several};
 use super::funcs;
 use crate::element::{Column, DType, Element, Leaf, Nested, Slot, Spec, Tensor, Tree, Value};
@@ -28,6 +29,10 @@ pub trait HostFn: Send + Sync + fmt::Debug + std::any::Any {
     }
     /// May several threads call it at once, and as early as they like?
     fn parallel(&self) -> bool;
+    /// Those who call it elsewhere, in this process's place; `None` if it can only be called here.
+    fn crew(&self, _ask: &Ask) -> Result<Option<Arc<dyn Crew>>> {
+        Ok(None)
+    }
 }
 
 #[derive(Clone)]
@@ -129,6 +134,22 @@ impl Graph {
             Kind::Cond { then, otherwise, .. } => then.host_fn().or_else(|| otherwise.host_fn()),
             _ => None,
         })
+    }
+    /// The host function that does all there is to do: it gets all arguments in order, and gives all results.
+    pub fn only_host(&self) -> Option<&Arc<dyn HostFn>> {
+        let (at, func, args, outputs) = self.nodes.iter().enumerate().find_map(|(at, n)| match &n.kind {
+            Kind::Host { func, args, outputs } => Some((at, func, args, outputs)),
+            _ => None,
+        })?;
+        let input = |(i, &a): (usize, &NodeId)| matches!(self.nodes[a].kind, Kind::Input(k) if k == i);
+        let part = |(i, &o): (usize, &NodeId)| matches!(self.nodes[o].kind, Kind::Part { node, index } if node == at && index == i);
+        let whole = args.len() == self.inputs.len() && outputs.len() == self.outputs.len();
+        let direct = args.iter().enumerate().all(input) && self.outputs.iter().enumerate().all(part);
+        (whole && direct).then_some(func)
+    }
+    /// The columns of a chunk as the function gets them.
+    pub fn arguments(&self, columns: &[Column]) -> Vec<Column> {
+        columns.iter().zip(&self.inputs).map(|(column, leaf)| argument(column, leaf)).collect()
     }
     /// Whether equal arguments give equal results.
     pub fn is_pure(&self) -> bool {

@@ -1,9 +1,10 @@
 //! `arrow(files)`: the rows of Arrow files and streams, one after the other; each is a dict of its columns.
 
-use super::arrow_arrays::{Fill, Nulls, check_field, columns_of, spec_of};
+use super::arrow_arrays::Fill;
 use super::table::{self, BLOCK_BYTES, Decoded, Pieces, Table, TableIndex};
+use super::wanted_columns::Wanted;
 use crate::dataset::Dataset;
-use crate::element::{Spec, Tree};
+use crate::element::Spec;
 use crate::error::{Error, Result};
 use crate::op::{Narrowed, Op, OpInfo, Param};
 use crate::plan::{Card, Plan};
@@ -58,11 +59,9 @@ struct ArrowTable(Arc<Files>);
 
 struct Files {
     files: Arc<[Arc<ArrowFile>]>,
-    /// The wanted columns by name, with their specs.
-    columns: Vec<(String, Spec)>,
-    /// Where they are in each file.
+    wanted: Wanted,
+    /// Where the wanted columns are in each file.
     places: Vec<Vec<usize>>,
-    fill: Fill,
     /// File and batch of each block.
     blocks: Vec<(usize, usize)>,
     starts: Vec<u64>,
@@ -77,52 +76,17 @@ impl std::fmt::Debug for ArrowTable {
 impl Files {
     fn new(files: Arc<[Arc<ArrowFile>]>, columns: Option<&[String]>, fill: &Fill) -> Result<Files> {
         let first = files.first().ok_or_else(|| Error::usage("no files were given"))?;
-        let schema = first.schema();
-        let all: Vec<String> = schema.fields().iter().map(|f| f.name().clone()).collect();
-        let names = columns.unwrap_or(&all);
-        let here = |e: Error| e.in_file(first.source().name(), None);
-        let mut wanted: Vec<(String, Spec)> = Vec::with_capacity(names.len());
-        for name in names {
-            let field = schema.fields().iter().find(|f| f.name() == name).ok_or_else(|| {
-                here(Error::usage(format!("there is no column {name:?}; the columns are {}", all.join(", "))))
-            })?;
-            if wanted.iter().any(|(n, _)| n == name) {
-                return Err(here(Error::usage(format!("column {name:?} is there twice"))));
-            }
-            wanted.push((name.clone(), spec_of(field).map_err(here)?));
-        }
-        let mut made = Files {
-            files: files.clone(),
-            columns: wanted,
-            places: vec![],
-            fill: fill.clone(),
-            blocks: vec![],
-            starts: vec![0],
-        };
-        fill.check(&all, &made.spec())?;
-        let mut rows = 0u64;
+        let wanted = Wanted::new(&first.schema(), first.source().name(), columns, fill)?;
+        let (mut places, mut blocks, mut starts, mut rows) = (vec![], vec![], vec![0], 0u64);
         for (i, file) in files.iter().enumerate() {
-            let schema = file.schema();
-            let place = |(name, spec): &(String, Spec)| {
-                let at = schema.fields().iter().position(|f| f.name() == name);
-                let at =
-                    at.ok_or_else(|| Error::data(format!("there is no column {name:?} here, as the first file has")))?;
-                check_field(&schema.fields()[at], spec)?;
-                Ok(at)
-            };
-            let places: Result<Vec<usize>> = made.columns.iter().map(place).collect();
-            made.places.push(places.map_err(|e| e.in_file(file.source().name(), None))?);
+            places.push(wanted.places(&file.schema(), file.source().name())?);
             for batch in 0..file.batches() {
                 rows += file.batch_rows(batch) as u64;
-                made.blocks.push((i, batch));
-                made.starts.push(rows);
+                blocks.push((i, batch));
+                starts.push(rows);
             }
         }
-        Ok(made)
-    }
-    fn spec(&self) -> Spec {
-        let items = self.columns.iter().map(|(name, spec)| (name.as_str().into(), spec.clone()));
-        Tree::Map { tag: None, items: items.collect() }
+        Ok(Files { files, wanted, places, blocks, starts })
     }
 }
 
@@ -149,11 +113,7 @@ impl Table for Files {
     fn decode(&self, block: usize, rows: Range<usize>, read: &[Buf]) -> Result<Decoded> {
         let (file, batch) = self.blocks[block];
         let arrays = self.files[file].decode(batch, &self.places[file], rows, read.first().cloned())?;
-        let (mut columns, mut nulls) = (Vec::new(), Nulls::default());
-        for (array, (name, _)) in arrays.into_iter().zip(&self.columns) {
-            columns_of(array, name, &self.fill, &mut columns, &mut nulls)?;
-        }
-        Ok(Decoded { columns, bad: nulls.errors() })
+        self.wanted.decoded(arrays.into_iter().map(Ok))
     }
 }
 
@@ -174,22 +134,25 @@ impl Op for Arrow {
         &INFO
     }
     fn spec(&self, _: &[Plan]) -> Result<Spec> {
-        Ok(self.table()?.0.spec())
+        Ok(self.table()?.0.wanted.spec())
     }
     fn cardinality(&self, _: &[Plan]) -> Card {
         self.table().map_or(Card::Unknown, |t| Card::Known(*t.0.starts.last().expect("starts with 0")))
     }
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
-        Ok(table::build(self.table()?.0.clone(), cx, node))
+        Ok(table::build(self.table()?.0.clone(), cx, node, 0))
+    }
+    fn build_behind(&self, cx: &BuildCx, node: &Plan, rows: u64) -> Result<Option<Built>> {
+        Ok(Some(table::build(self.table()?.0.clone(), cx, node, rows)))
     }
     fn index(&self, cx: &BuildCx, _: &Plan) -> Result<Option<Arc<dyn Index>>> {
         Ok(Some(Arc::new(TableIndex::new(self.table()?.0.clone(), self.pieces.clone(), cx))))
     }
     fn narrowed(&self, reads: &[bool]) -> Result<Option<Narrowed>> {
         let table = &self.table()?.0;
-        let specs = table.columns.iter().map(|(_, spec)| spec);
+        let specs = table.wanted.columns.iter().map(|(_, spec)| spec);
         let Some((columns, leaves)) = table::read_columns(specs, reads) else { return Ok(None) };
-        let names: Vec<String> = columns.iter().map(|&c| table.columns[c].0.clone()).collect();
+        let names: Vec<String> = columns.iter().map(|&c| table.wanted.columns[c].0.clone()).collect();
         let narrow = Files::new(table.files.clone(), Some(&names), &self.fill)?;
         let source = Arrow {
             files: self.files.clone(),

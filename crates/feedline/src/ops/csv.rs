@@ -1,7 +1,7 @@
 //! `CsvDataset(filenames, record_defaults)`: the rows of CSV files as typed scalars. Files are cut into records where
 //! they are read, records into fields by all workers.
 
-use super::record_files::{Files, OnBad, Places, Reading, RecordFiles, block_bytes, first_records};
+use super::record_files::{Files, Places, Reading, RecordFiles, block_bytes, first_records};
 use crate::dataset::Dataset;
 use crate::element::{Chunk, Column, Leaf, Pos, Spec, Tree};
 use crate::error::{Error, Result};
@@ -115,7 +115,6 @@ impl Csv {
         Ok(Reading {
             compression: Compression::parse(&self.compression_type)?,
             buffer: block_bytes(self.buffer_size)?,
-            on_bad: OnBad::Raise,
             parts: 1,
             places: true,
             reader: Box::new(move |_| Ok(Box::new(Rows::new(dialect, header)))),

@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::expr::{Graph, RowsAt};
 use crate::op::{Bound, Function, Op, OpInfo, Param, Props, read};
 use crate::ops::map::{RustFn, is_serial_host};
+use crate::options::OnError;
 use crate::plan::{Card, Plan};
 use crate::runtime::{BuildCx, Built, ChunkFn, Item};
 use serde::{Deserialize, Serialize};
@@ -14,7 +15,10 @@ use std::sync::Arc;
 pub static INFO: OpInfo = OpInfo {
     name: "filter",
     doc: "Keeps the elements for which the predicate is true.",
-    params: &[Param::new("predicate", "", "a function from an element to a bool scalar")],
+    params: &[
+        Param::new("predicate", "", "a function from an element to a bool scalar"),
+        Param::new("on_error", "None", "what becomes of elements that fail: \"raise\", \"skip\", \"quarantine\""),
+    ],
     read: read::<Filter>,
 };
 
@@ -22,6 +26,8 @@ pub static INFO: OpInfo = OpInfo {
 #[serde(deny_unknown_fields)]
 pub struct Filter {
     pub predicate: Function,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_error: Option<OnError>,
 }
 
 /// A Rust predicate as a traced function.
@@ -40,10 +46,10 @@ impl Dataset {
     /// # Ok::<(), feedline::Error>(())
     /// ```
     pub fn filter_fn(&self, f: impl Fn(&Element) -> Result<bool> + Send + Sync + 'static) -> Result<Dataset> {
-        self.apply(Filter { predicate: predicate(self.spec(), f) })
+        self.apply(Filter { predicate: predicate(self.spec(), f), on_error: None })
     }
     pub fn filter_graph(&self, graph: Graph) -> Result<Dataset> {
-        self.apply(Filter { predicate: Function::new(graph) })
+        self.apply(Filter { predicate: Function::new(graph), on_error: None })
     }
 }
 
@@ -56,6 +62,9 @@ impl Op for Filter {
     }
     fn cardinality(&self, _: &[Plan]) -> Card {
         Card::Unknown
+    }
+    fn on_error(&self) -> Option<OnError> {
+        self.on_error
     }
     fn props(&self) -> Props {
         let graph = &self.predicate.0;
@@ -71,7 +80,7 @@ impl Op for Filter {
         Ok(serde_json::to_value(self)?)
     }
     fn show(&self) -> String {
-        format!("{:?}", self.predicate)
+        format!("{:?}{}", self.predicate, super::show_on_error(self.on_error))
     }
 }
 
@@ -111,7 +120,8 @@ fn eval(predicate: &Bound, chunk: &Chunk) -> Result<Column> {
 }
 
 fn one(predicate: &Bound, chunk: &Chunk, row: usize) -> Result<bool> {
-    let column = eval(predicate, &chunk.slice(row..row + 1)).map_err(|e| e.at_element(chunk.pos.at(row)))?;
+    let located = |e: Error| e.at_element(chunk.pos.at(row)).with_row(Arc::new(chunk.element(row)));
+    let column = eval(predicate, &chunk.slice(row..row + 1)).map_err(located)?;
     truth(column.get(0), chunk, row)
 }
 
@@ -122,7 +132,7 @@ fn truth(value: Value, chunk: &Chunk, row: usize) -> Result<bool> {
         other => {
             let got = Leaf::of(other).map_or("a dataset".into(), |l| l.to_string());
             let text = format!("the predicate must return a bool scalar, but returned {got}");
-            Err(Error::func(text).at_element(chunk.pos.at(row)))
+            Err(Error::func(text).at_element(chunk.pos.at(row)).with_row(Arc::new(chunk.element(row))))
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `FixedLengthRecordDataset(filenames, record_bytes)`: records of one length, in order or by number.
 
-use super::record_files::{Files, OnBad, Reading, RecordFiles, block_bytes, record_spec};
+use super::record_files::{Files, Reading, RecordFiles, block_bytes, record_spec};
 use crate::dataset::Dataset;
 use crate::element::{Chunk, Column, Pos, Spec, StringsBuilder};
 use crate::error::{Error, Result};
@@ -126,7 +126,6 @@ impl Op for FixedLengthRecord {
         let reading = Reading {
             compression: Compression::parse(&self.compression_type)?,
             buffer: block_bytes(self.buffer_size)?,
-            on_bad: OnBad::Raise,
             parts: 1,
             places: false,
             reader: Box::new(move |len| {

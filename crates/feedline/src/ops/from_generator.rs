@@ -3,6 +3,7 @@
 use crate::element::{Chunk, Element, Pos, Spec};
 use crate::error::{Error, Result};
 use crate::op::{Op, OpInfo, Param, Props};
+use crate::options::OnError;
 use crate::plan::{Card, Plan};
 use crate::runtime::{At, BuildCx, Built, Cx, Mark, Pull, Saved, Stage, unfit};
 use serde_json::Value as Json;
@@ -74,6 +75,10 @@ impl Op for FromGenerator {
     }
     fn props(&self) -> Props {
         Props { host: true, pure: false, ..Props::default() }
+    }
+    /// A generator that raised is over: to leave that out would be to lose the rest of the data without a word.
+    fn on_error(&self) -> Option<OnError> {
+        Some(OnError::Raise)
     }
     fn build(&self, _: &BuildCx, _: &Plan) -> Result<Built> {
         Ok(Built::Stage(Box::new(GeneratorStage {

@@ -66,7 +66,7 @@ impl Op for FromList {
         Card::Known(self.values.len() as u64)
     }
     fn build(&self, _: &BuildCx, node: &Plan) -> Result<Built> {
-        Ok(self.held(&node.spec)?.into_stage())
+        Ok(self.held(&node.spec)?.into_stage(0))
     }
     fn index(&self, _: &BuildCx, node: &Plan) -> Result<Option<Arc<dyn Index>>> {
         Ok(Some(Arc::new(self.held(&node.spec)?)))

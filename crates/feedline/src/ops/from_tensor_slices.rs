@@ -129,7 +129,10 @@ impl Op for FromTensorSlices {
         }
     }
     fn build(&self, cx: &BuildCx, _: &Plan) -> Result<Built> {
-        Ok(self.held(cx)?.into_stage())
+        Ok(self.held(cx)?.into_stage(0))
+    }
+    fn build_behind(&self, cx: &BuildCx, _: &Plan, rows: u64) -> Result<Option<Built>> {
+        Ok(Some(self.held(cx)?.into_stage(rows)))
     }
     fn index(&self, cx: &BuildCx, _: &Plan) -> Result<Option<Arc<dyn Index>>> {
         Ok(Some(Arc::new(self.held(cx)?)))

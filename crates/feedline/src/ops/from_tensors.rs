@@ -83,7 +83,7 @@ impl Op for FromTensors {
         Card::Known(1)
     }
     fn build(&self, cx: &BuildCx, _: &Plan) -> Result<Built> {
-        Ok(self.held(cx)?.into_stage())
+        Ok(self.held(cx)?.into_stage(0))
     }
     fn index(&self, cx: &BuildCx, _: &Plan) -> Result<Option<Arc<dyn Index>>> {
         Ok(Some(Arc::new(self.held(cx)?)))

@@ -31,8 +31,11 @@ impl Held {
     pub fn stage(&self) -> HeldStage {
         HeldStage { held: self.clone(), block: 0, at: 0 }
     }
-    pub fn into_stage(self) -> Built {
-        Built::Stage(Box::new(self.stage()))
+    /// From the row with this number on.
+    pub fn into_stage(self, first: u64) -> Built {
+        let mut stage = self.stage();
+        stage.go_to(first.min(self.rows));
+        Built::Stage(Box::new(stage))
     }
 }
 
@@ -63,6 +66,13 @@ pub struct HeldStage {
     at: usize,
 }
 
+impl HeldStage {
+    fn go_to(&mut self, row: u64) {
+        self.block = self.held.starts.partition_point(|s| *s <= row).saturating_sub(1);
+        self.at = (row - self.held.starts.get(self.block).copied().unwrap_or(0)) as usize;
+    }
+}
+
 impl Stage for HeldStage {
     fn next(&mut self, _: &mut Cx<'_>, want: usize) -> Pull {
         while let Some(block) = self.held.blocks.get(self.block) {
@@ -80,9 +90,7 @@ impl Stage for HeldStage {
         out.number(first + self.at as u64);
     }
     fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
-        let row = at.up_to(self.held.rows)?;
-        self.block = self.held.starts.partition_point(|s| *s <= row).saturating_sub(1);
-        self.at = (row - self.held.starts.get(self.block).copied().unwrap_or(0)) as usize;
+        self.go_to(at.up_to(self.held.rows)?);
         Ok(())
     }
 }

@@ -2,11 +2,13 @@
 
 use crate::dataset::Dataset;
 use crate::element::Spec;
-use crate::error::Result;
+use crate::error::{Kind, Result};
 use crate::op::{Op, OpInfo, Param, read};
+use crate::options::OnError;
 use crate::plan::{Card, Plan};
-use crate::runtime::{At, BuildCx, Built, Cx, Mark, Pull, Stage};
+use crate::runtime::{At, BuildCx, Built, Cx, Mark, Pull, Stage, Tally};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 pub static INFO: OpInfo = OpInfo {
     name: "ignore_errors",
@@ -51,7 +53,8 @@ impl Op for IgnoreErrors {
     }
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
         let input = cx.stage(&node.inputs[0])?;
-        Ok(Built::Stage(Box::new(IgnoreStage { input, log: self.log_warning })))
+        let tally = cx.tally(node, OnError::Skip);
+        Ok(Built::Stage(Box::new(IgnoreStage { input, log: self.log_warning, tally, again: cx.again })))
     }
     fn write(&self) -> Result<serde_json::Value> {
         Ok(serde_json::to_value(self)?)
@@ -61,14 +64,24 @@ impl Op for IgnoreErrors {
 struct IgnoreStage {
     input: Box<dyn Stage>,
     log: bool,
+    tally: Arc<Tally>,
+    /// Reads again what was counted before.
+    again: bool,
 }
 
 impl Stage for IgnoreStage {
     fn next(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
         loop {
             match self.input.next(cx, want) {
-                Pull::Fail(error) if self.log => log::warn!("ignore_errors: left out an element: {error}"),
-                Pull::Fail(_) => {}
+                // Nothing comes after it: without it, data would end early and nobody know.
+                Pull::Fail(error) if error.kind() == Kind::Aborted => return Pull::Fail(error),
+                Pull::Fail(_) if self.again => {}
+                Pull::Fail(error) => {
+                    self.tally.count(&error);
+                    if self.log {
+                        log::warn!("ignore_errors: left out an element: {error}");
+                    }
+                }
                 other => return other,
             }
             if cx.is_cancelled() {
@@ -77,9 +90,11 @@ impl Stage for IgnoreStage {
         }
     }
     fn mark(&mut self, out: &mut Mark) {
+        self.tally.mark(out);
         self.input.mark(out);
     }
     fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
+        self.tally.seek(at, self.again)?;
         self.input.seek(at)
     }
 }
@@ -97,5 +112,13 @@ mod tests {
         let sizes = |ds: Dataset| ds.iter().unwrap().map(|e| e.unwrap()[0].tensor().len()).collect::<Vec<_>>();
         assert_eq!(sizes(bad().ignore_errors(false).unwrap().batch(2, false).unwrap()), [2, 2, 1]);
         assert_eq!(sizes(bad().batch(2, false).unwrap().ignore_errors(false).unwrap()), [2, 2]);
+    }
+
+    #[test]
+    fn what_is_left_out_is_counted() {
+        let ds = failing(6, &[1, 4]).ignore_errors(false).unwrap();
+        assert_eq!(events(&ds), "0 2 3 5");
+        let text = ds.explain(crate::plan::Format::Text);
+        assert!(text.contains("ignore_errors left out 2 elements"), "{text}");
     }
 }

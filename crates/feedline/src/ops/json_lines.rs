@@ -2,7 +2,7 @@
 //! are read, lines are parsed by all workers.
 
 use super::csv::put_with_failures;
-use super::record_files::{Files, OnBad, Places, Reading, RecordFiles, block_bytes, first_records};
+use super::record_files::{Files, Places, Reading, RecordFiles, block_bytes, first_records};
 use crate::dataset::Dataset;
 use crate::element::{Chunk, Column, DType, Dims, Leaf, Shape, Spec, StringsBuilder, Tensor, Tree, Value};
 use crate::error::{Error, Result};
@@ -203,7 +203,6 @@ impl JsonLines {
         Ok(Reading {
             compression: Compression::parse(&self.compression_type)?,
             buffer: block_bytes(self.buffer_size)?,
-            on_bad: OnBad::Raise,
             parts: 1,
             places: true,
             reader: Box::new(|_| Ok(Box::new(Lines::default().skip_blank()))),

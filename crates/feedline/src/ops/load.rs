@@ -96,7 +96,10 @@ impl Op for Load {
         }
     }
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
-        Ok(table::build(self.set(cx)?, cx, node))
+        Ok(table::build(self.set(cx)?, cx, node, 0))
+    }
+    fn build_behind(&self, cx: &BuildCx, node: &Plan, rows: u64) -> Result<Option<Built>> {
+        Ok(Some(table::build(self.set(cx)?, cx, node, rows)))
     }
     fn index(&self, cx: &BuildCx, _: &Plan) -> Result<Option<Arc<dyn Index>>> {
         if matches!(self.shard, Some(Int::Symbol { .. })) {

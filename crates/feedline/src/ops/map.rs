@@ -3,8 +3,9 @@
 use crate::dataset::Dataset;
 use crate::element::{Chunk, Element, Slots, Spec};
 use crate::error::Result;
-use crate::expr::{Builder, Graph, HostFn, NodeId, RowsAt};
+use crate::expr::{Builder, Graph, HostFn, NodeId, OnDeath, RowsAt};
 use crate::op::{Bound, Function, Op, OpInfo, Param, Props, read};
+use crate::options::OnError;
 use crate::plan::{Card, Plan};
 use crate::runtime::{BuildCx, Built, ChunkFn, Index, Item};
 use serde::{Deserialize, Serialize};
@@ -18,6 +19,13 @@ pub static INFO: OpInfo = OpInfo {
         Param::new("num_parallel_calls", "None", "a cap on the workers that run it at once; AUTOTUNE: no cap"),
         Param::new("deterministic", "None", "False delivers results as they are ready"),
         Param::new("synchronous", "False", "do not run ahead of whoever asks"),
+        Param::new(
+            "workers",
+            "None",
+            "run a Python function in so many processes; AUTOTUNE: as many as the CPU budget",
+        ),
+        Param::new("on_worker_death", "raise", "raise: an error and the end; restart: another process does its rows"),
+        Param::new("on_error", "None", "what becomes of elements that fail: \"raise\", \"skip\", \"quarantine\""),
     ],
     read: read::<Map>,
 };
@@ -32,6 +40,12 @@ pub struct Map {
     pub deterministic: Option<bool>,
     #[serde(default)]
     pub synchronous: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workers: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_worker_death: Option<OnDeath>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_error: Option<OnError>,
 }
 
 impl Dataset {
@@ -60,7 +74,15 @@ impl Dataset {
     }
     pub fn map_graph(&self, graph: Graph) -> Result<Dataset> {
         let function = Function::new(graph);
-        self.apply(Map { function, num_parallel_calls: Some(-1), deterministic: None, synchronous: false })
+        self.apply(Map {
+            function,
+            num_parallel_calls: Some(-1),
+            deterministic: None,
+            synchronous: false,
+            workers: None,
+            on_worker_death: None,
+            on_error: None,
+        })
     }
 }
 
@@ -96,21 +118,30 @@ impl Op for Map {
         if self.synchronous && self.num_parallel_calls.is_some() {
             crate::bail!(Usage, "synchronous=True excludes num_parallel_calls");
         }
+        if self.workers.is_some() {
+            self.check_workers()?;
+        }
         self.function.takes(&[&inputs[0].spec])?;
         Ok(self.function.spec().clone())
     }
     fn cardinality(&self, inputs: &[Plan]) -> Card {
-        inputs[0].card
+        super::after_errors(inputs[0].card, self.on_error)
+    }
+    fn on_error(&self) -> Option<OnError> {
+        self.on_error
     }
     fn props(&self) -> Props {
         let graph = &self.function.0;
-        let (host, pure, noop) = (is_serial_host(graph), graph.is_pure(), graph.is_identity());
-        Props { host, pure, noop, keeps: true, ..Props::default() }
+        let host = is_serial_host(graph) && self.workers.is_none();
+        Props { host, pure: graph.is_pure(), noop: graph.is_identity(), keeps: true, ..Props::default() }
     }
     fn functions(&self) -> Vec<&Function> {
         vec![&self.function]
     }
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
+        if let Some(workers) = self.workers {
+            return self.build_away(cx, node, workers);
+        }
         let function = Arc::new(MapFn(self.function.bound(cx)));
         if self.synchronous {
             let cx = BuildCx { nested: true, ..cx.clone() };
@@ -120,15 +151,28 @@ impl Op for Map {
         cx.then(node, function, crate::ops::cap(self.num_parallel_calls), ordered)
     }
     fn index(&self, cx: &BuildCx, node: &Plan) -> Result<Option<Arc<dyn Index>>> {
+        // Where some may be left out, nobody knows which number the others have.
+        if self.on_error.is_some_and(|own| own != OnError::Raise) {
+            return Ok(None);
+        }
         let Some(input) = cx.index(&node.inputs[0])? else { return Ok(None) };
         Ok(Some(Arc::new(MapIndex { input, function: self.function.bound(cx) })))
+    }
+    fn tunables(&self) -> &'static [&'static str] {
+        &["workers", "on_worker_death"]
     }
     fn write(&self) -> Result<serde_json::Value> {
         Ok(serde_json::to_value(self)?)
     }
     fn show(&self) -> String {
         let calls = self.num_parallel_calls.filter(|n| *n > 0);
-        format!("{:?}{}", self.function, calls.map_or(String::new(), |n| format!(", num_parallel_calls={n}")))
+        let calls = calls.map_or(String::new(), |n| format!(", num_parallel_calls={n}"));
+        let workers = match self.workers {
+            None => String::new(),
+            Some(-1) => ", workers=AUTOTUNE".into(),
+            Some(n) => format!(", workers={n}"),
+        };
+        format!("{:?}{calls}{workers}{}", self.function, super::show_on_error(self.on_error))
     }
 }
 
@@ -151,7 +195,7 @@ impl MapFn {
             let one = chunk.slice(row..row + 1);
             out.push(match self.eval(&one, Slots::new()) {
                 Ok(chunk) => Item::Rows(chunk),
-                Err(error) => Item::Fail(error.at_element(chunk.pos.at(row))),
+                Err(error) => Item::Fail(error.at_element(chunk.pos.at(row)).with_row(Arc::new(chunk.element(row)))),
             });
         }
         join_rows(out);

@@ -17,7 +17,7 @@ mod concatenate;
 mod counter;
 mod csv;
 mod enumerate;
-mod filter;
+pub mod filter;
 mod fixed_length_record;
 mod flat_map;
 pub mod from_generator;
@@ -33,6 +33,7 @@ mod json_lines;
 #[cfg(feature = "columnar")]
 mod load;
 pub mod map;
+mod map_away;
 mod nested;
 pub mod numpy;
 mod padded_batch;
@@ -62,6 +63,8 @@ mod text_line;
 mod tf_record;
 mod unbatch;
 mod unique;
+#[cfg(feature = "columnar")]
+mod wanted_columns;
 mod weave;
 mod web_dataset;
 mod window;
@@ -72,7 +75,8 @@ use crate::element::{Chunk, DType, Pos, Spec, Tensor};
 use crate::error::{Error, Result};
 use crate::expr::{Graph, Kind};
 use crate::op::{Function, OpInfo, Props};
-use crate::plan::{Bound, Plan};
+use crate::options::OnError;
+use crate::plan::{Bound, Card, Plan};
 use crate::runtime::{At, BuildCx, Mark, Stage, Taken, unfit};
 
 /// Every operator.
@@ -174,6 +178,24 @@ fn show_files(files: &[String], columns: Option<&[String]>) -> String {
     let more = if files.len() > 1 { format!(" and {} more", files.len() - 1) } else { String::new() };
     let columns = columns.map_or(String::new(), |c| format!(", columns={c:?}"));
     format!("{first}{more}{columns}")
+}
+
+/// How many elements are left of so many where those that fail may be left out.
+fn after_errors(card: Card, on_error: Option<OnError>) -> Card {
+    match (card, on_error) {
+        (Card::Known(n), Some(OnError::Skip | OnError::Quarantine)) if n > 0 => Card::Unknown,
+        _ => card,
+    }
+}
+
+/// What an operator does with errors, behind its other parameters.
+fn show_on_error(on_error: Option<OnError>) -> &'static str {
+    match on_error {
+        None => "",
+        Some(OnError::Raise) => ", on_error=raise",
+        Some(OnError::Skip) => ", on_error=skip",
+        Some(OnError::Quarantine) => ", on_error=quarantine",
+    }
 }
 
 /// The mark of an input that may be gone.
@@ -283,7 +305,8 @@ fn function_props(functions: &[&Function]) -> Props {
         props.pure &= graph.is_pure();
         for_each_dataset(graph, &mut |plan| {
             let own = plan.op.props();
-            props.host |= own.host;
+            // Inside of a function there is nobody to wait but the one who calls it.
+            props.host |= own.host || plan.is::<map::Map>().is_some_and(|map| map.workers.is_some());
             props.pure &= own.pure;
         });
     }

@@ -565,7 +565,10 @@ impl Op for Numpy {
         self.table().map_or(Card::Unknown, |t| Card::Known(*t.0.starts.last().expect("starts with 0")))
     }
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
-        Ok(table::build(self.table()?.0.clone(), cx, node))
+        Ok(table::build(self.table()?.0.clone(), cx, node, 0))
+    }
+    fn build_behind(&self, cx: &BuildCx, node: &Plan, rows: u64) -> Result<Option<Built>> {
+        Ok(Some(table::build(self.table()?.0.clone(), cx, node, rows)))
     }
     fn index(&self, cx: &BuildCx, _: &Plan) -> Result<Option<Arc<dyn Index>>> {
         let files = self.table()?.0.clone();

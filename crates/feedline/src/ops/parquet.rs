@@ -1,9 +1,10 @@
 //! `parquet(files)`: the rows of Parquet files, one after the other; each is a dict of its columns.
 
-use super::arrow_arrays::{Fill, Nulls, check_field, columns_of, spec_of};
+use super::arrow_arrays::Fill;
 use super::table::{self, BLOCK_BYTES, Decoded, Pieces, Table, TableIndex};
+use super::wanted_columns::Wanted;
 use crate::dataset::Dataset;
-use crate::element::{Dims, Leaf, Spec, Tree};
+use crate::element::{Dims, Leaf, Spec};
 use crate::error::{Error, Result};
 use crate::op::{Narrowed, Op, OpInfo, Param};
 use crate::plan::{Card, Plan};
@@ -67,9 +68,7 @@ impl std::fmt::Debug for Opened {
 }
 
 struct ParquetTable {
-    /// The wanted columns by name, with their specs.
-    columns: Vec<(String, Spec)>,
-    fill: Fill,
+    wanted: Wanted,
     files: Vec<(Arc<ParquetFile>, Projection)>,
     /// File and row group of each block.
     blocks: Vec<(usize, usize)>,
@@ -81,34 +80,13 @@ struct ParquetTable {
 impl Opened {
     fn new(files: Arc<[Arc<ParquetFile>]>, columns: Option<&[String]>, fill: &Fill) -> Result<Opened> {
         let first = files.first().ok_or_else(|| Error::usage("no files were given"))?;
-        let schema = first.schema();
-        let all: Vec<String> = schema.fields().iter().map(|f| f.name().clone()).collect();
-        let names = columns.unwrap_or(&all);
-        if let Some(twice) = names.iter().enumerate().find(|(i, n)| names[..*i].contains(n)) {
-            return Err(
-                Error::usage(format!("column {:?} is there twice", twice.1)).in_file(first.source().name(), None)
-            );
-        }
-        let mut wanted = Vec::with_capacity(names.len());
-        for name in names {
-            let field =
-                schema.fields().iter().find(|f| f.name() == name).ok_or_else(|| no_column(name, &all, first))?;
-            let spec = spec_of(field).map_err(|e| e.in_file(first.source().name(), None))?;
-            wanted.push((name.clone(), spec));
-        }
-        let mut table = ParquetTable {
-            fixed_bytes: wanted.iter().flat_map(|(_, s)| s.leaves().into_iter().map(fixed_bytes)).sum(),
-            columns: wanted,
-            fill: fill.clone(),
-            files: Vec::with_capacity(files.len()),
-            blocks: vec![],
-            starts: vec![0],
-        };
-        fill.check(&all, &table.spec())?;
+        let wanted = Wanted::new(first.schema(), first.source().name(), columns, fill)?;
+        let fixed_bytes = wanted.columns.iter().flat_map(|(_, s)| s.leaves().into_iter().map(fixed_bytes)).sum();
+        let mut table = ParquetTable { fixed_bytes, wanted, files: vec![], blocks: vec![], starts: vec![0] };
         let mut rows = 0u64;
         for (i, file) in files.iter().enumerate() {
-            let projection = table.projection(file).map_err(|e| e.in_file(file.source().name(), None))?;
-            table.files.push((file.clone(), projection));
+            let places = table.wanted.places(file.schema(), file.source().name())?;
+            table.files.push((file.clone(), file.projection(&places)));
             for group in 0..file.groups() {
                 rows = rows.checked_add(file.group_rows(group)).ok_or_else(|| Error::data("too many rows"))?;
                 table.blocks.push((i, group));
@@ -119,36 +97,11 @@ impl Opened {
     }
 }
 
-fn no_column(name: &str, all: &[String], file: &ParquetFile) -> Error {
-    Error::usage(format!("there is no column {name:?}; the columns are {}", all.join(", ")))
-        .in_file(file.source().name(), None)
-}
-
 /// Bytes of a leaf whose size is the same in all rows.
 fn fixed_bytes(leaf: &Leaf) -> Option<u64> {
     let shape = leaf.shape().and_then(Dims::full)?;
     let size = leaf.dtype().map(|d| d.size()).filter(|size| *size > 0)?;
     shape.iter().try_fold(size, |n, &d| n.checked_mul(d)).map(|n| n as u64)
-}
-
-impl ParquetTable {
-    fn spec(&self) -> Spec {
-        let items = self.columns.iter().map(|(name, spec)| (name.as_str().into(), spec.clone()));
-        Tree::Map { tag: None, items: items.collect() }
-    }
-    /// Where the wanted columns are in a file; they must be what they are in the first.
-    fn projection(&self, file: &ParquetFile) -> Result<Projection> {
-        let fields = file.schema().fields();
-        let place = |(name, spec): &(String, Spec)| {
-            let at = fields.iter().position(|f| f.name() == name);
-            let at =
-                at.ok_or_else(|| Error::data(format!("there is no column {name:?} here, as the first file has")))?;
-            check_field(&fields[at], spec)?;
-            Ok(at)
-        };
-        let places: Vec<usize> = self.columns.iter().map(place).collect::<Result<_>>()?;
-        Ok(file.projection(&places))
-    }
 }
 
 impl Table for ParquetTable {
@@ -183,15 +136,11 @@ impl Table for ParquetTable {
         let batch = file.decode(group, projection, rows, read)?;
         let (schema, arrays, _) = batch.into_parts();
         let mut arrays: Vec<_> = arrays.into_iter().map(Some).collect();
-        let (mut columns, mut nulls) = (Vec::new(), Nulls::default());
-        for (name, _) in &self.columns {
+        self.wanted.decoded(self.wanted.columns.iter().map(|(name, _)| {
             // The file's own order may be another one.
             let at = schema.fields().iter().position(|f| f.name() == name);
-            let array =
-                at.and_then(|at| arrays[at].take()).ok_or_else(|| Error::internal("a column was not decoded"))?;
-            columns_of(array, name, &self.fill, &mut columns, &mut nulls)?;
-        }
-        Ok(Decoded { columns, bad: nulls.errors() })
+            at.and_then(|at| arrays[at].take()).ok_or_else(|| Error::internal("a column was not decoded"))
+        }))
     }
 }
 
@@ -212,22 +161,25 @@ impl Op for Parquet {
         &INFO
     }
     fn spec(&self, _: &[Plan]) -> Result<Spec> {
-        Ok(self.opened()?.table.spec())
+        Ok(self.opened()?.table.wanted.spec())
     }
     fn cardinality(&self, _: &[Plan]) -> Card {
         self.opened().map_or(Card::Unknown, |o| Card::Known(*o.table.starts.last().expect("starts with 0")))
     }
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
-        Ok(table::build(self.opened()?.table.clone(), cx, node))
+        Ok(table::build(self.opened()?.table.clone(), cx, node, 0))
+    }
+    fn build_behind(&self, cx: &BuildCx, node: &Plan, rows: u64) -> Result<Option<Built>> {
+        Ok(Some(table::build(self.opened()?.table.clone(), cx, node, rows)))
     }
     fn index(&self, cx: &BuildCx, _: &Plan) -> Result<Option<Arc<dyn Index>>> {
         Ok(Some(Arc::new(TableIndex::new(self.opened()?.table.clone(), self.pieces.clone(), cx))))
     }
     fn narrowed(&self, reads: &[bool]) -> Result<Option<Narrowed>> {
         let opened = self.opened()?;
-        let specs = opened.table.columns.iter().map(|(_, spec)| spec);
+        let specs = opened.table.wanted.columns.iter().map(|(_, spec)| spec);
         let Some((columns, leaves)) = table::read_columns(specs, reads) else { return Ok(None) };
-        let names: Vec<String> = columns.iter().map(|&c| opened.table.columns[c].0.clone()).collect();
+        let names: Vec<String> = columns.iter().map(|&c| opened.table.wanted.columns[c].0.clone()).collect();
         let narrow = Opened::new(opened.files.clone(), Some(&names), &self.fill)?;
         let source = Parquet {
             files: self.files.clone(),

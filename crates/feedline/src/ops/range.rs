@@ -96,6 +96,11 @@ impl Op for Range {
     fn build(&self, cx: &BuildCx, _: &Plan) -> Result<Built> {
         Ok(Built::Stage(Box::new(RangeStage { numbers: self.numbers(cx)?, at: 0 })))
     }
+    fn build_behind(&self, cx: &BuildCx, _: &Plan, rows: u64) -> Result<Option<Built>> {
+        let numbers = self.numbers(cx)?;
+        let at = rows.min(numbers.len);
+        Ok(Some(Built::Stage(Box::new(RangeStage { numbers, at }))))
+    }
     fn index(&self, cx: &BuildCx, _: &Plan) -> Result<Option<Arc<dyn Index>>> {
         Ok(Some(Arc::new(self.numbers(cx)?)))
     }

@@ -3,7 +3,7 @@
 
 use super::from_tensors::Given;
 use crate::element::{Chunk, Column, DType, Packed, Pos, Spec, StringsBuilder, Tensor};
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Result};
 use crate::runtime::{At, BuildCx, Cx, Mark, Pull, Stage, unfit};
 use feedline_formats::compress::{Compression, Inflate, Step};
 use feedline_formats::records::{Cut, Out, Records};
@@ -68,23 +68,11 @@ fn names(values: &[crate::element::Value]) -> Result<Vec<Arc<str>>> {
     tensor.strs().map(name).collect()
 }
 
-/// What to do with a record that is damaged.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum OnBad {
-    /// An error in its place.
-    #[default]
-    Raise,
-    /// A line in the log.
-    Skip,
-}
-
 /// How files are read.
 pub struct Reading {
     pub compression: Compression,
     /// Bytes in one read; what suits the source if not given.
     pub buffer: Option<usize>,
-    pub on_bad: OnBad,
     /// How many strings make a record.
     pub parts: usize,
     /// Whether a second column says where each record came from, for `Places`.
@@ -149,6 +137,11 @@ impl RecordFiles {
             start: Start::default(),
         }
     }
+    /// Begins at this record of a file, which has the place `pos` in the stream.
+    pub fn begin(&mut self, pos: u64, file: usize, byte: u64, record: u64) {
+        (self.pos, self.next) = (pos, file);
+        self.start = if record == 0 { Start::Beginning } else { Start::Byte(byte, record) };
+    }
     /// The next file of the list, if there is one.
     fn open(&mut self) -> Option<Result<Opened>> {
         let (name, number) = (self.files.get(self.next)?.clone(), self.next);
@@ -209,7 +202,7 @@ impl Places {
             return error;
         };
         let text = format!("{}, in record {record} of the file", error.message());
-        Error::new(error.kind(), text).at_byte(byte as u64).in_file(file, None)
+        Error::new(error.kind(), text).at_byte(byte as u64).at_record(record as u64).in_file(file, None)
     }
 }
 
@@ -418,12 +411,7 @@ impl Stage for RecordFiles {
                     }
                     Cut::Fail(error) => {
                         file.record += 1;
-                        let error = error.in_file(&file.name, None);
-                        if reading.on_bad == OnBad::Skip && matches!(error.kind(), Kind::Loss | Kind::Data) {
-                            log::warn!("passed over: {error}");
-                            continue;
-                        }
-                        return Pull::Fail(error);
+                        return Pull::Fail(error.at_record(file.record - 1).in_file(&file.name, None));
                     }
                     Cut::End => {
                         self.file = None;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 pub static INFO: OpInfo = OpInfo {
     name: "skip",
-    doc: "All elements but the first count, which are read and dropped.",
+    doc: "All elements but the first count. Sources with a known order begin behind them; others are read.",
     params: &[Param::new("count", "", "how many to leave out; a negative number leaves out all")],
     read: read::<Skip>,
 };
@@ -59,7 +59,10 @@ impl Op for Skip {
             0 => cx.build(input),
             // Nothing is left, so nothing is read.
             count if count < 0 => Ok(Built::Stage(Box::new(super::batch::Nothing))),
-            count => Ok(Built::Stage(Box::new(SkipStage { input: cx.stage(input)?, left: count as u64 }))),
+            count => match cx.build_behind(input, count as u64)? {
+                Some(built) => Ok(built),
+                None => Ok(Built::Stage(Box::new(SkipStage { input: cx.stage(input)?, left: count as u64 }))),
+            },
         }
     }
     fn index(&self, cx: &BuildCx, node: &Plan) -> Result<Option<Arc<dyn Index>>> {

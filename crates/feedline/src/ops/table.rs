@@ -120,12 +120,14 @@ pub fn read_columns<'a>(columns: impl Iterator<Item = &'a Spec>, reads: &[bool])
     Some((kept, leaves))
 }
 
-/// All rows in order.
-pub fn build(table: Arc<dyn Table>, cx: &BuildCx, node: &Plan) -> Built {
+/// All rows in order, from the row with this number on.
+pub fn build(table: Arc<dyn Table>, cx: &BuildCx, node: &Plan, first: u64) -> Built {
     let loaded = Arc::new(Mutex::new(HashMap::new()));
-    let (fetch, reads, name) = (0, VecDeque::new(), node.name());
+    let (reads, name, starts) = (VecDeque::new(), node.name(), table.starts());
+    let fetch = starts[1..].partition_point(|end| *end <= first);
+    let row = if fetch + 1 < starts.len() { (first - starts[fetch]) as usize } else { 0 };
     let head =
-        Head { table: table.clone(), loaded: loaded.clone(), fetch, reads, block: None, row: 0, checked: None, name };
+        Head { table: table.clone(), loaded: loaded.clone(), fetch, reads, block: None, row, checked: None, name };
     cx.open(node, Box::new(head), Arc::new(Decode { table, loaded, name }))
 }
 
@@ -598,7 +600,7 @@ mod tests {
             Card::Known(*self.0.starts.last().unwrap())
         }
         fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
-            Ok(build(self.0.clone(), cx, node))
+            Ok(build(self.0.clone(), cx, node, 0))
         }
         fn index(&self, cx: &BuildCx, _: &Plan) -> Result<Option<Arc<dyn Index>>> {
             Ok(Some(Arc::new(TableIndex::new(self.0.clone(), Default::default(), cx))))

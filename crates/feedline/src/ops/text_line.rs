@@ -1,6 +1,6 @@
 //! `TextLineDataset(filenames)`: the lines of text files, without their line ends.
 
-use super::record_files::{Files, OnBad, Reading, RecordFiles, block_bytes, record_spec};
+use super::record_files::{Files, Reading, RecordFiles, block_bytes, record_spec};
 use crate::dataset::Dataset;
 use crate::element::Spec;
 use crate::error::Result;
@@ -55,7 +55,6 @@ impl TextLine {
         Ok(Reading {
             compression: Compression::parse(&self.compression_type)?,
             buffer: block_bytes(self.buffer_size)?,
-            on_bad: OnBad::Raise,
             parts: 1,
             places: false,
             reader: Box::new(|_| Ok(Box::new(Lines::default()))),

@@ -1,10 +1,11 @@
 //! `TFRecordDataset(filenames)`: the records of TFRecord files, in the order of the files, or by number.
 
-use super::record_files::{Files, OnBad, Reading, RecordFiles, block_bytes, record_spec};
+use super::record_files::{Files, Reading, RecordFiles, block_bytes, record_spec};
 use crate::dataset::Dataset;
 use crate::element::{Chunk, Column, Pos, Spec, StringsBuilder};
 use crate::error::{Error, Result};
 use crate::op::{Op, OpInfo, Param, read};
+use crate::options::OnError;
 use crate::plan::{Card, Plan};
 use crate::runtime::{BuildCx, Built, Index};
 use feedline_formats::compress::Compression;
@@ -23,7 +24,11 @@ pub static INFO: OpInfo = OpInfo {
         Param::new("compression_type", "\"\"", "\"\", \"GZIP\", \"ZLIB\" or \"ZSTD\": how the files are compressed"),
         Param::new("buffer_size", "None", "bytes of one read; None: what suits where the files lie"),
         Param::new("check", "True", "compare the checksum of each record"),
-        Param::new("on_bad", "\"raise\"", "\"skip\": pass over damaged records and go on behind them"),
+        Param::new(
+            "on_error",
+            "None",
+            "\"skip\" or \"quarantine\": go on behind damaged records; \"raise\": leave the file",
+        ),
         Param::new("index", "False", "find all records first, so that they can be reached by number"),
     ],
     read: read::<TfRecord>,
@@ -39,8 +44,8 @@ pub struct TfRecord {
     buffer_size: Option<i64>,
     #[serde(default = "yes")]
     check: bool,
-    #[serde(default)]
-    on_bad: OnBad,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    on_error: Option<OnError>,
     #[serde(default)]
     index: bool,
     /// Where the records lie, once they were looked for.
@@ -81,10 +86,27 @@ impl TfRecord {
             compression_type: compression_type.into(),
             buffer_size: None,
             check: true,
-            on_bad: OnBad::Raise,
+            on_error: None,
             index,
             found: OnceLock::new(),
         }
+    }
+    fn stage(&self, cx: &BuildCx) -> Result<RecordFiles> {
+        let after_bad = match cx.on_error(self.on_error) {
+            OnError::Raise => AfterBad::End,
+            OnError::Skip | OnError::Quarantine => AfterBad::Resync,
+        };
+        let check = self.check;
+        let reader =
+            move |len| Ok(Box::new(Reader::new(tfrecord::Options { check, after_bad }, len)) as Box<dyn Records>);
+        let reading = Reading {
+            compression: Compression::parse(&self.compression_type)?,
+            buffer: block_bytes(self.buffer_size)?,
+            parts: 1,
+            places: false,
+            reader: Box::new(reader),
+        };
+        Ok(RecordFiles::new(self.files.get(cx)?, reading))
     }
     fn numbered(&self) -> Result<&Numbered> {
         let found = self.found.get_or_init(|| {
@@ -116,35 +138,35 @@ impl Op for TfRecord {
     }
     fn cardinality(&self, _: &[Plan]) -> Card {
         match self.index {
-            true => self.numbered().map_or(Card::Unknown, |n| Card::Known(n.len())),
+            true => super::after_errors(self.numbered().map_or(Card::Unknown, |n| Card::Known(n.len())), self.on_error),
             false => Card::Unknown,
         }
     }
     fn build(&self, cx: &BuildCx, _: &Plan) -> Result<Built> {
-        let (check, after_bad) = (
-            self.check,
-            match self.on_bad {
-                OnBad::Raise => AfterBad::End,
-                OnBad::Skip => AfterBad::Resync,
-            },
-        );
-        let reader =
-            move |len| Ok(Box::new(Reader::new(tfrecord::Options { check, after_bad }, len)) as Box<dyn Records>);
-        let reading = Reading {
-            compression: Compression::parse(&self.compression_type)?,
-            buffer: block_bytes(self.buffer_size)?,
-            on_bad: self.on_bad,
-            parts: 1,
-            places: false,
-            reader: Box::new(reader),
-        };
-        Ok(Built::Stage(Box::new(RecordFiles::new(self.files.get(cx)?, reading))))
+        Ok(Built::Stage(Box::new(self.stage(cx)?)))
+    }
+    fn build_behind(&self, cx: &BuildCx, _: &Plan, rows: u64) -> Result<Option<Built>> {
+        if !self.index {
+            return Ok(None);
+        }
+        let (numbered, mut stage) = (self.numbered()?, self.stage(cx)?);
+        match rows < numbered.len() {
+            true => {
+                let (file, record) = numbered.place(rows);
+                stage.begin(rows, file, numbered.files[file].index.span(record).start, record as u64);
+            }
+            false => stage.begin(numbered.len(), numbered.files.len(), 0, 0),
+        }
+        Ok(Some(Built::Stage(Box::new(stage))))
     }
     fn index(&self, _: &BuildCx, _: &Plan) -> Result<Option<Arc<dyn Index>>> {
         match self.index {
             true => Ok(Some(Arc::new(self.numbered()?.clone()))),
             false => Ok(None),
         }
+    }
+    fn on_error(&self) -> Option<OnError> {
+        self.on_error
     }
     fn tunables(&self) -> &'static [&'static str] {
         &["buffer_size"]
@@ -199,6 +221,11 @@ impl Numbered {
         files.iter().for_each(|f| starts.push(starts[starts.len() - 1] + f.index.len() as u64));
         Ok(Numbered { files: files.into(), starts: starts.into(), check })
     }
+    /// The file of a record, and its number there.
+    fn place(&self, row: u64) -> (usize, usize) {
+        let at = self.starts.partition_point(|s| *s <= row) - 1;
+        (at, (row - self.starts[at]) as usize)
+    }
 }
 
 impl Index for Numbered {
@@ -206,14 +233,10 @@ impl Index for Numbered {
         self.starts[self.starts.len() - 1]
     }
     fn get(&self, rows: &[u64]) -> Result<Chunk> {
-        let place = |row: u64| {
-            let at = self.starts.partition_point(|s| *s <= row) - 1;
-            (at, (row - self.starts[at]) as usize)
-        };
         let wants: Vec<Want> = rows
             .iter()
             .map(|&row| {
-                let (source, record) = place(row);
+                let (source, record) = self.place(row);
                 let span = self.files[source].index.span(record);
                 Want { source, at: span.start, len: (span.end - span.start) as usize }
             })
@@ -222,7 +245,7 @@ impl Index for Numbered {
         let mut reads = Ranges::many(sources, wants.clone());
         let mut strings = StringsBuilder::with_capacity(rows.len());
         for (&row, want) in rows.iter().zip(wants) {
-            let (source, record) = place(row);
+            let (source, record) = self.place(row);
             let name = self.files[source].source.name();
             let read = reads.next_range().ok_or_else(|| Error::internal("a read is missing"))?;
             let read = read.map_err(|e| e.in_file(name, None))?;
@@ -269,6 +292,13 @@ mod tests {
         assert!(ds.shuffle(None, Some(1), true).is_err());
         let ds = Dataset::tf_record_by_number(&names).unwrap();
         assert_eq!((ds.cardinality(), events(&ds)), (Card::Known(3), vec!["1".into(), "22".into(), "333".into()]));
+        for (count, rest) in [(1, &["22", "333"][..]), (2, &["333"]), (3, &[]), (9, &[])] {
+            let skipped = ds.skip(count).unwrap();
+            assert_eq!(
+                (events(&skipped), skipped.cardinality()),
+                (rest.iter().map(|s| s.to_string()).collect(), Card::Known(rest.len() as u64))
+            );
+        }
         let got = ds.index().unwrap().get(&[2, 0]).unwrap();
         assert_eq!(
             (got.element(0)[0].tensor().str_at(0), got.element(1)[0].tensor().str_at(0)),
@@ -293,10 +323,11 @@ mod tests {
         let mut bytes = std::fs::read(&name).unwrap();
         bytes[19 + 12] ^= 1;
         std::fs::write(&name, bytes).unwrap();
-        let op = |on_bad| TfRecord { on_bad, ..TfRecord::new(&[&name], "", false) };
-        assert_eq!(events(&Dataset::source(op(OnBad::Raise)).unwrap()), ["one", "!Loss 19"]);
-        assert_eq!(events(&Dataset::source(op(OnBad::Skip)).unwrap()), ["one", "three"]);
+        let op = |on_error| TfRecord { on_error: Some(on_error), ..TfRecord::new(&[&name], "", false) };
+        assert_eq!(events(&Dataset::source(op(OnError::Raise)).unwrap()), ["one", "!Loss 19"]);
+        assert_eq!(events(&Dataset::source(op(OnError::Skip)).unwrap()), ["one", "three"]);
         let by_number = Dataset::tf_record_by_number(&[&name]).unwrap();
+        assert_eq!(events(&by_number.skip(2).unwrap()), ["three"], "what is passed over is not read");
         let error = by_number.index().unwrap().get(&[1]).unwrap_err();
         assert_eq!((error.kind(), error.at().byte), (Kind::Loss, Some(19)));
     }

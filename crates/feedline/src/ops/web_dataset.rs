@@ -1,11 +1,12 @@
 //! `WebDataset(filenames)`: samples in tar files. Members that follow each other and share a key are one element, with a
 //! field for each extension; in order, or by number where the files are not compressed.
 
-use super::record_files::{Contents, Files, OnBad, Places, Reading, RecordFiles, block_bytes};
+use super::record_files::{Contents, Files, Places, Reading, RecordFiles, block_bytes};
 use crate::dataset::Dataset;
 use crate::element::{Chunk, Column, DType, Leaf, Pos, Spec, StringsBuilder, Tree};
 use crate::error::{Error, Result};
 use crate::op::{Op, OpInfo, Param, read};
+use crate::options::OnError;
 use crate::plan::{Card, Plan};
 use crate::runtime::{BuildCx, Built, ChunkFn, Index, Item};
 use feedline_formats::compress::Compression;
@@ -24,7 +25,7 @@ pub static INFO: OpInfo = OpInfo {
         Param::new("url", "False", "add __url__, the name of the file"),
         Param::new("compression_type", "\"\"", "\"\", \"GZIP\", \"ZLIB\" or \"ZSTD\": how the files are compressed"),
         Param::new("buffer_size", "None", "bytes of one read; None: what suits where the files lie"),
-        Param::new("on_bad", "\"raise\"", "\"skip\": pass over damaged and incomplete samples"),
+        Param::new("on_error", "None", "what becomes of damaged samples: \"raise\", \"skip\", \"quarantine\""),
         Param::new("index", "False", "find all samples first, so that they can be reached by number"),
     ],
     read: read::<WebDataset>,
@@ -42,8 +43,8 @@ pub struct WebDataset {
     compression_type: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     buffer_size: Option<i64>,
-    #[serde(default)]
-    on_bad: OnBad,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    on_error: Option<OnError>,
     #[serde(default)]
     index: bool,
     #[serde(skip)]
@@ -74,7 +75,7 @@ impl Dataset {
             url: false,
             compression_type: String::new(),
             buffer_size: None,
-            on_bad: OnBad::Raise,
+            on_error: None,
             index,
             learned: OnceLock::new(),
             found: OnceLock::new(),
@@ -110,7 +111,6 @@ impl WebDataset {
         Ok(Reading {
             compression: Compression::parse(&self.compression_type)?,
             buffer: block_bytes(self.buffer_size)?,
-            on_bad: self.on_bad,
             parts: fields.len() + 1,
             places: self.url,
             reader: Box::new(move |_| Ok(Box::new(Reader::new(fields.clone())))),
@@ -119,7 +119,7 @@ impl WebDataset {
     fn numbered(&self) -> Result<&Numbered> {
         let found = self.found.get_or_init(|| {
             let names = self.files.known().ok_or_else(|| Error::usage("an index needs names that are known now"))?;
-            Numbered::find(names?, self.extensions()?, self.url, self.on_bad)
+            Numbered::find(names?, self.extensions()?, self.url, self.on_error.unwrap_or_default())
         });
         found.as_ref().map_err(Clone::clone)
     }
@@ -170,6 +170,9 @@ impl Op for WebDataset {
             true => Ok(Some(Arc::new(self.numbered()?.clone()))),
             false => Ok(None),
         }
+    }
+    fn on_error(&self) -> Option<OnError> {
+        self.on_error
     }
     fn tunables(&self) -> &'static [&'static str] {
         &["buffer_size"]
@@ -238,7 +241,7 @@ struct File {
 }
 
 impl Numbered {
-    fn find(names: Vec<Arc<str>>, fields: Vec<Vec<u8>>, url: bool, on_bad: OnBad) -> Result<Numbered> {
+    fn find(names: Vec<Arc<str>>, fields: Vec<Vec<u8>>, url: bool, on_error: OnError) -> Result<Numbered> {
         let fields: Arc<[Vec<u8>]> = fields.into();
         let tasks: Vec<Task<Result<File>>> = names
             .into_iter()
@@ -246,7 +249,7 @@ impl Numbered {
                 let (fields, (promise, task)) =
                     (fields.clone(), Task::promised(|| Err(Error::internal("making an index was given up"))));
                 feedline_io::in_background(move || {
-                    promise.fulfil(File::find(&name, &fields, on_bad).map_err(|e| e.in_file(&name, None)));
+                    promise.fulfil(File::find(&name, &fields, on_error).map_err(|e| e.in_file(&name, None)));
                 });
                 task
             })
@@ -260,15 +263,15 @@ impl Numbered {
 
 impl File {
     /// Reads a file once and keeps the places of its samples. Contents are passed over.
-    fn find(name: &str, fields: &[Vec<u8>], on_bad: OnBad) -> Result<File> {
+    fn find(name: &str, fields: &[Vec<u8>], on_error: OnError) -> Result<File> {
         let mut blocks = Contents::open(name, Compression::None)?;
         let (mut tar, mut open, mut samples) = (Tar::default(), Samples::default(), Vec::new());
         loop {
             let whole = match tar.next(&mut |_| false) {
                 Step::Member(member, _) => open.push(&member, member.offset..member.offset + member.size),
-                Step::Fail(error) if on_bad == OnBad::Raise => return Err(error),
+                Step::Fail(error) if on_error == OnError::Raise => return Err(error),
                 Step::Fail(error) => {
-                    log::warn!("passed over: {}", error.in_file(name, None));
+                    log::warn!("left out of the index: {}", error.in_file(name, None));
                     open.finish();
                     None
                 }
@@ -285,10 +288,14 @@ impl File {
                 },
             };
             let Some(mut sample) = whole else { continue };
-            if on_bad == OnBad::Raise || (sample.check().is_ok() && fields.iter().all(|f| sample.field(f).is_some())) {
+            if on_error == OnError::Raise
+                || (sample.check().is_ok() && fields.iter().all(|f| sample.field(f).is_some()))
+            {
                 // Only what is wanted is kept: an index of millions of samples lies in memory.
                 sample.fields.retain(|(e, _)| fields.iter().any(|f| f.split(|b| *b == b';').any(|name| name == e)));
                 samples.push(sample);
+            } else {
+                log::warn!("left out of the index: an incomplete sample of {name}");
             }
         }
     }
@@ -386,7 +393,7 @@ mod tests {
         assert_eq!((all.len(), &*all[2]), (3, "z|Z|3"));
         assert!(all[1].contains("\"y\" has no \"cls\", only jpg") && all[1].contains("a.tar at byte 2048"), "{all:?}");
         for index in [false, true] {
-            let params = json!({ "files": Files::new(&[&a]), "on_bad": "skip", "index": index });
+            let params = json!({ "files": Files::new(&[&a]), "on_error": "skip", "index": index });
             assert_eq!(run(params), ["x|X|1", "z|Z|3"]);
         }
         let by_number = source("web_dataset", json!({ "files": Files::new(&[&a]), "index": true })).unwrap();

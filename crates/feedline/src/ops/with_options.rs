@@ -2,9 +2,9 @@
 
 use crate::dataset::Dataset;
 use crate::element::Spec;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::op::{Op, OpInfo, Param, Props, read};
-use crate::options::Options;
+use crate::options::{MaxErrors, Options};
 use crate::plan::{Card, Plan};
 use crate::runtime::{BuildCx, Built, Index};
 use serde::{Deserialize, Serialize};
@@ -34,10 +34,15 @@ impl Op for WithOptions {
         &INFO
     }
     fn spec(&self, inputs: &[Plan]) -> Result<Spec> {
+        if let Some(MaxErrors::Share(share)) = self.options.max_errors
+            && !(0.0..=1.0).contains(&share)
+        {
+            return Err(Error::usage(format!("max_errors is a count or a share from 0 to 1, not {share}")));
+        }
         Ok(inputs[0].spec.clone())
     }
     fn cardinality(&self, inputs: &[Plan]) -> Card {
-        inputs[0].card
+        super::after_errors(inputs[0].card, self.options.on_error)
     }
     fn props(&self) -> Props {
         Props { carries: true, keeps: true, ..Props::default() }

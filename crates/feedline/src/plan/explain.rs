@@ -2,6 +2,7 @@
 
 use super::{Plan, draw, inner_plans, model};
 use crate::error::{Error, Result};
+use crate::options::OnError;
 use crate::rewrite::Rewritten;
 use crate::runtime::{Lane, Meter, Meters};
 use crate::tune::{Limit, Model, Verdict, verdict};
@@ -37,27 +38,41 @@ impl Format {
 /// Explains a plan, with the meters of its last pass if there was one.
 pub fn explain(plan: &Plan, format: Format) -> String {
     let Ok(Rewritten { plan: runs, log }) = plan.rewritten() else { return format!("{plan:?}") };
-    let meters = plan.meters();
+    told(plan, &runs, &log, plan.meters().as_deref(), format)
+}
+
+/// Explains one pass over a plan, which may be not the last: `runs` is the plan as this one runs it.
+pub fn explain_pass(plan: &Plan, runs: &Plan, meters: &Meters, format: Format) -> String {
+    let Ok(Rewritten { log, .. }) = plan.rewritten() else { return format!("{plan:?}") };
+    told(plan, runs, &log, Some(meters), format)
+}
+
+fn told(plan: &Plan, runs: &Plan, log: &[(&'static str, String)], meters: Option<&Meters>, format: Format) -> String {
     // A picture shows what was written until there is something to show of how it runs.
-    let drawn = if meters.is_some() { &runs } else { plan };
+    let drawn = if meters.is_some() { runs } else { plan };
     match format {
-        Format::Dot => draw::dot(drawn, meters.as_deref()),
-        Format::Mermaid => draw::mermaid(drawn, meters.as_deref()),
-        Format::Html => draw::html(drawn, meters.as_deref()),
-        Format::Text => text(plan, &runs, &log, meters.as_deref()),
+        Format::Dot => draw::dot(drawn, meters),
+        Format::Mermaid => draw::mermaid(drawn, meters),
+        Format::Html => draw::html(drawn, meters),
+        Format::Text => text(plan, runs, log, meters),
         Format::Json => {
-            let model = meters.as_deref().map(|m| model(&runs, m));
+            let model = meters.map(|m| model(runs, m));
             let value = json!({
                 "written": node_json(plan, None, &mut HashSet::new()),
                 "rules": log.iter().map(|(rule, on)| json!({ "rule": rule, "on": on })).collect::<Vec<_>>(),
-                "runs": node_json(&runs, meters.as_deref(), &mut HashSet::new()),
-                "pass": meters.as_deref().map(|m| json!({
+                "runs": node_json(runs, meters, &mut HashSet::new()),
+                "pass": meters.map(|m| json!({
                     "seconds": m.elapsed_ns() as f64 / 1e9,
                     "delivered": m.delivered.load(Relaxed),
                     "waited_seconds": m.waited_ns.load(Relaxed) as f64 / 1e9,
                     "own_seconds": m.own_ns.load(Relaxed) as f64 / 1e9,
                     "first_seconds": m.first_ns.load(Relaxed) as f64 / 1e9,
                     "cores": m.cores.load(Relaxed),
+                    "ended": m.has_ended(),
+                    "left_out": m.left_out().iter().map(|t| json!({
+                        "operator": t.op, "number": t.number, "on_error": t.policy,
+                        "elements": t.left_out.load(Relaxed), "first": t.first(),
+                    })).collect::<Vec<_>>(),
                 })),
                 "ceiling": model.as_ref().map(ceiling_json),
                 "model": model,
@@ -73,7 +88,7 @@ fn node_json(plan: &Plan, meters: Option<&Meters>, seen: &mut HashSet<u64>) -> s
     let meter = meters.and_then(|m| Some(meter_json(&*m.get(plan.id)?, m)));
     let inputs = if again { &[] } else { plan.inputs.as_slice() };
     let mut json = json!({
-        "op": plan.name(), "params": plan.op.show(), "spec": plan.spec.to_string(), "id": plan.id,
+        "id": plan.id, "op": plan.name(), "params": plan.op.show(), "spec": plan.spec.to_string(),
         "cardinality": plan.card.as_i64(), "meter": meter,
         "inputs": inputs.iter().map(|i| node_json(i, meters, seen)).collect::<Vec<_>>(),
     });
@@ -138,7 +153,7 @@ pub fn ceiling_json(model: &Model) -> serde_json::Value {
 pub fn limit_text(limit: Limit) -> &'static str {
     match limit {
         Limit::Serial => "one thread at a time runs it",
-        Limit::Calls => "num_parallel_calls lets no more run at once",
+        Limit::Calls => "num_parallel_calls or workers let no more run at once",
         Limit::Io => "it waits for files or a store",
         Limit::Lock => "Python's lock lets one function run at a time",
         Limit::Cores => "all threads are at work, mostly on it",
@@ -201,6 +216,15 @@ fn text(plan: &Plan, runs: &Plan, log: &[(&'static str, String)], meters: Option
         delivered as f64 * 1e9 / elapsed as f64,
         waited as f64 * 100.0 / elapsed as f64
     );
+    for tally in meters.left_out() {
+        let elements = tally.left_out.load(Relaxed);
+        let how = if tally.policy == OnError::Quarantine { "quarantined" } else { "left out" };
+        let s = if elements == 1 { "" } else { "s" };
+        let _ = writeln!(out, "{} {how} {elements} element{s} that failed; the first:", tally.op);
+        tally.first().iter().for_each(|error| {
+            let _ = writeln!(out, "  {}", cut(error, 160));
+        });
+    }
     let model = model(runs, meters);
     if let Some(bound) = model.bounds().first().filter(|_| delivered > 0) {
         let best = rate(model.ceiling());

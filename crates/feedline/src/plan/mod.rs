@@ -8,7 +8,9 @@ mod outline;
 mod written;
 
 pub use card::Card;
-pub use explain::{Format, bytes as bytes_text, ceiling_json, explain, label, limit_text, rate, time, times};
+pub use explain::{
+    Format, bytes as bytes_text, ceiling_json, explain, explain_pass, label, limit_text, rate, time, times,
+};
 pub use model::{all_nodes, inner_plans, model};
 pub use outline::Outline;
 pub use written::{read_plan, write_plan};

@@ -104,7 +104,7 @@ pub fn model(runs: &Plan, meters: &Meters) -> Model {
         let often = visits.get(&plan.id).copied().unwrap_or(0.0);
         let per_row = often / read(&meter.rows).max(1.0);
         let busy = read(&meter.busy_ns) * per_row;
-        *taken_ns.entry(segment).or_default() += read(&meter.busy_ns) + read(&meter.lock_ns);
+        *taken_ns.entry(segment).or_default() += read(&meter.busy_ns);
         model.parts.push(Part {
             id: plan.id,
             name: plan.name().to_string(),
@@ -127,10 +127,8 @@ pub fn model(runs: &Plan, meters: &Meters) -> Model {
     for lane in &mut model.lanes {
         let Some(counted) = found.get(&lane.id).and_then(|m| m.ended_here().map(|l| (m, l))) else { continue };
         let (meter, counted) = counted;
-        let (cpu, blocked) = counted.head.shares();
-        let over = read(&counted.step_ns) - taken_ns.get(&lane.id).copied().unwrap_or(0.0);
         let per_row = visits.get(&lane.id).copied().unwrap_or(0.0) / read(&meter.rows).max(1.0);
-        lane.over_ns = over.max(0.0) * (cpu + blocked) * per_row;
+        lane.over_ns = counted.over_ns(taken_ns.get(&lane.id).copied().unwrap_or(0.0)) * per_row;
     }
     model
 }

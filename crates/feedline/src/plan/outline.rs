@@ -4,6 +4,7 @@
 use super::{Fnv, Plan, written};
 use crate::element::{DType, Tensor};
 use crate::error::{Error, Result};
+use crate::options::OnError;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
@@ -32,7 +33,7 @@ impl Outline {
         let mut operators = Vec::new();
         let mut failed = None;
         plan.walk(&mut |node| {
-            // Options say how to run, not what comes out; the one that does is added below.
+            // Options say how to run, not what comes out; those that do are added below.
             if node.op.options().is_some() {
                 known.insert(node.id, known[&node.inputs[0].id]);
                 return;
@@ -55,6 +56,10 @@ impl Outline {
         }
         let mut hash = Fnv(known[&plan.id]);
         hash.write(&[plan.options.deterministic.unwrap_or(true).into()]);
+        // With others left out or kept, other elements come.
+        if plan.options.on_error.is_some_and(|e| e != OnError::Raise) {
+            hash.write(b"leaves out errors");
+        }
         Ok(Outline { fingerprint: format!("{:016x}", hash.0), operators })
     }
     /// Refuses another plan, with the first difference in words.

@@ -16,8 +16,8 @@ pub static RULE: Rule = Rule {
         // Python functions keep their own calls and their own place in messages; datasets inside functions refer to
         // exported values by number, which only one of the two may have.
         let plain = f.host_fn().is_none() && g.host_fn().is_none() && f.exports.is_empty() && g.exports.is_empty();
-        let alike = (inner.num_parallel_calls, inner.deterministic, inner.synchronous)
-            == (outer.num_parallel_calls, outer.deterministic, outer.synchronous);
+        let alike = (inner.num_parallel_calls, inner.deterministic, inner.synchronous, inner.on_error)
+            == (outer.num_parallel_calls, outer.deterministic, outer.synchronous, outer.on_error);
         if !plain || !alike {
             return Ok(None);
         }

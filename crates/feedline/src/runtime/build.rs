@@ -1,19 +1,21 @@
 //! From a plan to running stages: what operators ask for while they start.
 
 use super::batches::Batches;
+use super::errors::{Errors, Sieve};
 use super::mark::{At, Mark};
 use super::meter::take_lock_wait;
 use super::pool::Pool;
 use super::replay::Replay;
 use super::segment::{Bounds, Segment};
+use super::spans::span;
 use super::stage::{ChunkFn, Cx, Inline, Pull, Stage, Wait};
 use super::sync::atomic::AtomicBool;
 use super::sync::{Mutex, lock};
-use super::{Index, Meter, Meters};
+use super::{Index, Meter, Meters, Tally};
 use crate::element::Value;
 use crate::error::{Error, Result};
 use crate::expr::Arg;
-use crate::options::Options;
+use crate::options::{OnError, Options};
 use crate::plan::{Bound, Plan};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -28,6 +30,10 @@ pub struct Run {
     pub finished: Arc<AtomicBool>,
     pub options: Options,
     pub meters: Arc<Meters>,
+    /// What becomes of errors; `None`: all of them are raised.
+    pub errors: Option<Arc<Errors>>,
+    /// The place of each operator in the plan, from the sources on.
+    pub numbers: HashMap<u64, u64>,
     /// Python functions are called somewhere in a serial stage.
     pub has_host: bool,
     /// While stages are sent to where a state says: nobody works ahead yet.
@@ -40,6 +46,7 @@ impl Run {
         let parallel = self.options.cpu_budget.unwrap_or(usize::MAX).max(1);
         Bounds {
             parallel,
+            assured: 0,
             calls: usize::MAX,
             chunks: 16,
             rows: usize::MAX,
@@ -102,23 +109,54 @@ impl Open {
         self.layers += 1;
         self
     }
+    /// Results are made in the memory of batches of that size, where they can be.
+    fn make_batches(&mut self, plan: &Plan, size: usize) {
+        let fit = self.bounds.ordered && self.functions.iter().all(|(f, _)| f.keeps_rows());
+        let filled = self.functions.last().is_some_and(|(f, _)| f.fills_slots());
+        self.batches = Batches::new(&plan.spec, size).filter(|_| fit && filled);
+    }
 }
 
 impl BuildCx {
     /// Starts an input. Errors name its operator.
     pub fn build(&self, plan: &Plan) -> Result<Built> {
-        let name = plan.name();
-        let built = plan.op.build(self, plan).map_err(|e| e.in_op(name))?;
-        Ok(match built {
+        self.build_for(plan, None)
+    }
+    /// The same for whoever stacks so many rows at a time.
+    fn build_for(&self, plan: &Plan, batch: Option<usize>) -> Result<Built> {
+        let mut built = plan.op.build(self, plan).map_err(|e| e.in_op(plan.name()))?;
+        if let (Built::Open(open), Some(size)) = (&mut built, batch) {
+            open.make_batches(plan, size);
+        }
+        self.sieved(plan, self.metered(plan, built))
+    }
+    /// The same behind its first `rows` elements, if it can begin there at once.
+    pub fn build_behind(&self, plan: &Plan, rows: u64) -> Result<Option<Built>> {
+        // Those that fail do not count, and are found only by making them.
+        if self.run.errors.is_some() {
+            return Ok(None);
+        }
+        let built = plan.op.build_behind(self, plan, rows).map_err(|e| e.in_op(plan.name()))?;
+        Ok(built.map(|built| self.metered(plan, built)))
+    }
+    fn metered(&self, plan: &Plan, built: Built) -> Built {
+        match built {
             Built::Stage(mut stage) => {
                 if stage.replays() {
                     stage = Box::new(Replay::new(stage));
                 }
                 let (meter, is_source) = (self.run.meters.of(plan.id), plan.inputs.is_empty());
-                Built::Stage(Box::new(Metered { stage, name, meter, is_source }))
+                Built::Stage(Box::new(Metered { stage, name: plan.name(), meter, is_source }))
             }
             open => open,
-        })
+        }
+    }
+    /// With a sieve behind it, if errors may be left out. Functions then share a segment with no others.
+    fn sieved(&self, plan: &Plan, built: Built) -> Result<Built> {
+        match &self.run.errors {
+            None => Ok(built),
+            Some(errors) => Ok(Built::Stage(Box::new(Sieve::new(self, errors, plan, self.close(built, plan))?))),
+        }
     }
     /// Starts the whole plan: what a consumer pulls. Nothing works yet.
     pub fn root(&self, plan: &Plan) -> Result<Box<dyn Stage>> {
@@ -141,12 +179,7 @@ impl BuildCx {
     /// The same for whoever stacks `size` rows at a time: they are made side by side where they can be.
     pub fn stage_of_batches(&self, plan: &Plan, size: usize) -> Result<Box<dyn Stage>> {
         let below = BuildCx { grain: size.max(1), depth: self.depth + 1, ..self.clone() };
-        let mut built = below.build(plan)?;
-        if let Built::Open(open) = &mut built {
-            let fit = open.bounds.ordered && open.functions.iter().all(|(f, _)| f.keeps_rows());
-            let filled = open.functions.last().is_some_and(|(f, _)| f.fills_slots());
-            open.batches = Batches::new(&plan.spec, size).filter(|_| fit && filled);
-        }
+        let built = below.build_for(plan, Some(size))?;
         Ok(below.close(built, plan))
     }
     /// A dataset value, for instance what a function returned, as a stage of its own.
@@ -171,6 +204,14 @@ impl BuildCx {
         let head = around(below.nested_stage(value, epoch)?);
         let meter = self.run.meters.of(Bound::of(value)?.plan.id);
         Ok(Segment::new(&self.run, self.depth + 1, Open { layers: 1, ..Open::new(head, bounds) }, meter))
+    }
+    /// The count of what an operator leaves out.
+    pub fn tally(&self, node: &Plan, policy: OnError) -> Arc<Tally> {
+        self.run.meters.tally(node.name(), self.run.numbers.get(&node.id).copied(), policy)
+    }
+    /// What becomes of elements that fail in an operator.
+    pub fn on_error(&self, own: Option<OnError>) -> OnError {
+        own.or(self.run.options.on_error).unwrap_or_default()
     }
     /// Access by number to an input, if it has it. A plan that is used twice is asked once.
     pub fn index(&self, plan: &Plan) -> Result<Option<Arc<dyn Index>>> {
@@ -229,6 +270,21 @@ impl BuildCx {
                 Open::new(below.close(built, input), bounds).with(function, meter)
             }
         }))
+    }
+    /// A function whose rows are worked on elsewhere, by so many at once.
+    pub fn then_away(&self, node: &Plan, function: Arc<dyn ChunkFn>, workers: usize, ordered: bool) -> Result<Built> {
+        let input = self.stage(&node.inputs[0])?;
+        if self.nested {
+            return Ok(Built::Stage(Box::new(Inline { input, function, ready: Default::default() })));
+        }
+        let (bounds, meter) = (self.run.bounds(), self.run.meters.of(node.id));
+        // Each has something to do while the answer to the last message is on its way. No function joins this segment:
+        // none asks for zero calls.
+        let parallel = workers.saturating_mul(2);
+        let chunks = bounds.chunks.max(parallel.saturating_mul(2));
+        let (assured, grain) = (workers, self.grain);
+        let bounds = Bounds { parallel, assured, calls: 0, chunks, ordered, grain, ..bounds };
+        Ok(Built::Open(Open::new(input, bounds).with(function, meter)))
     }
     /// A function on a stage that the operator made itself.
     pub fn open(&self, node: &Plan, head: Box<dyn Stage>, function: Arc<dyn ChunkFn>) -> Built {
@@ -305,6 +361,7 @@ impl Stage for Metered {
         let meter = &self.meter;
         match &pull {
             Pull::Rows(chunk) => {
+                span(meter.id, start, ns, chunk.rows());
                 meter.place.store(cx.place, Relaxed);
                 meter.count(chunk.rows(), own, lock_ns, || chunk.nbytes());
             }

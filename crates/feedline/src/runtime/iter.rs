@@ -1,8 +1,10 @@
 //! A pass over a dataset: what a consumer holds.
 
 use super::build::{BuildCx, Run};
+use super::errors::Errors;
 use super::mark::{At, Mark};
 use super::pool::Pool;
+use super::spans;
 use super::stage::{Cx, Pull, Stage, Wake};
 use super::state::State;
 use super::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -71,18 +73,21 @@ impl Wake for Waiter {
 const LOOK: Duration = Duration::from_millis(50);
 
 /// What is shared by the stages of a pass over `plan` on this pool.
-fn new_run(plan: &Plan, pool: Arc<Pool>) -> Arc<Run> {
+fn new_run(plan: &Plan, epoch: u64, pool: Arc<Pool>) -> Arc<Run> {
     let mut has_host = false;
     plan.walk(&mut |p| has_host |= p.op.props().host);
-    let meters = Meters::default();
+    spans::name(plan);
+    let meters = Arc::new(Meters::default());
     let cores = plan.options.cpu_budget.unwrap_or(usize::MAX).min(pool.budget());
     meters.cores.store(cores.max(1) as u64, Relaxed);
     Arc::new(Run {
         pool,
         cancelled: Arc::new(AtomicBool::new(false)),
         finished: Arc::new(AtomicBool::new(false)),
+        numbers: super::errors::numbers(plan),
+        errors: Errors::of(plan, epoch),
         options: plan.options.clone(),
-        meters: Arc::new(meters),
+        meters,
         has_host,
         resuming: AtomicBool::new(false),
     })
@@ -104,20 +109,21 @@ fn build_cx(run: &Arc<Run>, bound: &Bound, epoch: u64) -> BuildCx {
 /// For tests of single stages.
 #[cfg(test)]
 pub fn testing_cx(plan: &Plan) -> BuildCx {
-    build_cx(&new_run(plan, Pool::new(1)), &unbound(plan), 0)
+    build_cx(&new_run(plan, 0, Pool::new(1)), &unbound(plan), 0)
 }
 
 impl Iter {
     /// Starts a pass on the pool. The plan is run as it is: rewriting it comes before.
     pub fn new(bound: &Bound, epoch: u64, pool: Arc<Pool>) -> Result<Iter> {
-        let iter = Iter::build(bound, epoch, new_run(&bound.plan, pool))?;
+        let iter = Iter::build(bound, epoch, new_run(&bound.plan, epoch, pool))?;
         iter.root.start();
         Ok(iter)
     }
     /// Starts a pass where another one was. The plan must be the one that the state was taken from.
     pub fn resume(bound: &Bound, state: &State, pool: Arc<Pool>) -> Result<Iter> {
         state.check(&bound.plan)?;
-        let run = new_run(&bound.plan, pool);
+        let run = new_run(&bound.plan, state.epoch, pool);
+        run.meters.go_on(&state.left_out);
         state.set_seeds(&bound.plan, &run.finished)?;
         run.resuming.store(true, Relaxed);
         let mut iter = Iter::build(bound, state.epoch, run)?;
@@ -135,6 +141,9 @@ impl Iter {
         Ok(iter)
     }
     fn build(bound: &Bound, epoch: u64, run: Arc<Run>) -> Result<Iter> {
+        if let Some(errors) = &run.errors {
+            errors.prepare()?;
+        }
         let plan = bound.plan.clone();
         let root = build_cx(&run, bound, epoch).root(&plan)?;
         let waiter = Arc::new(Waiter::default());
@@ -165,7 +174,8 @@ impl Iter {
         let seeds = super::state::seeds_of(&self.plan, &self.run.finished);
         let (epoch, delivered, ended) = (self.epoch, self.delivered, self.ended);
         let shards = super::state::shards_of(&self.plan);
-        Ok(State { plan, epoch, seeds, at, delivered, ended, shards })
+        let left_out = super::state::left_out_of(&self.run.meters);
+        Ok(State { plan, epoch, seeds, at, delivered, ended, shards, left_out })
     }
 
     /// The next element that is there already, without waiting or locking: most calls end here.
@@ -224,7 +234,12 @@ impl Iter {
                     self.ended = true;
                     return Ok(false);
                 }
-                Pull::Pending => self.wait(&mut looked, interrupted)?,
+                Pull::Pending => {
+                    let start = Instant::now();
+                    let waited = self.wait(&mut looked, interrupted);
+                    spans::span(spans::WAIT, start, start.elapsed().as_nanos() as u64, 0);
+                    waited?
+                }
             }
         }
     }
@@ -362,7 +377,7 @@ fn freeze_twins(chunk: &Chunk) {
 
 /// Access by number to a whole plan, or an error that says which operator does not have it.
 pub fn index(bound: &Bound, epoch: u64, pool: Arc<Pool>) -> Result<Arc<dyn Index>> {
-    let run = new_run(&bound.plan, pool);
+    let run = new_run(&bound.plan, epoch, pool);
     match build_cx(&run, bound, epoch).index(&bound.plan)? {
         Some(index) => Ok(index),
         None => Err(Error::usage(format!("{} has no access by number", streaming_op(&bound.plan)))),
@@ -374,7 +389,7 @@ pub fn streaming_op(plan: &Plan) -> String {
     let mut found = None;
     plan.walk(&mut |p| {
         if found.is_none()
-            && p.op.index(&build_cx(&new_run(p, Pool::new(1)), &unbound(p), 0), p).ok().flatten().is_none()
+            && p.op.index(&build_cx(&new_run(p, 0, Pool::new(1)), &unbound(p), 0), p).ok().flatten().is_none()
         {
             found = Some(p.name());
         }
@@ -386,7 +401,7 @@ pub fn streaming_op(plan: &Plan) -> String {
 /// not known yet.
 pub fn streams(plan: &Plan) -> Option<&'static str> {
     let pool = Pool::new(1);
-    let streaming = |p: &Plan| matches!(build_cx(&new_run(p, pool.clone()), &unbound(p), 0).index(p), Ok(None));
+    let streaming = |p: &Plan| matches!(build_cx(&new_run(p, 0, pool.clone()), &unbound(p), 0).index(p), Ok(None));
     if !streaming(plan) {
         return None;
     }
@@ -412,7 +427,7 @@ mod tests {
     fn a_pull_that_goes_on_for_long_gives_up_also_where_there_are_rows() {
         let ds = Dataset::range(1000).unwrap().map(|b, x| b.call("add", &[x[0], x[0]], Default::default())).unwrap();
         let pool = Pool::new(1);
-        let run = new_run(ds.plan(), pool.clone());
+        let run = new_run(ds.plan(), 0, pool.clone());
         let mut segment = build_cx(&run, &unbound(ds.plan()), 0).stage(ds.plan()).unwrap();
         let waiter = Arc::new(Waiter::default());
         let waker: Arc<dyn Wake> = waiter.clone();

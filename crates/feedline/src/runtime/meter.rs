@@ -3,6 +3,8 @@
 //! They are always on, so they count chunks and steps, never rows: some additions to memory that nobody waits for.
 
 use super::stage::Wait;
+use super::{LeftOut, Tally};
+use crate::options::OnError;
 use feedline_io::brief;
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -92,9 +94,8 @@ pub struct Lane {
     pub calls: AtomicU64,
     /// Rows that were taken out of its queue.
     pub given: AtomicU64,
-    /// Whole steps.
-    pub step_ns: AtomicU64,
-    /// Pulling the head, and running the functions.
+    /// Whole steps, and what they are made of: pulling the head, and running the functions.
+    pub step: Phase,
     pub head: Phase,
     pub work: Phase,
     /// Time in which it stood still: for want of input, of bytes, or of room in its queue.
@@ -135,22 +136,40 @@ impl Phase {
     pub fn note(&self, ns: u64, lock_ns: u64, looked: Option<Usage>) {
         let ns = ns.saturating_sub(lock_ns);
         self.ns.fetch_add(ns, Relaxed);
-        // What is over at once is hardly more than the looking.
-        if let Some(usage) = looked.filter(|_| ns >= BRIEF_NS) {
-            let cpu = usage.cpu_ns.min(ns);
+        if let Some(usage) = looked {
+            // What is over at once is hardly more than the looking.
+            let (cpu, gave_up) = if ns < BRIEF_NS { (ns, 0) } else { (usage.cpu_ns.min(ns), usage.gave_up) };
             self.seen_ns.fetch_add(ns, Relaxed);
             self.cpu_ns.fetch_add(cpu, Relaxed);
-            if usage.gave_up > 0 {
+            if gave_up > 0 {
                 self.blocked_ns.fetch_add(ns - cpu, Relaxed);
             }
         }
     }
+    /// Whether enough of it was looked at to speak of the rest.
+    fn is_seen(&self) -> bool {
+        self.seen_ns.load(Relaxed) * 50 >= self.ns.load(Relaxed).max(1)
+    }
     /// Shares of its time in which it computed, and in which it waited for something.
     pub fn shares(&self) -> (f64, f64) {
-        match self.seen_ns.load(Relaxed) as f64 {
-            0.0 => (1.0, 0.0),
-            seen => (self.cpu_ns.load(Relaxed) as f64 / seen, self.blocked_ns.load(Relaxed) as f64 / seen),
+        let seen = self.seen_ns.load(Relaxed) as f64;
+        match self.is_seen() {
+            false => (1.0, 0.0),
+            true => (self.cpu_ns.load(Relaxed) as f64 / seen, self.blocked_ns.load(Relaxed) as f64 / seen),
         }
+    }
+}
+
+impl Lane {
+    /// Time that its steps took besides what operators did in them, which was `taken_ns`.
+    pub fn over_ns(&self, taken_ns: f64) -> f64 {
+        let read = |n: &AtomicU64| n.load(Relaxed) as f64;
+        let (step, all) = (&self.step, read(&self.step.ns));
+        if !step.is_seen() {
+            return (all - taken_ns).max(0.0);
+        }
+        let own = read(&step.cpu_ns) - read(&self.head.cpu_ns) - read(&self.work.cpu_ns);
+        own.max(0.0) * all / read(&step.seen_ns)
     }
 }
 
@@ -269,14 +288,18 @@ pub struct Meters {
     /// How long it waited for the first chunk, and what was in it: the start says little about the rest.
     pub first_ns: AtomicU64,
     pub first_rows: AtomicU64,
+    /// What operators left out because it failed.
+    left_out: Mutex<Vec<Arc<Tally>>>,
+    /// What they had left out before the pass was resumed.
+    before: Mutex<Vec<LeftOut>>,
 }
 
 impl Default for Meters {
     fn default() -> Meters {
         let (nodes, ended_ns, cores, delivered, waited_ns) = Default::default();
-        let (own_ns, first_ns, first_rows) = Default::default();
+        let (own_ns, first_ns, first_rows, left_out, before) = Default::default();
         let started = Instant::now();
-        Meters { nodes, started, ended_ns, cores, delivered, waited_ns, own_ns, first_ns, first_rows }
+        Meters { nodes, started, ended_ns, cores, delivered, waited_ns, own_ns, first_ns, first_rows, left_out, before }
     }
 }
 
@@ -297,10 +320,39 @@ impl Meters {
         let _brief = brief();
         self.nodes.lock().unwrap_or_else(|e| e.into_inner()).get(&node).cloned()
     }
+    /// The count of what an operator leaves out: one for all of its name and number.
+    pub fn tally(&self, op: &'static str, number: Option<u64>, policy: OnError) -> Arc<Tally> {
+        let _brief = brief();
+        let mut all = self.left_out.lock().unwrap_or_else(|e| e.into_inner());
+        if let Some(tally) = all.iter().find(|t| (t.op, t.number, t.policy) == (op, number, policy)) {
+            return tally.clone();
+        }
+        let tally = Tally::new(op, number, policy);
+        let before = self.before.lock().unwrap_or_else(|e| e.into_inner());
+        if let Some(before) = before.iter().find(|b| b.operator == op && b.number == number) {
+            tally.left_out.store(before.elements, Relaxed);
+        }
+        all.push(Arc::new(tally));
+        all[all.len() - 1].clone()
+    }
+    /// Counts on from what a state tells.
+    pub fn go_on(&self, before: &[LeftOut]) {
+        let _brief = brief();
+        *self.before.lock().unwrap_or_else(|e| e.into_inner()) = before.to_vec();
+    }
+    /// What operators left out so far.
+    pub fn left_out(&self) -> Vec<Arc<Tally>> {
+        let _brief = brief();
+        let all = self.left_out.lock().unwrap_or_else(|e| e.into_inner());
+        all.iter().filter(|t| t.left_out.load(Relaxed) > 0).cloned().collect()
+    }
     /// The pass is over. Only the first call counts.
     pub fn end(&self) {
         let now = self.started.elapsed().as_nanos() as u64;
         let _ = self.ended_ns.compare_exchange(0, now, Relaxed, Relaxed);
+    }
+    pub fn has_ended(&self) -> bool {
+        self.ended_ns.load(Relaxed) != 0
     }
     /// How long the pass took, or has taken so far.
     pub fn elapsed_ns(&self) -> u64 {
@@ -349,6 +401,19 @@ mod tests {
         assert_eq!(Spread::class(u64::MAX), Spread::CLASSES - 1);
     }
 
+    #[test]
+    fn steps_take_more_than_their_parts() {
+        let lane = Lane::default();
+        lane.step.note(1_000_000, 0, None);
+        assert_eq!(lane.over_ns(900_000.0), 100_000.0);
+        // Where others had the core meanwhile, only what was computed counts.
+        let usage = |cpu_ns| Some(Usage { cpu_ns, gave_up: 0 });
+        lane.step.note(1_000_000, 0, usage(500_000));
+        lane.head.note(100_000, 0, usage(100_000));
+        lane.work.note(350_000, 0, usage(350_000));
+        assert_eq!(lane.over_ns(0.0), 100_000.0);
+    }
+
     #[cfg(target_os = "linux")]
     #[test]
     fn sleeping_is_not_computing() {
@@ -360,5 +425,8 @@ mod tests {
         phase.note(20_000_000, 0, Some(slept));
         let (cpu, blocked) = phase.shares();
         assert!(blocked > 0.5 && cpu < 0.5);
+        // What was seen once says nothing about a thousand times as much.
+        phase.note(20_000_000_000, 0, None);
+        assert_eq!(phase.shares(), (1.0, 0.0));
     }
 }

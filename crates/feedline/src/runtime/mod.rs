@@ -2,6 +2,7 @@
 
 mod batches;
 mod build;
+mod errors;
 mod index;
 mod iter;
 mod mark;
@@ -9,15 +10,18 @@ mod meter;
 pub mod pack;
 mod pool;
 mod process;
+mod quarantine;
 mod recall;
 mod replay;
 mod seed;
 mod segment;
+pub mod spans;
 mod stage;
 mod state;
 pub mod sync;
 
 pub use build::{BuildCx, Built, Known, Run, mix};
+pub use errors::{LeftOut, Tally};
 pub use index::Index;
 #[cfg(test)]
 pub use iter::testing_cx;
@@ -26,6 +30,7 @@ pub use mark::{At, Later, Mark, Saved, from_json as parts_from_json, to_json as 
 pub use meter::{Lane, Meter, Meters, Phase, Spread, Usage, note_lock_wait};
 pub use pool::{Pool, Work};
 pub use process::{Settings, configure, pool as process_pool, settings};
+pub use quarantine::{Quarantined, quarantined};
 pub use recall::{Numbers, Run as RowRun, wait_for};
 pub use replay::{Replay, Tap};
 pub use seed::{PassSeeds, Seeded, Seeds, Taken};

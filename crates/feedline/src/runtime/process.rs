@@ -45,7 +45,7 @@ pub fn configure(change: Settings) {
 
 fn from_environment() -> Settings {
     let number = |name: &str| {
-        let text = std::env::var(name).ok()?;
+        let text = std::env::var(name).ok().filter(|text| !text.is_empty())?;
         let n = crate::options::parse_bytes(&text);
         if n.is_none() {
             log::warn!("{name}={text:?} is not a number; it is not used");

@@ -116,6 +116,13 @@ impl PassSeeds {
             None => Seeds { pair, first: passes.next, taken: 0 },
         }
     }
+    /// Makes the pass that starts next the one with that number, as if each before it had taken one seed.
+    pub fn begin_at(&self, pass: u64) {
+        let _brief = brief();
+        let mut passes = lock(&self.passes);
+        passes.sweep();
+        passes.next = pass;
+    }
     /// Makes the pass stand there.
     pub fn restore(&self, finished: &Arc<AtomicBool>, seeds: &Seeds) {
         let _brief = brief();

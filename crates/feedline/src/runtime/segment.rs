@@ -15,19 +15,23 @@
 //! 8. In front of a `batch`, whoever holds the token also cuts memory for the results out of the batch: see `batches.rs`.
 //! 9. After each pull the head is marked: from there it goes on. A slot carries the mark from before its pull, so that the
 //!    consumer's side knows from where to make again what it has not given yet.
-//! 10. Dropping the consumer's side cancels: running steps finish, nothing new starts, memory goes with the last step.
+//! 10. A function that has its rows worked on elsewhere (another process) gets a *reply* in place of being run: the slot
+//!    is filled when it is given, and no worker waits for that.
+//! 11. Dropping the consumer's side cancels: running steps finish, nothing new starts, memory goes with the last step.
 
 use super::batches::Batches;
 use super::build::Open;
 use super::mark::{At, Mark};
 use super::meter::{Lane, Usage, take_lock_wait};
 use super::pool::{Pool, Work};
+use super::spans::span;
 use super::stage::{ChunkFn, Cx, Item, Pull, Stage, Wait, Wake};
 use super::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use super::sync::{Mutex, lock};
 use super::{Meter, pop_rows};
-use crate::element::{Chunk, Slots};
+use crate::element::{Chunk, Pos, Slots};
 use crate::error::{Error, Result};
+use crate::expr::{Answer, Part, Reply};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
@@ -38,7 +42,9 @@ use std::time::Instant;
 pub struct Bounds {
     /// Chunks under way at once.
     pub parallel: usize,
-    /// The same as it was asked for, whatever the machine allows.
+    /// So many are under way whatever their size is expected to be: workers elsewhere that would be idle otherwise.
+    pub assured: usize,
+    /// The same as `parallel`, as it was asked for, whatever the machine allows.
     pub calls: usize,
     pub chunks: usize,
     pub rows: usize,
@@ -85,6 +91,8 @@ pub struct Shared {
     meter: Arc<Meter>,
     lane: Arc<Lane>,
     host: bool,
+    /// Errors may be left out behind it: they do not end a batch.
+    sieved: bool,
 }
 
 /// What only the holder of the token sees.
@@ -157,7 +165,15 @@ impl Segment {
         let lane = meter.lane();
         let running = lane.lanes.fetch_add(1, Relaxed) + 1;
         lane.lanes_peak.fetch_max(running, Relaxed);
-        lane.calls.store(if bounds.calls == usize::MAX { 0 } else { bounds.calls as u64 }, Relaxed);
+        lane.calls.store(
+            match bounds.calls {
+                // Worked on elsewhere, by so many.
+                0 => bounds.assured as u64,
+                usize::MAX => 0,
+                calls => calls as u64,
+            },
+            Relaxed,
+        );
         for (_, function) in &functions {
             function.place.store(meter.id, Relaxed);
             function.is_parallel.store(true, Relaxed);
@@ -195,6 +211,7 @@ impl Segment {
             meter,
             lane,
             host,
+            sieved: run.errors.is_some(),
         });
         Segment { shared, drop: 0, layers }
     }
@@ -330,7 +347,7 @@ impl Shared {
         }
         let b = &self.bounds;
         let held = queue.slots.len() + if b.ordered { 0 } else { queue.under_way };
-        let coming = queue.estimate.saturating_mul(queue.under_way + 1);
+        let coming = if queue.under_way < b.assured { 0 } else { queue.estimate.saturating_mul(queue.under_way + 1) };
         queue.under_way < b.parallel
             && held < b.chunks
             && queue.rows < b.rows
@@ -408,12 +425,13 @@ impl Shared {
         let used = if looks { Usage::now() } else { None };
         let pulled = catch_unwind(AssertUnwindSafe(|| self.pull(&mut next)));
         let mut out = Vec::new();
-        let mut place = Place::default();
+        let (mut place, mut locked_ns) = (Place::default(), 0);
         if let Ok((pull, at)) = &pulled {
             let ns = start.elapsed().as_nanos() as u64;
+            locked_ns = at.lock_ns;
             self.lane.head.note(ns, at.lock_ns, Usage::since(used));
             if !matches!(pull, Pull::Rows(_) | Pull::Fail(_)) {
-                self.lane.step_ns.fetch_add(ns, Relaxed);
+                self.lane.step.note(ns, at.lock_ns, Usage::since(used));
             }
         }
         let pulled = match pulled {
@@ -450,6 +468,10 @@ impl Shared {
             let mut queue = lock(&self.queue);
             queue.starved = false;
             queue.token = false;
+            if queue.done && self.is_away() {
+                // An answer was the end while this was pulled.
+                return false;
+            }
             queue.under_way += 1;
             let number = queue.first + queue.slots.len() as u64;
             if self.bounds.ordered {
@@ -462,12 +484,17 @@ impl Shared {
         if let Some(chunk) = pulled {
             if self.functions.is_empty() {
                 out.push(Item::Rows(chunk));
+            } else if self.is_away() {
+                self.pump();
+                self.send(number, chunk, place, start);
+                return true;
             } else {
                 self.pump();
                 let (begun, used) = (Instant::now(), if looks { Usage::now() } else { None });
                 let mut lock_ns = 0;
                 let result = catch_unwind(AssertUnwindSafe(|| self.run_functions(chunk, place.slots, &mut lock_ns)));
                 self.lane.work.note(begun.elapsed().as_nanos() as u64, lock_ns, Usage::since(used));
+                locked_ns += lock_ns;
                 match result {
                     Ok(items) => {
                         self.note_fails(place.row, &items);
@@ -483,8 +510,60 @@ impl Shared {
         let bytes: usize = out.iter().map(|i| i.nbytes()).sum();
         self.adapt(rows_in, bytes, start.elapsed().as_nanos() as u64);
         self.fill(number, out, bytes);
-        self.lane.step_ns.fetch_add(start.elapsed().as_nanos() as u64, Relaxed);
+        self.lane.step.note(start.elapsed().as_nanos() as u64, locked_ns, Usage::since(used));
         true
+    }
+
+    fn is_away(&self) -> bool {
+        self.functions.first().is_some_and(|(f, _)| f.is_away())
+    }
+
+    /// Has a chunk worked on elsewhere.
+    fn send(&self, number: u64, chunk: Chunk, place: Place, start: Instant) {
+        // Somebody runs a step of this segment, and holds it.
+        let Some(shared) = self.me.upgrade() else { return };
+        let away = Away { shared, number, row: place.row, rows: chunk.rows(), pos: chunk.pos.clone(), given: false };
+        let function = &self.functions[0].0;
+        // After a panic the reply is dropped, which gives an error in its place.
+        let _ = catch_unwind(AssertUnwindSafe(|| function.send(chunk, place.slots, Box::new(away))));
+        let ns = start.elapsed().as_nanos() as u64;
+        self.note_cost(ns);
+        self.lane.step.note(ns, 0, None);
+    }
+
+    /// Takes what came back.
+    fn receive(&self, away: &Away, answer: Answer) {
+        let items = Item::of_parts(answer.parts, &away.pos);
+        let fails = items.iter().filter(|i| matches!(i, Item::Fail(_))).count();
+        let meter = &self.functions[0].1;
+        let rows = items.iter().map(|i| if let Item::Rows(chunk) = i { chunk.rows() } else { 0 }).sum();
+        meter.count(rows, answer.busy_ns, 0, || items.iter().map(|i| i.nbytes()).sum());
+        meter.fails.fetch_add(fails as u64, Relaxed);
+        self.note_fails(away.row, &items);
+        let bytes: usize = items.iter().map(|i| i.nbytes()).sum();
+        if self.bounds.chunk_rows.is_none() {
+            let want = crate::tune::next_rows_away(self.want.load(Relaxed), away.rows, bytes, answer.busy_ns);
+            self.want.store(want, Relaxed);
+            self.meter.chunk_rows.store(want as u64, Relaxed);
+        }
+        if answer.is_end {
+            self.end_after(away.number);
+        }
+        self.fill(away.number, items, bytes);
+        self.pump();
+    }
+
+    /// Nothing comes after this slot, also not what others are still working on.
+    fn end_after(&self, number: u64) {
+        let mut guard = lock(&self.queue);
+        let queue = &mut *guard;
+        queue.done = true;
+        if self.bounds.ordered && number >= queue.first {
+            for slot in queue.slots.drain((number - queue.first) as usize + 1..) {
+                queue.bytes -= slot.bytes;
+                queue.rows -= slot.rows;
+            }
+        }
     }
 
     /// Pulls the head, says where the results belong, and marks from where it goes on.
@@ -533,7 +612,11 @@ impl Shared {
                 Item::Rows(chunk) => row += chunk.rows() as u64,
                 Item::Fail(_) => {
                     row += 1;
-                    self.counted_from.fetch_max(row, Relaxed);
+                    match self.sieved {
+                        // Batches go on: each ends one row later.
+                        true => self.counted_from.fetch_add(1, Relaxed),
+                        false => self.counted_from.fetch_max(row, Relaxed),
+                    };
                 }
             }
         }
@@ -557,6 +640,7 @@ impl Shared {
                         }
                         let (ns, locked) = (start.elapsed().as_nanos() as u64, take_lock_wait());
                         *lock_ns += locked;
+                        span(meter.id, start, ns, n);
                         let (mut rows, mut fails) = (0, 0);
                         for item in &out[before..] {
                             match item {
@@ -597,12 +681,18 @@ impl Shared {
             if self.dropped.load(Relaxed) {
                 return;
             }
+            let at = number.checked_sub(queue.first).map_or(usize::MAX, |at| at as usize);
+            if self.bounds.ordered && at >= queue.slots.len() {
+                // It came after the end.
+                let waker = queue.downstream.take();
+                drop(queue);
+                return wake(waker);
+            }
             queue.bytes += bytes;
             queue.rows += rows;
             queue.estimate = if queue.estimate == 0 { bytes } else { (queue.estimate * 7 + bytes) / 8 };
             self.meter.hold(queue.bytes);
             let front = if self.bounds.ordered {
-                let at = (number - queue.first) as usize;
                 let slot = &mut queue.slots[at];
                 (slot.items, slot.bytes, slot.rows) = (items, bytes, rows);
                 if at > 0 && queue.slots[at - 1].items.is_none() {
@@ -642,14 +732,51 @@ impl Shared {
 
     /// Takes note of what a step cost.
     fn adapt(&self, rows: usize, bytes: usize, ns: u64) {
-        let cost = self.cost_ns.load(Relaxed);
-        self.cost_ns.store(if cost == 0 { ns } else { (cost * 3 + ns) / 4 }, Relaxed);
+        self.note_cost(ns);
         if self.bounds.chunk_rows.is_some() || rows == 0 {
             return;
         }
         let want = crate::tune::next_rows(self.want.load(Relaxed), rows, bytes, ns, self.bounds.grain);
         self.want.store(want, Relaxed);
         self.meter.chunk_rows.store(want as u64, Relaxed);
+    }
+}
+
+impl Shared {
+    fn note_cost(&self, ns: u64) {
+        let cost = self.cost_ns.load(Relaxed);
+        self.cost_ns.store(if cost == 0 { ns } else { (cost * 3 + ns) / 4 }, Relaxed);
+    }
+}
+
+/// A chunk that is worked on elsewhere: whoever does it gives the results to this.
+struct Away {
+    shared: Arc<Shared>,
+    /// Its slot.
+    number: u64,
+    /// Its first row, counted as in `Place`.
+    row: u64,
+    rows: usize,
+    pos: Pos,
+    given: bool,
+}
+
+impl Reply for Away {
+    fn is_wanted(&self) -> bool {
+        !self.shared.gone()
+    }
+    fn give(mut self: Box<Self>, answer: Answer) {
+        self.given = true;
+        self.shared.receive(&self, answer);
+    }
+}
+
+impl Drop for Away {
+    fn drop(&mut self) {
+        if !self.given {
+            let lost = Part::Fail(Error::cancelled());
+            self.shared.receive(self, Answer { parts: vec![lost], busy_ns: 0, is_end: true });
+        }
     }
 }
 

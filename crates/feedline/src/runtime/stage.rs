@@ -1,8 +1,9 @@
 //! A running operator. A stage is pulled: it gives some rows, an error in the place of one row, "not yet", or the end.
 
 use super::mark::{At, Mark};
-use crate::element::{Chunk, Slots};
+use crate::element::{Chunk, Pos, Slots};
 use crate::error::{Error, Result};
+use crate::expr::{Part, Reply};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -35,6 +36,21 @@ impl From<Item> for Pull {
 }
 
 impl Item {
+    /// What came back from elsewhere, for the rows that stand at these places.
+    pub fn of_parts(parts: Vec<Part>, pos: &Pos) -> Vec<Item> {
+        let mut at = 0;
+        let item = |part| match part {
+            Part::Rows(rows, columns) => {
+                at += rows;
+                Item::Rows(Chunk::new(rows, pos.slice(at - rows..at), columns))
+            }
+            Part::Fail(error) => {
+                at += 1;
+                Item::Fail(error.at_element(pos.at(at - 1)))
+            }
+        };
+        parts.into_iter().map(item).collect()
+    }
     pub fn nbytes(&self) -> usize {
         match self {
             Item::Rows(chunk) => chunk.nbytes(),
@@ -159,6 +175,12 @@ pub trait ChunkFn: Send + Sync {
     fn is_host(&self) -> bool {
         false
     }
+    /// Whether rows are worked on elsewhere: `send` is called in place of `run`.
+    fn is_away(&self) -> bool {
+        false
+    }
+    /// Has rows worked on elsewhere. Does not wait: the reply is given later, from any thread.
+    fn send(&self, _chunk: Chunk, _slots: Slots, _reply: Box<dyn Reply>) {}
 }
 
 /// Unwraps a pull to its rows; everything else is returned from the calling stage.

@@ -3,6 +3,7 @@
 use super::mark::{self, At, Saved, unfit};
 use super::seed::Seeds;
 use super::sync::atomic::AtomicBool;
+use super::{LeftOut, Meters, Tally};
 use crate::error::{Error, Result};
 use crate::plan::{Outline, Plan};
 use serde::{Deserialize, Serialize};
@@ -22,6 +23,8 @@ pub struct State {
     pub(super) ended: bool,
     /// How many parts each `shard` has.
     pub(super) shards: Vec<u64>,
+    /// What operators had left out by then, ahead of the consumer too; exact counts are in the marks.
+    pub(super) left_out: Vec<LeftOut>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -36,6 +39,17 @@ struct Written {
     ended: bool,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     shards: Vec<u64>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    left_out: Vec<LeftOut>,
+}
+
+/// What the operators of a pass have left out.
+pub(super) fn left_out_of(meters: &Meters) -> Vec<LeftOut> {
+    let one = |t: &Arc<Tally>| {
+        let elements = t.left_out.load(std::sync::atomic::Ordering::Relaxed);
+        LeftOut { operator: t.op.into(), number: t.number, elements }
+    };
+    meters.left_out().iter().map(one).collect()
 }
 
 /// The number of parts of each `shard` of a plan.
@@ -112,9 +126,10 @@ impl State {
         if missing || seeds.next().is_some() { Err(unfit()) } else { Ok(()) }
     }
     pub fn to_json(&self) -> Result<Json> {
-        let State { plan, epoch, seeds, at, delivered, ended, shards } = self.clone();
+        let State { plan, epoch, seeds, at, delivered, ended, shards, left_out } = self.clone();
         let at = mark::to_json(&at)?;
-        Ok(serde_json::to_value(Written { version: VERSION, plan, epoch, seeds, at, delivered, ended, shards })?)
+        let version = VERSION;
+        Ok(serde_json::to_value(Written { version, plan, epoch, seeds, at, delivered, ended, shards, left_out })?)
     }
     pub fn from_json(json: &Json) -> Result<State> {
         match json.get("version").and_then(Json::as_u64) {
@@ -126,8 +141,9 @@ impl State {
             }
             None => return Err(Error::usage("not a state of an iterator: take one with state_dict()")),
         }
-        let Written { plan, epoch, seeds, at, delivered, ended, shards, .. } = serde_json::from_value(json.clone())
-            .map_err(|e| Error::usage(format!("not a state of an iterator: {e}")))?;
-        Ok(State { plan, epoch, seeds, at: mark::from_json(&at)?, delivered, ended, shards })
+        let Written { plan, epoch, seeds, at, delivered, ended, shards, left_out, .. } =
+            serde_json::from_value(json.clone())
+                .map_err(|e| Error::usage(format!("not a state of an iterator: {e}")))?;
+        Ok(State { plan, epoch, seeds, at: mark::from_json(&at)?, delivered, ended, shards, left_out })
     }
 }

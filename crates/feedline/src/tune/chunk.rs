@@ -30,6 +30,22 @@ pub fn next_rows(asked: usize, rows: usize, bytes: usize, ns: u64, grain: usize)
     asked
 }
 
+/// A message to another process costs some tens of microseconds, and a wake-up on each side.
+const MESSAGE_NS: u64 = 4_000_000;
+const MESSAGE_BYTES: usize = 4 << 20;
+
+/// The same for rows that travel to another process.
+pub fn next_rows_away(asked: usize, rows: usize, bytes: usize, ns: u64) -> usize {
+    let full = rows * 2 > asked;
+    if full && ns * 2 < MESSAGE_NS && bytes * 2 <= MESSAGE_BYTES && asked < MAX_ROWS {
+        return asked * 2;
+    }
+    if asked > 1 && (ns > MESSAGE_NS * 2 || bytes > MESSAGE_BYTES * 2) {
+        return asked / 2;
+    }
+    asked
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -51,6 +67,16 @@ mod tests {
         assert_eq!(settle(3136, 500, 100), 100);
         assert_eq!(settle(100_000, 500, 20), 20);
         assert!(settle(100_000, 500, 1000) <= 2 * CHUNK_BYTES / 100_000, "a part of a large batch");
+    }
+
+    #[test]
+    fn a_message_takes_some_milliseconds() {
+        let settle = |row_bytes: usize, row_ns: u64| {
+            (0..40).fold(1, |rows, _| next_rows_away(rows, rows, rows * row_bytes, rows as u64 * row_ns))
+        };
+        assert_eq!(settle(8, 200_000), 16);
+        assert_eq!(settle(10 << 20, 200_000), 1);
+        assert_eq!(settle(8, 50_000_000), 1);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use feedline::runtime::State;
 /// How a pass is run: workers and options.
 type Way = (usize, Options);
 
-fn ways() -> Vec<Way> {
+pub fn ways() -> Vec<Way> {
     let chunks = |workers, chunk_rows| (workers, Options { chunk_rows, ..Default::default() });
     vec![
         chunks(1, Some(1)),
@@ -22,12 +22,12 @@ fn ways() -> Vec<Way> {
 }
 
 /// A plan as another process would make it, with the options of that way.
-fn elsewhere(plan: &Plan, way: &Way) -> Bound {
+pub fn elsewhere(plan: &Plan, way: &Way) -> Bound {
     let plan = Dataset::from_plan(fresh(plan)).with_options(way.1.clone()).unwrap().plan().rewritten().unwrap().plan;
     Bound { plan, env: Arc::new([]) }
 }
 
-fn shown(event: feedline::Result<feedline::element::Element>) -> Event {
+pub fn shown(event: feedline::Result<feedline::element::Element>) -> Event {
     match event {
         Ok(element) => Event::Element(format!("{element:?}")),
         Err(error) => Event::Failed(error.message().to_string()),
@@ -57,13 +57,13 @@ fn followed(bound: &Bound, workers: usize, pass: u64, what: &str) -> (Vec<Event>
     (events, rest(Iter::new(bound, pass + 1, pool(workers)).unwrap(), what), states)
 }
 
-fn resumed(bound: &Bound, text: &str, workers: usize, what: &str) -> Iter {
+pub fn resumed(bound: &Bound, text: &str, workers: usize, what: &str) -> Iter {
     let state = State::from_json(&serde_json::from_str(text).unwrap()).unwrap();
     Iter::resume(bound, &state, pool(workers)).unwrap_or_else(|e| panic!("{what}: {e}; {text}"))
 }
 
 /// The law, for a plan: at each of its positions, or at some of them.
-fn holds(what: &str, plan: &Plan, pass: u64, turn: usize, positions: impl Fn(usize) -> bool) {
+pub fn holds(what: &str, plan: &Plan, pass: u64, turn: usize, positions: impl Fn(usize) -> bool) {
     let ways = ways();
     let taken = &ways[turn % ways.len()];
     let (events, after, states) = followed(&elsewhere(plan, taken), taken.0, pass, what);
@@ -102,7 +102,7 @@ fn on_disk(name: &str) -> Json {
 }
 
 /// What single samples do not have: operators that hold rows of others that do.
-fn towers() -> Vec<(&'static str, Plan)> {
+pub fn towers() -> Vec<(&'static str, Plan)> {
     let on = |name: &str, params: Json, input: Plan| make(name, params, vec![input]);
     let shuffle = |size: i64, input: Plan| {
         on("shuffle", json!({ "buffer_size": size, "seed": 3, "reshuffle_each_iteration": true }), input)
@@ -229,35 +229,12 @@ fn towers_at_every_position() {
 
 #[test]
 fn random_pipelines_at_random_positions() {
-    let chain = [
-        "cache",
-        "concatenate",
-        "filter",
-        "flat_map",
-        "ignore_errors",
-        "interleave",
-        "map",
-        "prefetch",
-        "repeat",
-        "scan",
-        "shard",
-        "shuffle",
-        "skip",
-        "take",
-        "take_while",
-        "unbatch",
-        "unique",
-    ];
-    let mut state = 4321u64;
-    let mut draw = |n: usize| {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (state >> 33) as usize % n
-    };
+    let mut draw = draws(4321);
     for turn in 0..300 {
         let mut plan = if draw(3) == 0 { failing(30) } else { range(30) };
         let mut what = String::new();
         for _ in 0..draw(8) + 1 {
-            let name = chain[draw(chain.len())];
+            let name = CHAIN[draw(CHAIN.len())];
             let Some((_, sample)) = SAMPLES.iter().find(|(n, _)| *n == name) else { continue };
             plan = sample(plan);
             what = format!("{what} > {name}");

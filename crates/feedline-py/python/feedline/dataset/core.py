@@ -11,7 +11,7 @@ from ..errors import OutOfRangeError, UnimplementedError
 from ..frameworks import meet
 from ..lazy_numpy import with_numpy
 from ..options import Options, frozen_options, make_options
-from ..params import optional_integer
+from ..params import integer, optional_integer
 from ..spec import DatasetSpec, spec_text
 from .restarts import note
 
@@ -167,8 +167,10 @@ class Core:
             warnings.warn_of(*found)
         profiles.note(self._plan)
 
-    def iter(self, state: Mapping[str, Any] | None = None, **options: Any) -> Iterator:
-        """A new iterator, with options for this pass only, or from where another one was.
+    def iter(
+        self, state: Mapping[str, Any] | None = None, *, epoch: int | None = None, **options: Any
+    ) -> Iterator:
+        """A new iterator: with options for this pass only, for a certain epoch, or from where another was.
 
         >>> import feedline as fl
         >>> with fl.Dataset.range(3).iter(prefetch=False) as it:
@@ -187,17 +189,33 @@ class Core:
         >>> bool((next(it) == next(ds.iter(state))).all())
         True
 
+        Every pass has a number, from 0 on, which its orders and random numbers depend on. A process that
+        knows its epoch asks for it; the pass behind it is the next epoch.
+
+        >>> ds = fl.Dataset.range(100).shuffle(10, seed=1)
+        >>> zeroth, first = list(ds), list(ds)
+        >>> list(ds.iter(epoch=0)) == zeroth, list(ds) == first
+        (True, True)
+
         Args:
             state: What `state_dict` gave. It is a dict that `json.dumps` takes.
+            epoch: The number of the pass.
             options: Those of `with_options`.
 
         Raises:
-            ValueError: The state was taken from a dataset that does something else; the text says what.
+            ValueError: The state was taken from a dataset that does something else; the text says what. Or
+                there are both a state, which has its epoch, and an epoch.
         """
-        if self._home is not None or (state is None and not options):
+        if self._home is not None or (state is None and epoch is None and not options):
             return self.__iter__()
+        if epoch is not None:
+            if state is not None:
+                raise ValueError("iter: a state has an epoch of its own; give a state or an epoch, not both")
+            epoch = integer("iter", "epoch", epoch)
+            if not 0 <= epoch < 2**53:
+                raise ValueError(f"iter: epochs are counted from 0 on, so epoch cannot be {epoch}")
         self._begin()
-        return self._plan.iter(make_options(None, options) if options else None, state)  # type: ignore[return-value]
+        return self._plan.iter(make_options(None, options) if options else None, state, epoch)  # type: ignore[return-value]
 
     def _sample(self) -> Sample | None:
         """Gives the first element, for functions that cannot be traced; None inside a traced function."""

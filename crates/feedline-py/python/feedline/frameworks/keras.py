@@ -13,12 +13,18 @@ How Keras takes data, and what is done here:
    Keras asks for some that it never uses.
 3. To build the model Keras takes one batch and starts again. That batch is put back: a shuffle buffer is
    filled once, and the first epoch is the first pass.
+4. Keras may take batches ahead of the one it computes with, so an adapter counts those that it handed out,
+   and knows from where the data goes on behind each of the last few (`places`): `BackupAndRestore` asks for
+   the one behind the batch that was computed last. An adapter that is sent to such a place (`go_on`) may be
+   in the middle of an epoch: its first iterator then ends where that epoch does.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import warnings as _python
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -29,18 +35,22 @@ from .. import nest, ops, warnings
 from ..dataset import INFINITE_CARDINALITY, Dataset
 from ..spec import DatasetSpec, RaggedTensorSpec, SparseTensorSpec, TensorSpec, spec_text
 from .memory import writable
-from .passes import plain
+from .passes import plain, state_of
 
 try:
     from keras.src.trainers import data_adapters
     from keras.src.trainers.data_adapters.data_adapter import DataAdapter
+    from keras.src.trainers.epoch_iterator import EpochIterator
 except ImportError:
     raise ImportError(
         f"feedline works with Keras 3, but keras {keras.__version__} is installed; pip install 'keras>=3.5', "
         "or give an older Keras the result of ds.to_tf()"
     ) from None
 
-__all__ = ["Data"]
+__all__ = ["Data", "last_adapter"]
+
+_AHEAD = 64
+"""More batches than Keras takes ahead of the one it computes with."""
 
 
 class Data(DataAdapter):  # type: ignore[misc]
@@ -62,8 +72,15 @@ class Data(DataAdapter):  # type: ignore[misc]
         self._weighted = dataset if class_weight is None else _weighted(dataset, class_weight)
         self._steps = steps
         self._newest = _Open()
+        self._running: Any = None
         self._spare: _Open | None = None
         self._peeked = False
+        self._left: int | None = None
+        self._resumed = self._begins = False
+        # Whether the pass that has ended was not seen from its beginning.
+        self.partial = False
+        self.handed = 0
+        self.places: dict[int, Any] | None = None
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.dataset)
@@ -98,16 +115,44 @@ class Data(DataAdapter):  # type: ignore[misc]
         return self._batches(lambda leaf: keras.ops.convert_to_tensor(writable(leaf)))
 
     def get_tf_dataset(self) -> Any:
-        """The batches as a `tf.data.Dataset`."""
-        from .tensorflow import to_tf
+        """The batches as a `tf.data.Dataset`, of which every pass is one of Keras's iterators."""
+        from .tensorflow import to_tensor, to_tf
 
-        return to_tf(self._weighted, at_end=self._ended)
+        return to_tf(self._weighted, passes=lambda: self._batches(to_tensor))
+
+    def place(self, number: int) -> Any:
+        """The state of the data behind that batch, counted over all that were handed out."""
+        assert self.places is not None
+        return self.places.get(number)
+
+    def go_on(self, state: Mapping[str, Any], left: int | None) -> bool:
+        """Lets the next iterator begin where the data was when the state was taken.
+
+        Args:
+            state: The state.
+            left: How many steps are left of the epoch; None if it is not cut by its number of steps.
+
+        Returns:
+            Whether there is data left in that pass. If not, the next iterator begins the next pass.
+        """
+        if self._spare is not None:
+            self.handed -= self._spare.count
+        now = _Open()
+        now.iterator = self._weighted.iter(state)
+        now.first = next(now.iterator, None)
+        if now.first is None:
+            self._spare, self._left = None, None
+            return False
+        self._spare, self._left, self._resumed = now, left, True
+        return True
+
+    def on_epoch_begin(self) -> None:
+        """Keras begins an epoch."""
+        self._begins = True
 
     def on_epoch_end(self) -> None:
         """Keras has dealt with the end of an epoch, or has seen what it wanted of the first batch."""
-        if self._silence is not None:
-            self._silence.__exit__(None, None, None)
-            self._silence = None
+        self._unsilence()
         newest = self._newest
         if not self._peeked and newest.count == 1 and not newest.ended:
             self._spare = newest
@@ -116,14 +161,27 @@ class Data(DataAdapter):  # type: ignore[misc]
         self._newest = _Open()
         return _Batches(self, self._newest, convert)
 
+    def _note(self, opened: _Open) -> None:
+        """Remembers from where the data goes on behind the batch that is handed out, or behind the last."""
+        if self.places is not None:
+            self.places[self.handed] = state_of(opened.iterator)
+            self.places.pop(self.handed - _AHEAD, None)
+
     def _open(self, into: _Open) -> None:
         """Opens a pass, or goes on with the one that was opened for a look at the first batch."""
         spare, self._spare = self._spare, None
         if spare is None:
+            # Keras counts, and does not ask for the end. It has to be seen before the next pass begins:
+            # operators draw their seeds from behind those of a pass that was read to its end.
+            if self._running is not None and self._running.delivered() == self.num_batches:
+                next(self._running, None)
             into.iterator = self._weighted.iter()
         else:
             self._peeked = True
-            into.first, into.iterator = spare.first, spare.iterator
+            self.handed -= spare.count
+            into.first, into.iterator, into.begun = spare.first, spare.iterator, spare.begun
+            into.left, self._left = self._left, None
+        self._running = into.iterator
 
     def _used(self, opened: _Open) -> None:
         """A batch of a pass is handed out: if it is the second one, the first was no mere look."""
@@ -131,29 +189,45 @@ class Data(DataAdapter):  # type: ignore[misc]
             self._peeked = True
             self._spare = None
 
+    @property
+    def steps(self) -> int | None:
+        """How many steps an epoch is meant to have, if that was said."""
+        return self._steps
+
     def _ended(self) -> None:
-        """A pass has come to its end. Where its length is not known, Keras finds the end by running into it,
-        and warns as if something were wrong. That is kept quiet, unless more steps were promised.
+        """A pass has come to its end. Where its length is not known, or it began in the middle, Keras finds
+        the end by running into it, and warns as if something were wrong. That is kept quiet, unless more
+        steps were promised.
         """
-        if self.num_batches is None and self._steps is None and self._silence is None:
+        unknown = self.num_batches is None and self._steps is None
+        self.partial, self._resumed = self._resumed, False
+        if (unknown or self.partial) and self._silence is None:
             self._silence = _python.catch_warnings()
             self._silence.__enter__()
             _python.filterwarnings("ignore", message="Your input ran out of data")
 
+    def _unsilence(self) -> None:
+        if self._silence is not None:
+            self._silence.__exit__(None, None, None)
+            self._silence = None
+
     def __del__(self) -> None:
-        self.on_epoch_end()
+        self._unsilence()
 
 
 class _Open:
     """A pass that was opened: what it gave first, what gives the rest, and how far it is."""
 
-    __slots__ = ("count", "ended", "first", "iterator")
+    __slots__ = ("begun", "count", "ended", "first", "iterator", "left")
 
     def __init__(self) -> None:
         self.first: Any = None
         self.iterator: Any = None
+        self.begun = False
         self.count = 0
         self.ended = False
+        # How many batches are left of an epoch that another process has begun.
+        self.left: int | None = None
 
 
 class _Batches:
@@ -168,19 +242,42 @@ class _Batches:
         return self
 
     def __next__(self) -> Any:
-        now = self._pass
+        data, now = self._data, self._pass
         if now.iterator is None:
-            self._data._open(now)
+            data._open(now)
+        if now.left is not None:
+            if now.left == 0:
+                return self._cut()
+            now.left -= 1
         again = now.count == 0 and now.first is not None
         batch = now.first if again else next(now.iterator, None)
+        if batch is None and data._begins and now.begun:
+            # An epoch does not begin at the end of a pass. Keras goes by its count of steps, which is not
+            # that of the pass if another process had begun it.
+            self._pass = data._newest = now = _Open()
+            data._open(now)
+            batch = next(now.iterator, None)
         if batch is None:
             now.ended = True
-            self._data._ended()
+            data._note(now)
+            data._ended()
             raise StopIteration
+        data._begins = False
+        data.handed += 1
+        data._note(now)
+        now.begun = True
         now.count += 1
         now.first = batch if now.count == 1 else None
-        self._data._used(now)
+        data._used(now)
         return nest.map_structure(self._leaf, batch, lists=False)
+
+    def _cut(self) -> Any:
+        """Ends an epoch that was begun by another process; the next one goes on with the pass."""
+        rest = _Open()
+        rest.iterator, rest.begun = self._pass.iterator, True
+        self._data._spare = rest
+        self._data._ended()
+        raise StopIteration
 
     def _leaf(self, leaf: Any) -> Any:
         return None if leaf is None else self._convert(leaf)
@@ -234,11 +331,22 @@ def _weighted(dataset: Dataset, class_weight: Mapping[int, float]) -> Dataset:
     return dataset.map(weigh, native=True)
 
 
+_last: weakref.ref[Data] | None = None
+"""The adapter that Keras got last, if it was one of these."""
+
+
+def last_adapter() -> Data | None:
+    """The adapter that Keras got last. When training begins, that is the one of the training data."""
+    return None if _last is None else _last()
+
+
 def _adapter(known: Callable[..., Any]) -> Callable[..., Any]:
     """Keras's function that finds an adapter, which then also knows datasets."""
 
     @functools.wraps(known)
     def get_data_adapter(x: Any, y: Any = None, sample_weight: Any = None, *args: Any, **how: Any) -> Any:
+        global _last
+        _last = None
         if not isinstance(x, (Dataset, Data)):
             return known(x, y, sample_weight, *args, **how)
         for name, value in (("y", y), ("sample_weight", sample_weight)):
@@ -249,7 +357,9 @@ def _adapter(known: Callable[..., Any]) -> Callable[..., Any]:
         dataset = x if isinstance(x, Dataset) else x.dataset
         steps = how.get("steps_per_epoch")
         _check_steps(dataset, steps)
-        return Data(dataset, how.get("class_weight"), steps)
+        made = Data(dataset, how.get("class_weight"), steps)
+        _last = weakref.ref(made)
+        return made
 
     return get_data_adapter
 
@@ -279,4 +389,20 @@ def _check_steps(dataset: Dataset, steps: int | None) -> None:
         )
 
 
+def _unlearned(known: Callable[..., Any]) -> Callable[..., Any]:
+    """Keras's handling of the end of a pass, which takes the number of its batches for that of all passes."""
+
+    @contextlib.contextmanager
+    @functools.wraps(known)
+    def catch_stop_iteration(self: Any) -> Iterator[None]:
+        count = self._num_batches
+        with known(self):
+            yield
+        if isinstance(self.data_adapter, Data) and self.data_adapter.partial:
+            self.data_adapter.partial, self._num_batches = False, count
+
+    return catch_stop_iteration
+
+
 data_adapters.get_data_adapter = _adapter(data_adapters.get_data_adapter)
+EpochIterator.catch_stop_iteration = _unlearned(EpochIterator.catch_stop_iteration)

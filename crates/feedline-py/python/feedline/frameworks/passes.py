@@ -13,7 +13,7 @@ from typing import Any
 from ..dataset import Dataset
 from ..errors import FeedlineError
 
-__all__ = ["Pass", "Resumable", "plain"]
+__all__ = ["Pass", "Resumable", "plain", "state_of"]
 
 
 def plain(dataset: Dataset) -> Dataset:
@@ -53,7 +53,7 @@ class Pass:
             self._state = None
             raise StopIteration
         element = self._ahead.pop()
-        self._state = _state(self._iterator)
+        self._state = state_of(self._iterator)
         self._fetch()
         return self._finish(element)
 
@@ -78,11 +78,11 @@ class Pass:
     def close(self) -> None:
         """Stops the work behind it. A generator around it does that by itself, so its state is kept."""
         if self._state is None:
-            self._state = _state(self._iterator)
+            self._state = state_of(self._iterator)
         self._iterator.close()
 
 
-def _state(iterator: Any) -> Any:
+def state_of(iterator: Any) -> Any:
     """The state of an iterator, or why it has none; only who asks for it needs to know."""
     try:
         return iterator.state_dict()
@@ -115,10 +115,14 @@ class Resumable:
         """Lets the next pass begin where another one was; if that had ended, it is the one that follows."""
         self._resume, self._last = state["pass"], None
 
-    def _open(self, dataset: Dataset) -> Any:
-        """An iterator for the next pass."""
+    def _open(self, dataset: Dataset, epoch: int | None = None) -> Any:
+        """An iterator for the next pass, or for the one with that number; a state that was loaded has its
+        own.
+        """
         state, self._resume = self._resume, None
-        if state is not None and state["ended"]:
+        if state is None:
+            return dataset.iter(epoch=epoch)
+        if state["ended"]:
             dataset.iter(state).close()
-            state = None
+            return dataset.iter()
         return dataset.iter(state)

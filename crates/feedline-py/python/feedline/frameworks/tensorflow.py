@@ -21,19 +21,27 @@ from ..spec import NoneSpec, RaggedTensorSpec, SparseTensorSpec, TensorSpec, spe
 from .memory import writable
 from .passes import plain
 
-__all__ = ["from_tf", "to_tf"]
+__all__ = ["from_tf", "to_tensor", "to_tf"]
 
 
-def to_tf(dataset: Dataset, at_end: Callable[[], None] = lambda: None) -> tf.data.Dataset:
-    """A `tf.data.Dataset` of the same elements; `at_end` is called when a pass ends."""
+def to_tf(dataset: Dataset, passes: Callable[[], Iterator[Any]] | None = None) -> tf.data.Dataset:
+    """A `tf.data.Dataset` of the same elements.
+
+    Args:
+        dataset: The dataset.
+        passes: Gives the elements of a pass, ready for TensorFlow (`to_tensor`), in place of the dataset.
+            They may be fewer, so the length is not known then.
+    """
     dataset = plain(dataset)
     spec = dataset.element_spec
 
     def elements() -> Iterator[Any]:
+        if passes is not None:
+            yield from passes()
+            return
         with dataset.iter() as iterator:
             for element in iterator:
-                yield nest.map_structure(_to_tf, element, lists=False)
-        at_end()
+                yield nest.map_structure(to_tensor, element, lists=False)
 
     try:
         signature = nest.map_structure(_tf_spec, spec, lists=False)
@@ -43,7 +51,7 @@ def to_tf(dataset: Dataset, at_end: Callable[[], None] = lambda: None) -> tf.dat
             "datasets with .flat_map, and leave out components that are None"
         ) from None
     made = tf.data.Dataset.from_generator(elements, output_signature=signature)
-    count = int(dataset.cardinality())
+    count = UNKNOWN_CARDINALITY if passes is not None else int(dataset.cardinality())
     return (
         made if count == UNKNOWN_CARDINALITY else made.apply(tf.data.experimental.assert_cardinality(count))
     )
@@ -94,7 +102,8 @@ def _tf_dtype(dtype: Any) -> tf.DType:
     return tf.as_dtype(dtype.name)
 
 
-def _to_tf(leaf: Any) -> Any:
+def to_tensor(leaf: Any) -> Any:
+    """A leaf of an element as TensorFlow takes it."""
     if isinstance(leaf, RaggedTensor):
         return tf.RaggedTensor.from_nested_row_splits(
             leaf.flat_values, leaf.nested_row_splits, validate=False

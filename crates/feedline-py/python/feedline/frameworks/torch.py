@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 import os
 import threading
@@ -30,9 +29,6 @@ from .memory import writable
 from .passes import Pass, Resumable, plain
 
 __all__ = ["DataLoader", "Items", "Stream", "rank_and_count"]
-
-_ORDERS = 128
-"""How many different passes workers that live for one epoch can tell apart; each costs a skipped pass."""
 
 
 class Stream(Resumable, torch_data.IterableDataset):  # type: ignore[misc]
@@ -59,7 +55,8 @@ class Stream(Resumable, torch_data.IterableDataset):  # type: ignore[misc]
     ) -> None:
         if shard is not None:
             count, rank = rank_and_count(dataset) if shard == "auto" else shard
-            dataset = parts.of_rank(dataset, count, rank, equal) if count > 1 else dataset
+            # One rank too: it may go on from the state of several, and several from its own.
+            dataset = parts.of_rank(dataset, count, rank, equal)
         self.dataset = plain(dataset)
         self.device = None if device is None else torch.device(device)
         self.pin_memory = bool(pin_memory)
@@ -72,15 +69,13 @@ class Stream(Resumable, torch_data.IterableDataset):  # type: ignore[misc]
 
     def __iter__(self) -> Pass:
         worker = torch_data.get_worker_info()
-        dataset = self.dataset if worker is None else self._of_worker(worker)
-        wanted, self._pass = self._pass, None
-        if wanted is not None:
-            dataset = copy.deepcopy(dataset)
-            _skip_passes(dataset, wanted)
-        self._last = Pass(self._open(dataset), *self._steps())
+        if worker is not None:
+            self._begin_worker(worker)
+        epoch, self._pass = self._pass, None
+        self._last = Pass(self._open(self.dataset, epoch), *self._steps())
         return self._last
 
-    def _of_worker(self, worker: Any) -> Dataset:
+    def _begin_worker(self, worker: Any) -> None:
         # A worker makes its part once. The pipeline in it counts passes from 0, also if the worker is one of
         # many that live for an epoch each: these get their number from the seed that the loader drew for the
         # epoch.
@@ -88,8 +83,7 @@ class Stream(Resumable, torch_data.IterableDataset):  # type: ignore[misc]
             self._started = True
             self.dataset = parts.of_worker(self.dataset, worker.num_workers, worker.id)
             if self._pass is None:
-                _skip_passes(self.dataset, (worker.seed - worker.id) % _ORDERS)
-        return self.dataset
+                self._pass = (worker.seed - worker.id) % 2**31
 
     def _steps(self) -> tuple[Callable[[Any], Any], Callable[[Any], Any] | None]:
         """How an element is made, and how it is handed out if that is a step of its own."""
@@ -149,11 +143,6 @@ def rank_and_count(dataset: Dataset | None = None) -> tuple[int, int]:
             "(torchrun sets them); or say shard=(count, rank)"
         )
     return int(count), int(rank)
-
-
-def _skip_passes(dataset: Dataset, count: int) -> None:
-    for _ in range(count):
-        dataset._plan.iter({"prefetch": False}).close()
 
 
 # Elements as tensors.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..dataset import Dataset
-from ..params import check_name, optional_integer
+from ..params import check_name, on_error as checked_on_error, optional_integer
 from .files import Files, compression, read_files
 
 __all__ = ["TFRecordDataset"]
@@ -20,7 +20,7 @@ def TFRecordDataset(
     *,
     index: bool = False,
     verify_checksums: bool = True,
-    on_bad: str = "raise",
+    on_error: str | None = None,
 ) -> Dataset:
     """The records of TFRecord files, as byte strings.
 
@@ -41,15 +41,14 @@ def TFRecordDataset(
         index: Find all records first (the index is kept beside the file), so that `len`, `ds[i]` and
             `shuffle()` over all records work. Not for compressed files.
         verify_checksums: Compare the checksum of each record's data.
-        on_bad: "raise": a damaged record is a `DataLossError` in its place, and the rest of its file is given
-            up, as in tf.data. "skip": it is passed over with a line in the log; reading goes on behind it.
+        on_error: "raise": a damaged record is a `DataLossError` in its place, and the rest of its file is
+            given up, as in tf.data. "skip" and "quarantine" count it and go on behind it. None follows the
+            options.
 
     Raises:
         ValueError: An unknown compression, or an index of compressed files.
     """
     check_name("TFRecordDataset", name)
-    if on_bad not in ("raise", "skip"):
-        raise ValueError(f'TFRecordDataset: on_bad must be "raise" or "skip", not {on_bad!r}')
     if index and num_parallel_reads is not None:
         raise ValueError(
             "TFRecordDataset: with index=True records are reached by number, in the order of the files; "
@@ -59,7 +58,7 @@ def TFRecordDataset(
         "compression_type": compression("TFRecordDataset", compression_type),
         "buffer_size": optional_integer("TFRecordDataset", "buffer_size", buffer_size),
         "check": bool(verify_checksums),
-        "on_bad": on_bad,
+        "on_error": checked_on_error("TFRecordDataset", on_error),
         "index": bool(index),
     }
 

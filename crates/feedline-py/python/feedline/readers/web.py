@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..dataset import Dataset
-from ..params import check_name, optional_integer
+from ..params import check_name, on_error as checked_on_error, optional_integer
 from .files import Files, compression, read_files
 
 __all__ = ["WebDataset"]
@@ -22,7 +22,7 @@ def WebDataset(
     *,
     url: bool = False,
     index: bool = False,
-    on_bad: str = "raise",
+    on_error: str | None = None,
 ) -> Dataset:
     """Samples in tar files, as dictionaries of byte strings.
 
@@ -48,16 +48,14 @@ def WebDataset(
         url: Add the field `__url__`, the name of the file.
         index: Read the headers of all files first, so that `len`, `ds[i]` and `shuffle()` over all samples
             work. Not for compressed files.
-        on_bad: "raise": a damaged or incomplete sample is an error in its place. "skip": it is passed over
-            with a line in the log.
+        on_error: What becomes of damaged and incomplete samples: "raise", "skip" or "quarantine". None
+            follows the options.
 
     Raises:
         ValueError: Fields that cannot be, no sample to learn them from, or an index of compressed files.
     """
     op = "WebDataset"
     check_name(op, name)
-    if on_bad not in ("raise", "skip"):
-        raise ValueError(f'{op}: on_bad must be "raise" or "skip", not {on_bad!r}')
     if index and num_parallel_reads is not None:
         raise ValueError(f"{op}: with index=True samples are reached by number; leave num_parallel_reads out")
     if fields is None and (num_parallel_reads is not None or isinstance(filenames, Dataset)):
@@ -67,7 +65,7 @@ def WebDataset(
         "url": bool(url),
         "compression_type": compression(op, compression_type),
         "buffer_size": optional_integer(op, "buffer_size", buffer_size),
-        "on_bad": on_bad,
+        "on_error": checked_on_error(op, on_error),
         "index": bool(index),
     }
 

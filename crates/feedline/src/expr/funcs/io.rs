@@ -7,7 +7,6 @@ use crate::error::{Error, Result};
 use feedline_formats::compress::Compression;
 use feedline_formats::decompress::{LIMIT_BYTES, decompress};
 use feedline_formats::json_example::put_json_example;
-use feedline_formats::tensor_proto::{self, Items};
 
 pub static FUNCS: &[Func] = &[
     Func {
@@ -178,23 +177,12 @@ fn make_parse_tensor(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
             return Err(Error::data(format!("expects one string, not a tensor of shape {:?}", serialized.shape())));
         }
         let bytes = serialized.str_at(0);
-        let tensor = tensor_proto::read(bytes).map_err(|e| e.within(bytes, "tensor"))?;
-        if tensor.dtype != dtype.name() {
-            let have = tensor.dtype;
+        let tensor = Tensor::parsed(bytes)?;
+        if tensor.dtype() != dtype {
+            let have = tensor.dtype();
             return Err(Error::data(format!("the string holds a tensor of {have}, but {dtype} was asked for")));
         }
-        check_room(dtype, &tensor.shape)?;
-        Ok(Value::Tensor(match tensor.items {
-            Items::Strings(strings) => Tensor::strings(tensor.shape, &strings),
-            Items::Numbers(bytes) => {
-                let mut out = Tensor::new(dtype, tensor.shape);
-                out.bytes_mut().copy_from_slice(&bytes);
-                if dtype == DType::Bool {
-                    out.items_mut::<B8>().iter_mut().for_each(|b| *b = b.get().into());
-                }
-                out
-            }
-        }))
+        Ok(Value::Tensor(tensor))
     });
     Made::new(Leaf::tensor(dtype, Dims::unknown()), kernel)
 }
@@ -202,15 +190,7 @@ fn make_parse_tensor(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
 fn make_serialize_tensor(args: &[Leaf], _attrs: &Attrs) -> Result<Made> {
     arity::<1>(args)?;
     dense(args, 0)?;
-    let kernel = ByRow(|args: &[Value]| {
-        let tensor = args[0].tensor();
-        let mut out = Vec::new();
-        match tensor.dtype() {
-            DType::String => tensor_proto::put_strings(&mut out, tensor.shape(), tensor.strs()),
-            dtype => tensor_proto::put_numbers(&mut out, dtype.name(), tensor.shape(), tensor.bytes()),
-        }
-        Ok(Value::Tensor(Tensor::string(&out)))
-    });
+    let kernel = ByRow(|args: &[Value]| Ok(Value::Tensor(Tensor::string(&args[0].tensor().serialized()))));
     Made::new(Leaf::scalar(DType::String), kernel)
 }
 

@@ -464,7 +464,8 @@ impl BufferStage {
 fn numbered(cx: &BuildCx, input: &Plan) -> Result<Option<Arc<dyn Index>>> {
     let mut cached = false;
     input.walk(&mut |p| cached |= p.name() == "cache");
-    if cached { Ok(None) } else { cx.index(input) }
+    // Where errors are left out, a number does not say how many came before it.
+    if cached || cx.run.errors.is_some() { Ok(None) } else { cx.index(input) }
 }
 
 #[cfg(test)]

@@ -1,0 +1,604 @@
+//! The processes of one function, and the thread that looks after them.
+//!
+//! 1. `send` puts an errand into the queue and gives errands out while there is a worker that has less than two. The
+//!    thread does the same after each answer.
+//! 2. Whoever dies is replaced at once. What it had not begun goes back to the front of the queue. What it was at is,
+//!    by policy, an error and the end of its pipeline, or done again row by row: a row that kills its worker a second
+//!    time is an error in its place.
+//! 3. A worker that dies or refuses before it is ready is no use to replace: the crew is broken, all that wait are told
+//!    why, and the next pass asks for a new crew.
+//! 4. Nobody is told anything while the lock is held.
+
+use crate::link::{Inbox, Kind, Outbox};
+use crate::wire::{Told, read_answer, read_told, write_errand};
+use feedline::element::Leaf;
+use feedline::expr::{Answer, Ask, Crew, Errand, OnDeath, Part, Reply};
+use feedline::runtime::mix;
+use feedline::{Error, Kind as ErrorKind, Result};
+use feedline_io::{brief, in_child};
+use std::collections::VecDeque;
+use std::io;
+use std::net::Shutdown;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+/// Messages that a worker has at once: the memory that both sides write to is made for two.
+const DEPTH: usize = 2;
+/// How long a crew that no iterator uses is kept for the next one.
+const LINGER: Duration = Duration::from_secs(10);
+/// How long a worker may take to end by itself.
+const GRACE: Duration = Duration::from_secs(1);
+/// How often the thread looks whether it is still needed.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// How a worker is started, and what it is to do.
+pub struct Start {
+    /// The program and its arguments. It finds its end of the socket as its standard input.
+    pub command: Vec<String>,
+    /// Variables that are set in its environment, unless they are there.
+    pub defaults: Vec<(&'static str, &'static str)>,
+    /// The function, as a worker understands it.
+    pub setup: Vec<u8>,
+    /// What it returns.
+    pub outputs: Vec<Leaf>,
+    /// What messages call it.
+    pub name: String,
+    /// Seeds of elements depend on it.
+    pub seed: u64,
+}
+
+/// Where a function keeps its crew between passes.
+#[derive(Default)]
+pub struct Slot(Arc<Mutex<Option<Arc<Processes>>>>);
+
+impl Slot {
+    /// The crew that is there, if it still is what is wanted; otherwise a new one. `start` says how to make it.
+    pub fn crew(&self, ask: &Ask, start: impl FnOnce() -> Result<Start>) -> Result<Arc<dyn Crew>> {
+        let there = self.usable(ask);
+        if let Some(crew) = there.as_ref().filter(|_| !ask.anew) {
+            return Ok(crew.clone());
+        }
+        let start = start()?;
+        if let Some(crew) = there.filter(|crew| crew.inner.start.setup == start.setup) {
+            return Ok(crew);
+        }
+        let crew = Processes::new(start, ask, Arc::downgrade(&self.0))?;
+        let _brief = brief();
+        let old = lock(&self.0).replace(crew.clone());
+        drop(old);
+        Ok(crew)
+    }
+    fn usable(&self, ask: &Ask) -> Option<Arc<Processes>> {
+        let _brief = brief();
+        let there = lock(&self.0).clone()?;
+        let same = (there.inner.workers, there.inner.on_death) == (ask.workers, ask.on_death);
+        let fit = there.pid == std::process::id() && same && lock(&there.inner.state).broken.is_none();
+        fit.then_some(there)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A handle on a crew: with the last one it ends.
+struct Processes {
+    inner: Arc<Inner>,
+    /// The process that made it: after a fork the child must leave it alone.
+    pid: u32,
+}
+
+struct Inner {
+    start: Start,
+    workers: usize,
+    on_death: OnDeath,
+    state: Mutex<State>,
+    /// A byte written here wakes the thread.
+    bell: UnixStream,
+}
+
+struct State {
+    queue: VecDeque<Job>,
+    seats: Vec<Seat>,
+    broken: Option<Error>,
+    stop: bool,
+    /// When something was last asked for or answered.
+    used: Instant,
+}
+
+/// What is known of a worker to those who send.
+#[derive(Default)]
+struct Seat {
+    /// `None` while there is nobody.
+    outbox: Option<Outbox>,
+    ready: bool,
+    under_way: VecDeque<Job>,
+}
+
+struct Job {
+    errand: Errand,
+    reply: Box<dyn Reply>,
+    /// Workers that died of it.
+    deaths: u32,
+}
+
+/// What is to be said once the lock is free.
+type Due = Vec<(Box<dyn Reply>, Answer)>;
+
+fn say(due: Due) {
+    due.into_iter().for_each(|(reply, answer)| reply.give(answer));
+}
+
+fn end_with(error: &Error) -> Answer {
+    Answer { parts: vec![Part::Fail(error.clone())], busy_ns: 0, is_end: true }
+}
+
+/// Crews whose threads run, so that they can be ended with the program.
+static CREWS: Mutex<Vec<Weak<Inner>>> = Mutex::new(Vec::new());
+static THREADS: AtomicUsize = AtomicUsize::new(0);
+
+/// Ends all crews, and waits until their processes are gone.
+pub fn end_all() {
+    let crews: Vec<_> = {
+        let _brief = brief();
+        lock(&CREWS).iter().filter_map(Weak::upgrade).collect()
+    };
+    crews.iter().for_each(|inner| inner.stop());
+    let start = Instant::now();
+    while THREADS.load(SeqCst) > 0 && start.elapsed() < 3 * GRACE {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// The threads stayed in the parent.
+fn forget() {
+    lock(&CREWS).clear();
+    THREADS.store(0, SeqCst);
+}
+
+impl Processes {
+    fn new(start: Start, ask: &Ask, home: Weak<Mutex<Option<Arc<Processes>>>>) -> Result<Arc<Processes>> {
+        let (bell, rings) = UnixStream::pair().map_err(|e| no_start(&e))?;
+        in_child(forget);
+        let seats = (0..ask.workers).map(|_| Seat::default()).collect();
+        let (queue, used) = (VecDeque::new(), Instant::now());
+        let state = Mutex::new(State { queue, seats, broken: None, stop: false, used });
+        let inner = Arc::new(Inner { start, workers: ask.workers, on_death: ask.on_death, state, bell });
+        {
+            let _brief = brief();
+            let mut crews = lock(&CREWS);
+            crews.retain(|crew| crew.strong_count() > 0);
+            crews.push(Arc::downgrade(&inner));
+        }
+        let keeper = Keeper { inner: inner.clone(), rings, hands: vec![], home };
+        THREADS.fetch_add(1, SeqCst);
+        let thread = std::thread::Builder::new().name("feedline-workers".into()).spawn(move || {
+            keeper.run();
+            THREADS.fetch_sub(1, SeqCst);
+        });
+        if let Err(error) = thread {
+            THREADS.fetch_sub(1, SeqCst);
+            return Err(no_start(&error));
+        }
+        Ok(Arc::new(Processes { inner, pid: std::process::id() }))
+    }
+}
+
+fn no_start(error: &io::Error) -> Error {
+    Error::new(ErrorKind::Aborted, format!("worker processes cannot be started: {error}"))
+}
+
+impl Drop for Processes {
+    fn drop(&mut self) {
+        if self.pid == std::process::id() {
+            self.inner.stop();
+        }
+    }
+}
+
+impl Crew for Processes {
+    fn send(&self, errand: Errand, reply: Box<dyn Reply>) {
+        let mut due = Due::new();
+        {
+            let mut state = lock(&self.inner.state);
+            match (&state.broken, state.stop) {
+                (Some(error), _) => due.push((reply, end_with(error))),
+                (None, true) => due.push((reply, end_with(&Error::cancelled()))),
+                (None, false) => {
+                    state.queue.push_back(Job { errand, reply, deaths: 0 });
+                    state.used = Instant::now();
+                    self.inner.give_out(&mut state, &mut due);
+                }
+            }
+        }
+        say(due);
+    }
+}
+
+impl Inner {
+    fn stop(&self) {
+        lock(&self.state).stop = true;
+        self.ring();
+    }
+    fn ring(&self) {
+        // A thread that does not listen any more needs no bell.
+        let _ = io::Write::write(&mut &self.bell, &[1]);
+    }
+    /// Gives errands to those who have room for one.
+    fn give_out(&self, state: &mut State, due: &mut Due) {
+        loop {
+            let State { queue, seats, .. } = state;
+            let free = seats.iter_mut().filter(|s| s.ready && s.under_way.len() < DEPTH);
+            let Some(seat) = free.min_by_key(|s| s.under_way.len()) else { return };
+            let Some(job) = queue.pop_front() else { return };
+            if !job.reply.is_wanted() {
+                due.push((job.reply, end_with(&Error::cancelled())));
+                continue;
+            }
+            let Some(outbox) = &mut seat.outbox else { return };
+            let key = mix(self.start.seed, job.errand.epoch.wrapping_add(1));
+            match write_errand(outbox, &job.errand, key) {
+                // One that cannot be sent to is dead, which the thread will notice: it sees to the errand.
+                Ok(()) => drop(outbox.send(Kind::Work, 0)),
+                Err(error) => {
+                    let error = Error::new(ErrorKind::Aborted, format!("rows cannot be sent to a worker: {error}"));
+                    due.push((job.reply, end_with(&error)));
+                    continue;
+                }
+            }
+            seat.under_way.push_back(job);
+        }
+    }
+}
+
+/// The thread of a crew.
+struct Keeper {
+    inner: Arc<Inner>,
+    rings: UnixStream,
+    hands: Vec<Hand>,
+    /// Where the function keeps the crew.
+    home: Weak<Mutex<Option<Arc<Processes>>>>,
+}
+
+/// A process, as the thread has it.
+struct Hand {
+    child: Child,
+    inbox: Inbox,
+}
+
+impl Keeper {
+    fn run(mut self) {
+        for number in 0..self.inner.workers {
+            match self.start(number) {
+                Ok(hand) => self.hands.push(hand),
+                Err(error) => {
+                    self.give_up(no_start(&error));
+                    break;
+                }
+            }
+        }
+        while !lock(&self.inner.state).stop {
+            for number in self.wait() {
+                self.listen(number);
+            }
+            self.leave_if_unused();
+        }
+        self.end();
+    }
+
+    /// Starts a process. It belongs to this thread: when the thread is gone, so is the process.
+    fn start(&self, number: usize) -> io::Result<Hand> {
+        let start = &self.inner.start;
+        let (ours, theirs) = UnixStream::pair()?;
+        let mut command = Command::new(&start.command[0]);
+        command.args(&start.command[1..]).stdin(Stdio::from(OwnedFd::from(theirs)));
+        // Ctrl-C at a terminal goes to a whole group of processes: this one decides what it means.
+        command.process_group(0);
+        for (name, value) in &start.defaults {
+            if std::env::var_os(name).is_none() {
+                command.env(name, value);
+            }
+        }
+        command.env("FEEDLINE_WORKER_OF", std::process::id().to_string());
+        let child = command.spawn()?;
+        let mut outbox = Outbox::new(ours.try_clone()?);
+        outbox.put(&start.setup)?;
+        // One that cannot be sent to has died; its end is noticed like any other.
+        let _ = outbox.send(Kind::Setup, number as u64);
+        lock(&self.inner.state).seats[number].outbox = Some(outbox);
+        Ok(Hand { child, inbox: Inbox::new(ours) })
+    }
+
+    /// The workers that have something to say.
+    fn wait(&mut self) -> Vec<usize> {
+        let poll = |fd: i32| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        let sockets = self.hands.iter().map(|hand| hand.inbox.socket().as_raw_fd());
+        let mut fds: Vec<_> = std::iter::once(self.rings.as_raw_fd()).chain(sockets).map(poll).collect();
+        // SAFETY: the list outlives the call, and the descriptors in it are open.
+        unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as _, LOOK.as_millis() as _) };
+        if fds[0].revents != 0 {
+            let _ = io::Read::read(&mut &self.rings, &mut [0; 64]);
+        }
+        (0..self.hands.len()).filter(|i| fds[i + 1].revents != 0).collect()
+    }
+
+    /// Takes one message of a worker.
+    fn listen(&mut self, number: usize) {
+        // All were let go after what another one said.
+        let Some(hand) = self.hands.get_mut(number) else { return };
+        let inner = &*self.inner;
+        let message = match hand.inbox.receive() {
+            Ok(Some(message)) => message,
+            Ok(None) => return self.bury(number, None),
+            Err(error) => return self.bury(number, Some(error.to_string())),
+        };
+        match message.kind {
+            Kind::Ready => {
+                let mut due = Due::new();
+                {
+                    let mut state = lock(&inner.state);
+                    state.seats[number].ready = true;
+                    inner.give_out(&mut state, &mut due);
+                }
+                say(due);
+            }
+            Kind::Refused => {
+                let error = match read_told(message.body) {
+                    Ok(told) => refused(&inner.start.name, told),
+                    Err(error) => error,
+                };
+                self.give_up(error);
+            }
+            Kind::Done => {
+                // It counts as under way until it is read: then its memory is free for the next but one.
+                let (rows, slots) = {
+                    let mut state = lock(&inner.state);
+                    let front = state.seats[number].under_way.front_mut();
+                    front.map_or_else(Default::default, |job| (job.errand.rows, std::mem::take(&mut job.errand.slots)))
+                };
+                let parts = read_answer(message.body, rows, &inner.start.outputs, slots);
+                let busy_ns = message.number;
+                let mut due = Due::new();
+                {
+                    let mut state = lock(&inner.state);
+                    state.used = Instant::now();
+                    if let Some(job) = state.seats[number].under_way.pop_front() {
+                        let answer = match parts {
+                            Ok(parts) => Answer { parts, busy_ns, is_end: false },
+                            Err(error) => end_with(&error),
+                        };
+                        due.push((job.reply, answer));
+                    }
+                    inner.give_out(&mut state, &mut due);
+                }
+                say(due);
+            }
+            Kind::Setup | Kind::Work => self.bury(number, Some("it sent what only it should get".into())),
+        }
+    }
+
+    /// A worker is dead, or must be, since nobody understands it.
+    fn bury(&mut self, number: usize, why: Option<String>) {
+        let hand = &mut self.hands[number];
+        let _ = hand.inbox.socket().shutdown(Shutdown::Both);
+        let id = hand.child.id();
+        let status = ended(&mut hand.child, if why.is_some() { Duration::ZERO } else { GRACE });
+        let how = why.unwrap_or_else(|| described(status));
+        let name = &self.inner.start.name;
+        let mut due = Due::new();
+        let begun = {
+            let mut state = lock(&self.inner.state);
+            let seat = std::mem::take(&mut state.seats[number]);
+            let mut jobs = seat.under_way;
+            let first = jobs.pop_front();
+            jobs.into_iter().rev().for_each(|job| state.queue.push_front(job));
+            if let Some(job) = first {
+                let text = format!("worker {number} of {name} (process {id}) {how}");
+                self.mourn(job, &text, &mut state, &mut due);
+            }
+            seat.ready
+        };
+        say(due);
+        if !begun {
+            let text = format!("a worker of {name} (process {id}) {how} before it was ready");
+            return self.give_up(Error::new(ErrorKind::Aborted, text));
+        }
+        log::warn!("worker {number} of {name} (process {id}) {how}; another one takes its place");
+        match self.start(number) {
+            Ok(hand) => self.hands[number] = hand,
+            Err(error) => self.give_up(no_start(&error)),
+        }
+    }
+
+    /// What becomes of the errand that a worker died of.
+    fn mourn(&self, mut job: Job, text: &str, state: &mut State, due: &mut Due) {
+        job.deaths += 1;
+        match self.inner.on_death {
+            OnDeath::Raise => {
+                let text = format!(
+                    "{text}; this ends the pipeline. With on_worker_death=\"restart\" another worker does its rows again"
+                );
+                due.push((job.reply, end_with(&Error::new(ErrorKind::Aborted, text))));
+            }
+            OnDeath::Restart if job.errand.rows > 1 => {
+                let Job { errand, reply, deaths } = job;
+                let apart = Apart::of(reply, errand.rows);
+                for (row, reply) in apart.into_iter().enumerate().rev() {
+                    state.queue.push_front(Job { errand: errand.row(row), reply, deaths });
+                }
+            }
+            OnDeath::Restart if job.deaths < 2 => state.queue.push_front(job),
+            OnDeath::Restart => {
+                let parts = vec![Part::Fail(Error::func(format!("{text}, and so did the one that tried before it")))];
+                due.push((job.reply, Answer { parts, busy_ns: 0, is_end: false }));
+            }
+        }
+    }
+
+    /// Nobody can work any more: all who wait are told why.
+    fn give_up(&mut self, error: Error) {
+        let jobs = {
+            let mut state = lock(&self.inner.state);
+            state.broken = Some(error.clone());
+            self.inner.take_all(&mut state)
+        };
+        say(jobs.into_iter().map(|job| (job.reply, end_with(&error))).collect());
+        self.let_go();
+    }
+
+    /// Ends all processes.
+    fn let_go(&mut self) {
+        for hand in &self.hands {
+            // Also if a process that was forked holds the same socket.
+            let _ = hand.inbox.socket().shutdown(Shutdown::Both);
+        }
+        let until = Instant::now() + GRACE;
+        for mut hand in self.hands.drain(..) {
+            ended(&mut hand.child, until.saturating_duration_since(Instant::now()));
+        }
+    }
+
+    fn end(mut self) {
+        let jobs = self.inner.take_all(&mut lock(&self.inner.state));
+        // Replies that are dropped say that there is no answer.
+        drop(jobs);
+        self.let_go();
+    }
+
+    /// Lets go of a crew that nobody has used for a while, unless an iterator holds it.
+    fn leave_if_unused(&self) {
+        let Some(home) = self.home.upgrade() else { return };
+        let idle = {
+            let state = lock(&self.inner.state);
+            let busy = !state.queue.is_empty() || state.seats.iter().any(|s| !s.under_way.is_empty());
+            !busy && state.used.elapsed() >= LINGER
+        };
+        if !idle {
+            return;
+        }
+        let _brief = brief();
+        let mut kept = lock(&home);
+        let ours = |crew: &mut Arc<Processes>| Arc::ptr_eq(&crew.inner, &self.inner) && Arc::strong_count(crew) == 1;
+        let gone = kept.take_if(ours);
+        drop(kept);
+        drop(gone);
+    }
+}
+
+impl Inner {
+    fn take_all(&self, state: &mut State) -> Vec<Job> {
+        let mut jobs: Vec<Job> = state.queue.drain(..).collect();
+        for seat in &mut state.seats {
+            jobs.extend(std::mem::take(seat).under_way);
+        }
+        jobs
+    }
+}
+
+fn refused(name: &str, told: Told) -> Error {
+    let text = format!("a worker could not take over {name}: {}", told.message);
+    Error::new(ErrorKind::Aborted, text).with_source(Arc::new(told))
+}
+
+/// Waits for a process; one that does not end in time is killed.
+fn ended(child: &mut Child, grace: Duration) -> Option<ExitStatus> {
+    let start = Instant::now();
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return Some(status),
+            // Somebody else in this program waited for it (a handler of SIGCHLD).
+            Err(_) => return None,
+            Ok(None) if start.elapsed() < grace => std::thread::sleep(Duration::from_millis(1)),
+            Ok(None) => {
+                let _ = child.kill();
+                return child.wait().ok();
+            }
+        }
+    }
+}
+
+/// How a process ended, in words.
+fn described(status: Option<ExitStatus>) -> String {
+    let Some(status) = status else { return "ended".into() };
+    match (status.signal(), status.code()) {
+        (Some(signal), _) => {
+            let hint = match signal {
+                libc::SIGKILL => "; the system does that when memory runs out",
+                libc::SIGSEGV | libc::SIGBUS | libc::SIGILL | libc::SIGABRT => "; a compiled library may be at fault",
+                _ => "",
+            };
+            format!("was killed by signal {signal} ({}){hint}", signal_name(signal))
+        }
+        (None, Some(code)) => format!("exited with code {code}"),
+        (None, None) => "ended".into(),
+    }
+}
+
+fn signal_name(signal: i32) -> &'static str {
+    match signal {
+        libc::SIGKILL => "SIGKILL",
+        libc::SIGSEGV => "SIGSEGV",
+        libc::SIGABRT => "SIGABRT",
+        libc::SIGBUS => "SIGBUS",
+        libc::SIGILL => "SIGILL",
+        libc::SIGFPE => "SIGFPE",
+        libc::SIGTERM => "SIGTERM",
+        libc::SIGINT => "SIGINT",
+        libc::SIGHUP => "SIGHUP",
+        libc::SIGPIPE => "SIGPIPE",
+        _ => "unknown",
+    }
+}
+
+/// The rows of an errand that are done again one by one. The last answer completes it.
+struct Apart(Mutex<Option<Parts>>);
+
+struct Parts {
+    reply: Box<dyn Reply>,
+    rows: Vec<Option<Part>>,
+    left: usize,
+    busy_ns: u64,
+}
+
+impl Apart {
+    fn of(reply: Box<dyn Reply>, rows: usize) -> Vec<Box<dyn Reply>> {
+        let parts = Parts { reply, rows: (0..rows).map(|_| None).collect(), left: rows, busy_ns: 0 };
+        let all = Arc::new(Apart(Mutex::new(Some(parts))));
+        (0..rows).map(|row| Box::new(OneRow { all: all.clone(), row }) as Box<dyn Reply>).collect()
+    }
+}
+
+struct OneRow {
+    all: Arc<Apart>,
+    row: usize,
+}
+
+impl Reply for OneRow {
+    fn is_wanted(&self) -> bool {
+        lock(&self.all.0).as_ref().is_some_and(|parts| parts.reply.is_wanted())
+    }
+    fn give(self: Box<Self>, mut answer: Answer) {
+        let mut guard = lock(&self.all.0);
+        let Some(parts) = guard.as_mut() else { return };
+        parts.rows[self.row] = answer.parts.pop();
+        parts.busy_ns += answer.busy_ns;
+        parts.left -= 1;
+        if parts.left > 0 && !answer.is_end {
+            return;
+        }
+        let Some(Parts { reply, mut rows, busy_ns, .. }) = guard.take() else { return };
+        drop(guard);
+        // The end comes at once, without the rows that were done meanwhile.
+        let rows = if answer.is_end { vec![rows.swap_remove(self.row)] } else { rows };
+        let parts = rows.into_iter().flatten().collect();
+        reply.give(Answer { parts, busy_ns, is_end: answer.is_end });
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,237 @@
+//! `map(function, workers=n)`: rows are sent to processes that call the function, and results come back in the order of
+//! the rows. Who these processes are is known to the function alone (`expr/crew.rs`); how chunks wait for their answers
+//! is the segment's business (`runtime/segment.rs`).
+
+use super::map::Map;
+use crate::element::{Chunk, Slots};
+use crate::error::{Error, Result};
+use crate::expr::{Answer, Ask, Crew, Errand, Part, Reply};
+use crate::op::Bound;
+use crate::plan::Plan;
+use crate::runtime::{BuildCx, Built, ChunkFn, Item};
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+
+/// As many processes as a typing error might ask for are not started.
+const MOST_WORKERS: i64 = 1024;
+
+impl Map {
+    pub(super) fn check_workers(&self) -> Result<()> {
+        match self.workers {
+            Some(n) if n == 0 || !(-1..=MOST_WORKERS).contains(&n) => {
+                crate::bail!(Usage, "workers must be between 1 and {MOST_WORKERS}, or AUTOTUNE (-1), not {n}")
+            }
+            _ => {}
+        }
+        if self.num_parallel_calls.is_some() || self.synchronous {
+            crate::bail!(
+                Usage,
+                "workers says how many calls run at once; it excludes num_parallel_calls and synchronous"
+            );
+        }
+        if self.function.0.only_host().is_none() {
+            crate::bail!(Usage, "workers= is for functions that run as Python");
+        }
+        Ok(())
+    }
+
+    pub(super) fn build_away(&self, cx: &BuildCx, node: &Plan, workers: i64) -> Result<Built> {
+        let workers = usize::try_from(workers).unwrap_or_else(|_| {
+            let budget = cx.run.pool.budget();
+            cx.run.options.cpu_budget.map_or(budget, |own| own.min(budget)).max(1)
+        });
+        let host = self.function.0.only_host().ok_or_else(|| Error::internal("a function that cannot be sent away"))?;
+        let ask = Ask { workers, on_death: self.on_worker_death.unwrap_or_default(), anew: !cx.nested };
+        let crew = host
+            .crew(&ask)?
+            .ok_or_else(|| Error::usage(format!("{} cannot be called in another process", host.name())))?;
+        let ordered = self.deterministic.or(cx.run.options.deterministic).unwrap_or(true);
+        cx.then_away(node, Arc::new(AwayFn { bound: self.function.bound(cx), crew }), workers, ordered)
+    }
+}
+
+struct AwayFn {
+    bound: Bound,
+    crew: Arc<dyn Crew>,
+}
+
+impl ChunkFn for AwayFn {
+    fn is_away(&self) -> bool {
+        true
+    }
+    fn send(&self, chunk: Chunk, slots: Slots, reply: Box<dyn Reply>) {
+        let columns = self.bound.graph.arguments(chunk.columns());
+        self.crew.send(Errand { columns, rows: chunk.rows(), epoch: self.bound.epoch, pos: chunk.pos, slots }, reply);
+    }
+    /// Where it must not run ahead (inside of another operator's function), it waits. Answers need no thread of the pool,
+    /// so nothing that it waits for waits for it.
+    fn run(&self, chunk: Chunk, out: &mut Vec<Item>) {
+        let (sender, answers) = channel();
+        let pos = chunk.pos.clone();
+        self.send(chunk, Slots::new(), Box::new(Waiting(sender)));
+        let parts = answers.recv().map_or_else(|_| vec![Part::Fail(Error::cancelled())], |answer| answer.parts);
+        out.extend(Item::of_parts(parts, &pos));
+    }
+    fn keeps_rows(&self) -> bool {
+        true
+    }
+    fn fills_slots(&self) -> bool {
+        true
+    }
+}
+
+struct Waiting(Sender<Answer>);
+
+impl Reply for Waiting {
+    fn is_wanted(&self) -> bool {
+        true
+    }
+    fn give(self: Box<Self>, answer: Answer) {
+        // Whoever waits cannot have gone.
+        let _ = self.0.send(answer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dataset::Dataset;
+    use crate::element::{Column, DType, Element, Spec, Value};
+    use crate::expr::{Graph, HostFn};
+    use crate::op::Function;
+    use crate::ops::check::shown;
+    use crate::options::Options;
+    use crate::runtime::Iter;
+
+    /// Doubles numbers in threads of its own, late and out of order; some rows fail, and one may be the end of it.
+    #[derive(Debug, Default)]
+    struct Threads {
+        fails: Vec<i64>,
+        dies: Option<i64>,
+    }
+
+    impl HostFn for Threads {
+        fn name(&self) -> String {
+            "threads".into()
+        }
+        fn call(&self, args: Element) -> Result<Element> {
+            let x: i64 = args[0].tensor().item();
+            if self.fails.contains(&x) {
+                return Err(Error::func(format!("no {x}")));
+            }
+            Ok(smallvec::smallvec![Value::Tensor(crate::element::Tensor::scalar(x * 2))])
+        }
+        fn parallel(&self) -> bool {
+            false
+        }
+        fn crew(&self, _ask: &Ask) -> Result<Option<Arc<dyn Crew>>> {
+            Ok(Some(Arc::new(Threads { fails: self.fails.clone(), dies: self.dies })))
+        }
+    }
+
+    impl Crew for Threads {
+        fn send(&self, errand: Errand, reply: Box<dyn Reply>) {
+            let own = Threads { fails: self.fails.clone(), dies: self.dies };
+            std::thread::spawn(move || {
+                let first = errand.pos.at(0);
+                std::thread::sleep(std::time::Duration::from_micros(if first.is_multiple_of(3) { 900 } else { 100 }));
+                let mut parts = Vec::new();
+                for row in 0..errand.rows {
+                    let args: Element = errand.columns.iter().map(|c| c.get(row)).collect();
+                    if own.dies == Some(args[0].tensor().item()) {
+                        let error = Error::new(crate::error::Kind::Aborted, "gone");
+                        return reply.give(Answer { parts: vec![Part::Fail(error)], busy_ns: 1, is_end: true });
+                    }
+                    parts.push(match own.call(args) {
+                        Ok(out) => Part::Rows(1, out.into_iter().map(|v| Column::from_values(vec![v])).collect()),
+                        Err(error) => Part::Fail(error),
+                    });
+                }
+                reply.give(Answer { parts, busy_ns: 100_000 * errand.rows as u64, is_end: false });
+            });
+        }
+    }
+
+    fn mapped(input: &Dataset, crew: Threads, workers: i64, deterministic: Option<bool>) -> Dataset {
+        let function = Function::new(Graph::host(input.spec(), Arc::new(crew), Spec::scalar(DType::Int64)));
+        let map = Map {
+            function,
+            num_parallel_calls: None,
+            deterministic,
+            synchronous: false,
+            workers: Some(workers),
+            on_worker_death: None,
+        };
+        input.apply(map).unwrap()
+    }
+
+    #[test]
+    fn results_come_in_order_whatever_the_chunks() {
+        let input = Dataset::range(50).unwrap();
+        let want = shown(&input.map_fn(Spec::scalar(DType::Int64), |e| Threads::default().call(e)).unwrap());
+        for chunk_rows in [Some(1), Some(7), None] {
+            for workers in [1, 3, -1] {
+                let ds = mapped(&input, Threads::default(), workers, None);
+                let ds = ds.with_options(Options { chunk_rows, ..Default::default() }).unwrap();
+                assert_eq!(shown(&ds), want);
+            }
+        }
+    }
+
+    #[test]
+    fn errors_stand_in_the_place_of_their_rows() {
+        let input = Dataset::range(6).unwrap();
+        assert_eq!(shown(&mapped(&input, Threads { fails: vec![1, 4], dies: None }, 2, None)), "0 ! 4 6 ! 10");
+    }
+
+    #[test]
+    fn out_of_order_all_come_once() {
+        let input = Dataset::range(100).unwrap();
+        let ds = mapped(&input, Threads::default(), 3, Some(false));
+        let mut got: Vec<i64> = ds.iter().unwrap().map(|e| e.unwrap()[0].tensor().item()).collect();
+        got.sort_unstable();
+        assert!(got.iter().enumerate().all(|(i, x)| *x == 2 * i as i64) && got.len() == 100);
+    }
+
+    #[test]
+    fn an_end_is_the_end() {
+        let ds = mapped(&Dataset::range(40).unwrap(), Threads { fails: vec![], dies: Some(9) }, 3, None);
+        let ds = ds.with_options(Options { chunk_rows: Some(2), ..Default::default() }).unwrap();
+        assert_eq!(shown(&ds), "0 2 4 6 8 10 12 14 !");
+        assert!(ds.ignore_errors(false).unwrap().iter().unwrap().any(|e| e.is_err()), "it cannot be ignored");
+    }
+
+    #[test]
+    fn inside_a_function_it_waits() {
+        let ds = Dataset::range(4).unwrap();
+        let inner = mapped(&ds, Threads::default(), 2, None);
+        let flat = ds.flat_map_fn(inner.spec().clone(), move |_| Ok(inner.clone())).unwrap();
+        assert_eq!(flat.iter().unwrap().count(), 16);
+    }
+
+    #[test]
+    fn it_resumes_anywhere() {
+        let input = Dataset::range(20).unwrap();
+        let ds =
+            |workers| mapped(&input, Threads { fails: vec![3], dies: None }, workers, None).batch(3, false).unwrap();
+        let rest = |iter: Iter| iter.map(|e| e.map_or("!".into(), |e| format!("{:?}", e[0]))).collect::<Vec<_>>();
+        let bound = |ds: &Dataset| crate::plan::Bound { plan: ds.plan().clone(), env: Arc::new([]) };
+        let all = rest(ds(2).iter().unwrap());
+        for k in 0..=all.len() {
+            let mut iter = ds(2).iter().unwrap();
+            (0..k).for_each(|_| drop(iter.next()));
+            let state = iter.state().unwrap();
+            assert_eq!(rest(crate::iterate_from(&bound(&ds(3)), None, &state).unwrap()), all[k..], "after {k}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_sent_away_is_refused() {
+        let input = Dataset::range(3).unwrap();
+        let traced = input.map(|b, x| b.call("add", &[x[0], x[0]], Default::default())).unwrap();
+        let map = traced.plan().is::<Map>().unwrap();
+        let with = |workers, calls| input.apply(Map { workers, num_parallel_calls: calls, ..map.clone() });
+        assert!(with(Some(2), None).unwrap_err().to_string().contains("Python"));
+        assert!(with(Some(0), None).is_err() && with(Some(-2), None).is_err() && with(Some(2), Some(2)).is_err());
+    }
+}

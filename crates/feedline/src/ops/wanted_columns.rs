@@ -1,0 +1,57 @@
+//! The columns that are wanted of files with an Arrow schema, Parquet's and Arrow's own. Not an operator.
+
+use super::arrow_arrays::{Fill, Nulls, check_field, columns_of, spec_of};
+use super::table::Decoded;
+use crate::element::{Spec, Tree};
+use crate::error::{Error, Result};
+use feedline_formats::columnar::array::ArrayRef;
+use feedline_formats::columnar::schema::Schema;
+
+pub struct Wanted {
+    /// By name, with their specs.
+    pub columns: Vec<(String, Spec)>,
+    fill: Fill,
+}
+
+impl Wanted {
+    /// Those that are named, or all, as the first file has them.
+    pub fn new(schema: &Schema, file: &str, columns: Option<&[String]>, fill: &Fill) -> Result<Wanted> {
+        let all: Vec<String> = schema.fields().iter().map(|f| f.name().clone()).collect();
+        let here = |e: Error| e.in_file(file, None);
+        let mut wanted = Wanted { columns: vec![], fill: fill.clone() };
+        for name in columns.unwrap_or(&all) {
+            let field = schema.fields().iter().find(|f| f.name() == name).ok_or_else(|| {
+                here(Error::usage(format!("there is no column {name:?}; the columns are {}", all.join(", "))))
+            })?;
+            if wanted.columns.iter().any(|(n, _)| n == name) {
+                return Err(here(Error::usage(format!("column {name:?} is there twice"))));
+            }
+            wanted.columns.push((name.clone(), spec_of(field).map_err(here)?));
+        }
+        fill.check(&all, &wanted.spec())?;
+        Ok(wanted)
+    }
+    pub fn spec(&self) -> Spec {
+        let items = self.columns.iter().map(|(name, spec)| (name.as_str().into(), spec.clone()));
+        Tree::Map { tag: None, items: items.collect() }
+    }
+    /// Where they are in a file; they must be what they are in the first.
+    pub fn places(&self, schema: &Schema, file: &str) -> Result<Vec<usize>> {
+        let place = |(name, spec): &(String, Spec)| {
+            let at = schema.fields().iter().position(|f| f.name() == name);
+            let at =
+                at.ok_or_else(|| Error::data(format!("there is no column {name:?} here, as the first file has")))?;
+            check_field(&schema.fields()[at], spec)?;
+            Ok(at)
+        };
+        self.columns.iter().map(place).collect::<Result<_>>().map_err(|e| e.in_file(file, None))
+    }
+    /// Their arrays, in the same order, as columns of elements.
+    pub fn decoded(&self, arrays: impl IntoIterator<Item = Result<ArrayRef>>) -> Result<Decoded> {
+        let (mut columns, mut nulls) = (Vec::new(), Nulls::default());
+        for (array, (name, _)) in arrays.into_iter().zip(&self.columns) {
+            columns_of(array?, name, &self.fill, &mut columns, &mut nulls)?;
+        }
+        Ok(Decoded { columns, bad: nulls.errors() })
+    }
+}

@@ -1,0 +1,224 @@
+//! What becomes of elements that fail: they are raised, skipped or quarantined, and always counted.
+//!
+//! 1. If any operator of a pass leaves out what fails, each operator gets a *sieve* behind it, whatever it does itself: so
+//!    that marks look the same wherever it runs. Without any there are no sieves.
+//! 2. The first sieve that an error meets is that of the operator that failed. It leaves the error out, or says whose it is
+//!    (`Error::in_node`) and passes it on; all others pass such errors on.
+//! 3. A sieve sees the elements of its operator in their order, whoever computed them. What it leaves out, and at which
+//!    element the bound is exceeded, does not depend on workers or chunks. (Datasets inside functions that are read side by
+//!    side share one count: with a bound, the element at which it is exceeded may be another one there.)
+//! 4. Counts are in the marks: a pass that is resumed goes on counting, and what it makes again is not counted twice. What
+//!    workers have left out ahead of the consumer is in the counts that `explain` shows, but not in a state.
+
+use super::BuildCx;
+use super::mark::{At, Mark};
+use super::quarantine::{Entry, Quarantine};
+use super::stage::{Cx, Pull, Stage};
+use crate::error::{Error, Kind, Result};
+use crate::options::{MaxErrors, OnError};
+use crate::plan::Plan;
+use feedline_io::brief;
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// How many of the first errors of an operator are kept for people.
+const FIRST: usize = 3;
+
+/// What an operator has left out in a pass.
+#[derive(Debug)]
+pub struct Tally {
+    pub op: &'static str,
+    /// Its number in the plan as it runs, sources first; `None` inside a function.
+    pub number: Option<u64>,
+    pub policy: OnError,
+    pub left_out: AtomicU64,
+    /// What came out of it.
+    pub passed: AtomicU64,
+    first: Mutex<Vec<String>>,
+}
+
+/// A tally in a state.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LeftOut {
+    pub operator: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub number: Option<u64>,
+    pub elements: u64,
+}
+
+impl Tally {
+    pub fn new(op: &'static str, number: Option<u64>, policy: OnError) -> Tally {
+        Tally { op, number, policy, left_out: AtomicU64::new(0), passed: AtomicU64::new(0), first: Mutex::default() }
+    }
+    /// Counts an error; returns how many there were with it.
+    pub fn count(&self, error: &Error) -> u64 {
+        let _brief = brief();
+        let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
+        if first.len() < FIRST {
+            first.push(error.to_string());
+        }
+        drop(first);
+        self.left_out.fetch_add(1, Relaxed) + 1
+    }
+    /// The first errors, in words.
+    pub fn first(&self) -> Vec<String> {
+        let _brief = brief();
+        self.first.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+    pub fn mark(&self, out: &mut Mark) {
+        out.number(self.left_out.load(Relaxed));
+        out.number(self.passed.load(Relaxed));
+    }
+    /// `again`: whoever reads again what was counted before does not change the counts.
+    pub fn seek(&self, at: &mut At<'_>, again: bool) -> Result<()> {
+        let (left_out, passed) = (at.number()?, at.number()?);
+        if !again {
+            self.left_out.store(left_out, Relaxed);
+            self.passed.store(passed, Relaxed);
+        }
+        Ok(())
+    }
+}
+
+/// What a pass does with errors: there is one if it leaves out any.
+pub struct Errors {
+    policy: OnError,
+    most: Option<MaxErrors>,
+    quarantine: Option<Quarantine>,
+    epoch: u64,
+}
+
+impl Errors {
+    /// `None` if all operators raise.
+    pub fn of(plan: &Plan, epoch: u64) -> Option<Arc<Errors>> {
+        let options = &plan.options;
+        let policy = options.on_error.unwrap_or_default();
+        let mut any = policy != OnError::Raise;
+        plan.walk_all(&mut |p| any |= p.op.on_error().is_some_and(|own| own != OnError::Raise));
+        any.then(|| {
+            let quarantine = options.quarantine.as_ref().map(|folder| Quarantine::new(folder));
+            Arc::new(Errors { policy, most: options.max_errors, quarantine, epoch })
+        })
+    }
+    /// Finds out what cannot be done before anything runs.
+    pub fn prepare(&self) -> Result<()> {
+        self.quarantine.as_ref().map_or(Ok(()), |q| q.prepare())
+    }
+    pub fn policy(&self, plan: &Plan) -> OnError {
+        plan.op.on_error().unwrap_or(self.policy)
+    }
+    /// The error, if it is to be raised.
+    fn sift(&self, error: Error, tally: &Tally, key: u64) -> Option<Error> {
+        let count = tally.count(&error);
+        let (left, op) = (tally.policy, tally.op);
+        if left == OnError::Quarantine
+            && let Some(quarantine) = &self.quarantine
+        {
+            let entry = Entry { op, number: tally.number, epoch: self.epoch, key, error: &error };
+            if let Err(failed) = quarantine.put(&entry) {
+                let text =
+                    format!("a failed element could not be quarantined: {}; it failed with: {error}", failed.message());
+                return Some(Error::new(failed.kind(), text));
+            }
+        }
+        match count {
+            1 => log::warn!("{op}: left out an element, as on_error says: {error} (further ones are counted)"),
+            _ => log::debug!("{op}: left out an element: {error}"),
+        }
+        let seen = count + tally.passed.load(Relaxed);
+        let most = self.most.filter(|most| most.exceeded(count, seen))?;
+        let most = match most {
+            MaxErrors::Count(n) => n.to_string(),
+            MaxErrors::Share(share) => share.to_string(),
+        };
+        Some(Error::data(format!(
+            "{count} of {seen} elements failed in pass {}, and max_errors={most} allows fewer; the first: {}",
+            self.epoch,
+            tally.first().join("; ")
+        )))
+    }
+}
+
+/// The place of each operator in a plan, from the sources on.
+pub fn numbers(plan: &Plan) -> HashMap<u64, u64> {
+    let mut numbers = HashMap::new();
+    plan.walk(&mut |p| {
+        numbers.insert(p.id, numbers.len() as u64);
+    });
+    numbers
+}
+
+/// Whether it is about one element, so that others may be fine.
+fn is_about_an_element(error: &Error) -> bool {
+    matches!(error.kind(), Kind::Data | Kind::Loss | Kind::Io | Kind::Func | Kind::Range)
+}
+
+/// Behind an operator: leaves out the elements that failed in it, if that is what was asked.
+pub struct Sieve {
+    stage: Box<dyn Stage>,
+    errors: Arc<Errors>,
+    tally: Arc<Tally>,
+    node: u64,
+    /// What random numbers of the operator depend on.
+    key: u64,
+    again: bool,
+}
+
+impl Sieve {
+    pub fn new(cx: &BuildCx, errors: &Arc<Errors>, plan: &Plan, stage: Box<dyn Stage>) -> Result<Sieve> {
+        let policy = errors.policy(plan);
+        if policy == OnError::Quarantine && errors.quarantine.is_none() {
+            return Err(Error::usage(
+                "on_error=\"quarantine\" needs a folder for what failed: with_options(quarantine=\"folder\")",
+            ));
+        }
+        let (tally, key, again) = (cx.tally(plan, policy), cx.epoch, cx.again);
+        Ok(Sieve { stage, errors: errors.clone(), tally, node: plan.id, key, again })
+    }
+}
+
+impl Stage for Sieve {
+    fn next(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
+        loop {
+            let error = match self.stage.next(cx, want) {
+                Pull::Rows(chunk) => {
+                    if !self.again {
+                        self.tally.passed.fetch_add(chunk.rows() as u64, Relaxed);
+                    }
+                    return Pull::Rows(chunk);
+                }
+                Pull::Fail(error) => error,
+                other => return other,
+            };
+            if error.at().node.is_some() || self.tally.policy == OnError::Raise || !is_about_an_element(&error) {
+                return Pull::Fail(error.in_node(self.tally.op, self.node));
+            }
+            let error = error.in_op(self.tally.op);
+            if !self.again
+                && let Some(error) = self.errors.sift(error, &self.tally, self.key)
+            {
+                return Pull::Fail(error.in_node(self.tally.op, self.node));
+            }
+            if cx.is_cancelled() {
+                return Pull::End;
+            }
+        }
+    }
+    fn mark(&mut self, out: &mut Mark) {
+        self.tally.mark(out);
+        self.stage.mark(out);
+    }
+    fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
+        self.tally.seek(at, self.again)?;
+        self.stage.seek(at)
+    }
+    fn pass(&mut self, results: u64) -> bool {
+        self.stage.pass(results)
+    }
+    fn start(&self) {
+        self.stage.start();
+    }
+}
