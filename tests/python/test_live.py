@@ -215,6 +215,13 @@ def test_what_the_model_knows_is_used() -> None:
     )
 
 
+def test_a_ceiling_below_what_was_measured_is_not_shown() -> None:
+    reading = counted(1.0, 10, 0.9, (10, 0.9), (10, 0.1))
+    reading["ceiling"] = {"rate": 5.0, "measured": 10.0, "headroom": 0.5, "limit": {"id": 1, "limit": "cores"}}
+    sample = passes.Track().sample(reading)
+    assert (sample["ceiling"], sample["headroom"]) == (None, None)
+
+
 def test_nothing_is_known_at_the_start() -> None:
     sample = passes.Track().sample(counted(0.0, 0, 0.0, (0, 0.0), (0, 0.0)))
     assert (sample["holding"], sample["rate"]) == (None, 0.0)
@@ -540,7 +547,8 @@ def test_pictures_have_their_colors() -> None:
 def test_a_trace_is_what_viewers_read(tmp_path: Path) -> None:
     file = tmp_path / "trace.json"
     dataset = fl.Dataset.range(2000).map(lambda x: x * 2).batch(10)
-    before = iter(fl.Dataset.range(100).filter(lambda x: x % 2 == 0))
+    # It began before, and does nothing until it is asked.
+    before = fl.Dataset.range(100).filter(lambda x: x % 2 == 0).iter(prefetch=False)
     with fl.chrome_trace(file):
         list(dataset)
         list(before)

@@ -160,6 +160,9 @@ def _ceiling(now: Mapping[str, Any]) -> Json:
     """How fast the whole could be here, by the model of the pass so far, and in which way it is held."""
     ceiling = now.get("ceiling") or {}
     limit = ceiling.get("limit") or {}
+    if ceiling.get("rate", 0.0) < ceiling.get("measured", 0.0):
+        # What has been seen is possible: a model that says otherwise knows too little of this pass.
+        ceiling = {}
     words = LIMITS.get(limit.get("limit", ""))
     return {"ceiling": ceiling.get("rate"), "headroom": ceiling.get("headroom"), "limit": words}
 
