@@ -160,7 +160,7 @@ fn rows(meter: &Meter) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::Wait;
+    use crate::runtime::{Budget, Wait};
     use crate::{Dataset, Options};
     use std::time::Duration;
 
@@ -171,7 +171,7 @@ mod tests {
         let runs = ds.plan().runs().unwrap();
         let mut nodes = all_nodes(&runs);
         nodes.retain(|p| p.name() != "with_options");
-        let meters = Arc::new(Meters::default());
+        let meters = Arc::new(Meters::new(Budget::new(usize::MAX, usize::MAX)));
         meters.cores.store(4, Relaxed);
         let [range, map, batch] = [0, 1, 2].map(|i| meters.of(nodes[i].id));
         for (meter, rows, ns) in [(&range, 1000, 1_000_000), (&map, 1000, 10_000_000), (&batch, 100, 100_000)] {

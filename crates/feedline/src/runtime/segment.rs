@@ -547,7 +547,7 @@ impl Shared {
         self.note_fails(away.row, &items);
         let bytes: usize = items.iter().map(|i| i.nbytes()).sum();
         if self.bounds.chunk_rows.is_none() {
-            let want = crate::tune::next_rows_away(self.want.load(Relaxed), rows, bytes, answer.busy_ns);
+            let want = crate::tune::next_rows_away(self.want.load(Relaxed), away.sent.rows(), bytes, answer.busy_ns);
             self.want.store(want, Relaxed);
             self.meter.chunk_rows.store(want as u64, Relaxed);
         }
