@@ -31,13 +31,13 @@ pub fn configure(cpu_budget: Option<usize>, memory_limit: Option<usize>, seed: O
     if memory_limit == Some(0) {
         return Err(crate::error::value_error("memory_limit must be at least 1 byte"));
     }
-    feedline::runtime::configure(Settings { cpu_budget, memory_limit, seed });
+    feedline::runtime::configure(Settings { cpu_budget, memory_limit, seed, stall_seconds: None });
     Ok(())
 }
 
 #[pyfunction]
 pub fn configuration(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
-    let Settings { cpu_budget, memory_limit, seed } = settings();
+    let Settings { cpu_budget, memory_limit, seed, .. } = settings();
     let dict = PyDict::new(py);
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
     dict.set_item("cpu_budget", cpu_budget.unwrap_or(cores))?;

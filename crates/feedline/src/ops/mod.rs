@@ -69,6 +69,7 @@ mod weave;
 mod web_dataset;
 mod window;
 mod with_options;
+mod with_origin;
 mod zip;
 
 use crate::element::{Chunk, DType, Pos, Spec, Tensor};
@@ -133,6 +134,7 @@ pub static OPS: &[&OpInfo] = &[
     &web_dataset::INFO,
     &window::INFO,
     &with_options::INFO,
+    &with_origin::INFO,
     &zip::INFO,
 ];
 

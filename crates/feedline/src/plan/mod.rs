@@ -6,7 +6,7 @@ mod outline;
 mod written;
 
 pub use card::Card;
-pub use explain::{Format, explain, explain_pass};
+pub use explain::{Format, explain, explain_pass, time};
 pub use outline::Outline;
 pub use written::{read_plan, write_plan};
 

@@ -13,6 +13,8 @@ pub struct Settings {
     /// Bytes that buffers of one pipeline may hold, unless it says otherwise itself.
     pub memory_limit: Option<usize>,
     pub seed: Option<u64>,
+    /// How long a consumer waits before it says so, unless its pipeline says otherwise.
+    pub stall_seconds: Option<f64>,
 }
 
 static SETTINGS: Mutex<Option<Settings>> = Mutex::new(None);
@@ -28,11 +30,12 @@ pub fn settings() -> Settings {
 /// Changes settings, also while pipelines run. Fields that are `None` stay as they are.
 pub fn configure(change: Settings) {
     let before = settings();
-    let Settings { cpu_budget, memory_limit, seed } = change;
+    let Settings { cpu_budget, memory_limit, seed, stall_seconds } = change;
     let after = Settings {
         cpu_budget: cpu_budget.or(before.cpu_budget),
         memory_limit: memory_limit.or(before.memory_limit),
         seed: seed.or(before.seed),
+        stall_seconds: stall_seconds.or(before.stall_seconds),
     };
     let budget = after.cpu_budget;
     let brief = brief();
@@ -52,7 +55,19 @@ fn from_environment() -> Settings {
         }
         n
     };
-    Settings { cpu_budget: number("FEEDLINE_CPU_BUDGET"), memory_limit: number("FEEDLINE_MEMORY_LIMIT"), seed: None }
+    let stall_seconds = std::env::var("FEEDLINE_STALL_SECONDS").ok().filter(|text| !text.is_empty()).and_then(|text| {
+        let seconds: Option<f64> = text.trim().parse().ok().filter(|s| *s >= 0.0);
+        if seconds.is_none() {
+            log::warn!("FEEDLINE_STALL_SECONDS={text:?} is not a number of seconds; it is not used");
+        }
+        seconds
+    });
+    Settings {
+        cpu_budget: number("FEEDLINE_CPU_BUDGET"),
+        memory_limit: number("FEEDLINE_MEMORY_LIMIT"),
+        seed: None,
+        stall_seconds,
+    }
 }
 
 fn existing() -> Option<&'static Arc<Pool>> {
