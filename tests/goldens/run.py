@@ -68,7 +68,7 @@ def _within(case: Case, got: Any, expected: Any) -> Any:
             return {key: _within(case, ours[key], theirs[key]) for key in ours}
         case [*ours], [*theirs] if len(ours) == len(theirs):
             return [_within(case, a, b) for a, b in zip(ours, theirs, strict=True)]
-        case (int() | float()), (int() | float()) if abs(got - expected) <= tolerance:
+        case ((int() | float()), (int() | float())) if abs(got - expected) <= tolerance:
             return expected
     return got
 

@@ -579,3 +579,70 @@ fn completions_for_shells() {
     let (code, json) = place.json(&["completions", "bash"]);
     assert_eq!((code, &json["shell"]), (0, &"bash".into()));
 }
+
+/// A picture of one colour.
+fn bmp(width: u32, height: u32) -> Vec<u8> {
+    let (row, head) = ((width * 3).next_multiple_of(4), 54u32);
+    let mut out = b"BM".to_vec();
+    for n in [head + row * height, 0, head, 40, width, height] {
+        out.extend(n.to_le_bytes());
+    }
+    out.extend([1, 0, 24, 0]);
+    out.extend([0; 24]);
+    out.resize((head + row * height) as usize, 7);
+    out
+}
+
+#[test]
+fn one_record_is_shown() {
+    let place = Place::new();
+    let picture = bmp(6, 4);
+    let mut pictured = Vec::new();
+    put_example(
+        &mut pictured,
+        Some(&[(b"label", Values::Ints(&[3])), (b"image", Values::Bytes(&[&picture])), (b"x", Values::Floats(&[0.5]))]),
+    );
+    place.put("a.tfrecord", framed([example(0), pictured, b"plain".to_vec()]));
+    let ran = place.run(&["show", "a.tfrecord", "1"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.out.contains("label: 3") && ran.out.contains("image: Bmp, 4 x 6 pixels"), "{}", ran.out);
+    let (code, json) = place.json(&["show", "a.tfrecord", "0"]);
+    assert_eq!((code, &json["record"]["label"]), (0, &Json::from(0)));
+    assert_eq!(place.run(&["show", "a.tfrecord", "2"]).out.trim(), "\"plain\"");
+    assert_eq!(place.run(&["show", "a.tfrecord", "1", "--out", "p.bmp"]).code, 0);
+    assert_eq!(place.get("p.bmp"), picture);
+    let ran = place.run(&["show", "a.tfrecord", "1", "--out", "q", "--field", "word"]);
+    assert!(ran.code == 2 && ran.err.contains("it has image"), "{}", ran.err);
+    let ran = place.run(&["show", "a.tfrecord", "3"]);
+    assert!(ran.code == 1 && ran.err.contains("no record 3"), "{}", ran.err);
+    place.put("rows.csv", "a,b\n1,x\n2,y\n");
+    let ran = place.run(&["show", "rows.csv", "1"]);
+    assert!(ran.out.contains("a: 2") && ran.out.contains("b: \"y\""), "{}", ran.out);
+}
+
+#[test]
+fn what_was_quarantined_is_read_again() {
+    let place = Place::new();
+    let good = framed([b"one".to_vec(), b"two".to_vec()]);
+    let mut bad = good.clone();
+    bad[19 + 12] ^= 1;
+    place.put("a.tfrecord", &bad);
+    let name = place.path("a.tfrecord").to_str().unwrap().to_owned();
+    let folder = place.path("bad").to_str().unwrap().to_owned();
+    let options = feedline::Options {
+        on_error: Some(feedline::OnError::Quarantine),
+        quarantine: Some(folder),
+        ..Default::default()
+    };
+    let ds = feedline::Dataset::tf_record(&[&name], "").unwrap().with_options(options).unwrap();
+    assert_eq!(ds.iter().unwrap().map(|e| e.unwrap()).count(), 1);
+    let ran = place.run(&["retry", "bad"]);
+    assert!(ran.code == 1 && ran.out.contains("still damaged") && ran.out.contains("1 element"), "{}", ran.out);
+    place.put("a.tfrecord", &good);
+    let (code, json) = place.json(&["retry", "bad"]);
+    assert_eq!((code, &json["elements"][0]["now"], &json["elements"][0]["byte"]), (0, &"whole".into(), &19.into()));
+    place.put("a.tfrecord", &good[..10]);
+    assert!(place.run(&["retry", "bad"]).out.contains("10 bytes by now"));
+    let ran = place.run(&["retry", "none"]);
+    assert!(ran.code == 1 && ran.err.contains("no folder"), "{}", ran.err);
+}

@@ -1,6 +1,7 @@
 //! Files of this machine. Bytes that the page cache has are copied by whoever asks (`RWF_NOWAIT`); only a read that would
 //! have to wait for the disk goes to an I/O thread.
 
+use crate::flights::Flight;
 use crate::fork::brief;
 use crate::source::{Source, Stat};
 use crate::threads::read_in_background;
@@ -143,7 +144,9 @@ impl Source for Local {
             return Task::ready(Ok(buf));
         }
         let (promise, task) = Task::promised(|| Err(Error::internal("an I/O thread ended early")));
+        let flight = Flight::begin(&self.name, at, len);
         read_in_background(move || {
+            let _flight = flight;
             if !promise.is_unwanted() {
                 promise.fulfil(self.read_now(at, len));
             }

@@ -1,6 +1,7 @@
 //! Objects of stores and pages of the web, read range by range. Whatever a server says is checked against what was asked:
 //! bytes that are handed on are those of the range, of one version of the object, and all of them.
 
+use crate::flights::Flight;
 use crate::fork::brief;
 use crate::location::{Location, without_secrets};
 use crate::net::{StoreKey, net, run};
@@ -251,7 +252,9 @@ impl Source for Remote {
         self.first.get().map(|(_, len)| *len)
     }
     fn stat(self: Arc<Self>) -> Task<Result<Stat>> {
+        let flight = Flight::begin(&self.name, 0, 0);
         run(async move {
+            let _flight = flight;
             let missing = || Error::new(Kind::Io, "there is no such object").in_file(&self.name, None);
             let stat = self.look().await?.ok_or_else(missing)?;
             // Not checked against what was read first: this is what is there now.
@@ -265,7 +268,11 @@ impl Source for Remote {
         if len == 0 || at >= end {
             return Task::ready(Ok(Buf::new(0)));
         }
-        run(async move { self.fetch(at, len).await })
+        let flight = Flight::begin(&self.name, at, len);
+        run(async move {
+            let _flight = flight;
+            self.fetch(at, len).await
+        })
     }
     fn hints(&self) -> Hints {
         Hints { block: self.settings.block_bytes, ahead: self.settings.ahead_bytes }

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -34,6 +35,14 @@ impl<T> Shared<T> {
     }
 }
 
+/// How many promises there are.
+static PROMISED: AtomicUsize = AtomicUsize::new(0);
+
+/// How many results somebody is making in this process. In the child of a fork those of the parent count, too.
+pub fn promised() -> usize {
+    PROMISED.load(Relaxed)
+}
+
 /// Whoever makes the result. Dropped without one (a panic), the task gets `lost`.
 pub struct Promise<T> {
     shared: Arc<Shared<T>>,
@@ -47,6 +56,7 @@ impl<T> Task<T> {
     /// A task and the promise that fulfils it.
     pub fn promised(lost: fn() -> T) -> (Promise<T>, Task<T>) {
         let shared = Arc::new(Shared { slot: Mutex::new((None, None)), done: Condvar::new() });
+        PROMISED.fetch_add(1, Relaxed);
         (Promise { shared: shared.clone(), lost: Some(lost) }, Task(State::Later(shared)))
     }
     /// Whether the result was there from the start.
@@ -113,6 +123,7 @@ impl<T> Promise<T> {
         Arc::strong_count(&self.shared) == 1
     }
     fn put(&self, value: T) {
+        PROMISED.fetch_sub(1, Relaxed);
         let waker = {
             let mut slot = self.shared.lock();
             slot.0 = Some(value);

@@ -150,6 +150,16 @@ impl Iterator {
             iter.close();
         }
     }
+    /// What the pass is doing at this moment, in words: what its consumer waits for, queues, workers, reads under way.
+    ///
+    /// It can be asked by any thread, also while another one waits for an element.
+    fn debug(&self) -> PyResult<String> {
+        if self.is_forked() {
+            return Err(forked());
+        }
+        let stopper = self.stopper().clone();
+        Ok(stopper.now().to_string())
+    }
     fn delivered(&self, py: Python<'_>) -> PyResult<u64> {
         Ok(self.lock(py)?.delivered())
     }

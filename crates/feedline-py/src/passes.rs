@@ -6,7 +6,7 @@
 
 use crate::error::IntoPy;
 use feedline::plan::{Bound as BoundPlan, Format, Plan};
-use feedline::runtime::{Iter, Meters};
+use feedline::runtime::{Iter, Meters, Stopper};
 use feedline_io::brief;
 use pyo3::prelude::*;
 use std::collections::VecDeque;
@@ -34,11 +34,12 @@ pub struct Pass {
 struct Running {
     plan: Plan,
     meters: Arc<Meters>,
+    stopper: Stopper,
 }
 
 impl Running {
     fn of(iter: &Iter) -> Running {
-        Running { plan: iter.plan.clone(), meters: iter.meters().clone() }
+        Running { plan: iter.plan.clone(), meters: iter.meters().clone(), stopper: iter.stopper() }
     }
 }
 
@@ -113,6 +114,11 @@ impl PyPass {
     #[getter]
     fn id(&self) -> u64 {
         self.0.id
+    }
+    /// What it is doing at this moment, in words.
+    fn debug(&self) -> String {
+        let stopper = lock(&self.0.running).stopper.clone();
+        stopper.now().to_string()
     }
     /// The same for all passes over a dataset.
     #[getter]

@@ -36,7 +36,7 @@ pub fn configure(
     if memory_limit == Some(0) {
         return Err(crate::error::value_error("memory_limit must be at least 1 byte"));
     }
-    feedline::runtime::configure(Settings { cpu_budget, leave_cores, memory_limit, seed });
+    feedline::runtime::configure(Settings { cpu_budget, leave_cores, memory_limit, seed, stall_seconds: None });
     Ok(())
 }
 

@@ -52,6 +52,10 @@ pub trait Op: fmt::Debug + Send + Sync + Any {
     fn on_error(&self) -> Option<OnError> {
         None
     }
+    /// Whether it has to know where its rows came from: the pass tells it then.
+    fn wants_origins(&self) -> bool {
+        false
+    }
     /// Parameters that cannot change results: a state does not mind if they are others.
     fn tunables(&self) -> &'static [&'static str] {
         &[]

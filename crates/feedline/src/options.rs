@@ -35,6 +35,9 @@ pub struct Options {
     /// The folder that `OnError::Quarantine` writes to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quarantine: Option<String>,
+    /// How long a consumer waits before it says so in the log.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stall_seconds: Option<f64>,
     /// tf.data's other options: kept so that they can be read back; they have nothing to decide here.
     #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
     pub other: serde_json::Map<String, serde_json::Value>,
@@ -54,6 +57,7 @@ impl Options {
             on_error,
             max_errors,
             quarantine,
+            stall_seconds,
             other,
         } = later;
         fn set<T: Clone>(own: &mut Option<T>, new: &Option<T>) {
@@ -71,6 +75,7 @@ impl Options {
         set(&mut self.on_error, on_error);
         set(&mut self.max_errors, max_errors);
         set(&mut self.quarantine, quarantine);
+        set(&mut self.stall_seconds, stall_seconds);
         other.iter().for_each(|(k, v)| drop(self.other.insert(k.clone(), v.clone())));
     }
 }

@@ -215,6 +215,8 @@ class Options(_Fields):
         max_errors: How many elements an operator may leave out: a count, or a share of what came to it (a
             float from 0 to 1, looked at from 100 elements on). One more raises.
         quarantine: The folder that on_error="quarantine" writes to.
+        stall_seconds: How long a consumer waits for an element before a line in the log says what for; again
+            at twice that time, four times, and so on. 10 unless set here or by FEEDLINE_STALL_SECONDS.
         chunk_rows: A fixed number of rows that travel together, for tests: results do not depend on it.
         name: A name for the pipeline in reports.
         autotune: `AutotuneOptions`.
@@ -234,6 +236,7 @@ class Options(_Fields):
         "on_error": (str,),
         "max_errors": (int, float),
         "quarantine": (str, os.PathLike),
+        "stall_seconds": (int, float),
         "name": (str,),
         "dataset_name": (str,),
         "experimental_external_state_policy": (int,),
@@ -257,6 +260,8 @@ class Options(_Fields):
             return on_error("the option on_error", value)
         if name == "quarantine" and value is not None:
             return os.fspath(value)
+        if name == "stall_seconds" and value is not None and not value >= 0:
+            raise ValueError(f"the option stall_seconds must not be negative, but is {value}")
         if name == "max_errors" and value is not None:
             return _most(value)
         if name in ("cpu_budget", "chunk_rows") and value is not None and not 1 <= value < 2**31:
@@ -286,6 +291,7 @@ _OWN = (
     "on_error",
     "max_errors",
     "quarantine",
+    "stall_seconds",
 )
 
 # tf.data's options that mean the same as one of ours; the first of several wins.

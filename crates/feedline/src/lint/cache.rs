@@ -31,7 +31,7 @@ pub fn shuffle_before(look: &Look<'_>) -> Option<Said> {
 pub fn too_large(look: &Look<'_>) -> Option<Said> {
     let input = Some(look.node).filter(|n| is_cache(n) && n.param("filename").is_none())?.inputs.first()?;
     let (Card::Known(n), Some(each)) = (input.card, element_bytes(input)) else { return None };
-    let (all, limit) = (n.saturating_mul(each), memory_limit(look.node)?);
+    let (all, limit) = (n.saturating_mul(each), memory_limit(look.node));
     let text = format!("cache() would hold {} of elements in memory; there is room for {}", bytes(all), bytes(limit));
     (all > limit)
         .then(|| (text, ".cache(\"a/folder\")  # or before what makes elements large, such as decoding".into()))

@@ -10,7 +10,6 @@ mod rows;
 
 use crate::expr::{Graph, Kind};
 use crate::plan::{Plan, label};
-use crate::runtime::settings;
 use std::collections::HashSet;
 
 /// Something that hardly does what was meant.
@@ -132,16 +131,9 @@ pub fn element_bytes(plan: &Plan) -> Option<u64> {
     })
 }
 
-/// Bytes that buffers may hold: what was asked for, or what the machine has.
-pub fn memory_limit(plan: &Plan) -> Option<u64> {
-    let asked = plan.options.memory_limit.or(settings().memory_limit);
-    asked.map(|n| n as u64).or_else(machine_memory)
-}
-
-fn machine_memory() -> Option<u64> {
-    // SAFETY: asks for two numbers; both are negative if the system does not tell.
-    let (pages, size) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
-    Some(u64::try_from(pages).ok()?.saturating_mul(u64::try_from(size).ok()?))
+/// Bytes that the pipeline may hold.
+pub fn memory_limit(plan: &Plan) -> u64 {
+    plan.options.memory_limit.unwrap_or_else(crate::runtime::memory_limit) as u64
 }
 
 /// Bytes in words.

@@ -87,7 +87,7 @@ pub fn large_buffer(look: &Look<'_>) -> Option<Said> {
         (size, Card::Known(n)) => u64::try_from(size).ok()?.min(n),
         (size, _) => u64::try_from(size).ok()?,
     };
-    let (all, limit) = (rows.saturating_mul(element_bytes(input)?), memory_limit(node)?);
+    let (all, limit) = (rows.saturating_mul(element_bytes(input)?), memory_limit(node));
     let text = format!("shuffle() would hold {} of elements; there is room for {}", bytes(all), bytes(limit));
     let fix = ".shuffle(buffer_size) before what makes elements large, such as decoding; .shuffle() holds none at all";
     (all > limit).then(|| (text, fix.into()))

@@ -71,6 +71,7 @@ mod weave;
 mod web_dataset;
 mod window;
 mod with_options;
+mod with_origin;
 mod zip;
 
 use crate::element::{Chunk, DType, Pos, Spec, Tensor};
@@ -135,6 +136,7 @@ pub static OPS: &[&OpInfo] = &[
     &web_dataset::INFO,
     &window::INFO,
     &with_options::INFO,
+    &with_origin::INFO,
     &zip::INFO,
 ];
 

@@ -91,7 +91,7 @@ impl Numbers {
     /// The datasets of one window, one for each leaf.
     fn element(&self, chunks: &[Chunk], leaves: &[Spec]) -> Result<Element> {
         let leaf = |(k, spec): (usize, &Spec)| {
-            let one = |c: &Chunk| Chunk::new(c.rows(), Pos::Run(0), [c.columns()[k].clone()]);
+            let one = |c: &Chunk| Chunk::new(c.rows(), c.pos.renumbered(Pos::Run(0)), [c.columns()[k].clone()]);
             Rows::new(chunks.iter().map(one).collect(), spec.clone()).sharing(self.shift, self.span()).into_value()
         };
         leaves.iter().enumerate().map(leaf).collect()

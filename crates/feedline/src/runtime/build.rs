@@ -33,6 +33,12 @@ pub struct Run {
     pub meters: Arc<Meters>,
     /// What becomes of errors; `None`: all of them are raised.
     pub errors: Option<Arc<Errors>>,
+    /// The segments of the pass, what operators are called (and the first of their inputs), how long its consumer waits
+    /// before it says so, and whether it waits: for whoever looks at it.
+    pub segments: Mutex<Vec<Weak<super::segment::Shared>>>,
+    pub names: HashMap<u64, (&'static str, Option<&'static str>)>,
+    pub stall: std::time::Duration,
+    pub consumer: Mutex<super::stall::Consumer>,
     /// Where rows come from is told along with them.
     pub trace: Option<Arc<Trace>>,
     /// The place of each operator in the plan, from the sources on.
@@ -49,6 +55,14 @@ pub struct Run {
 const CHUNKS: usize = 64;
 
 impl Run {
+    /// Remembers a segment for whoever looks; those that are gone make room.
+    pub(super) fn note_segment(&self, segment: &Arc<super::segment::Shared>) {
+        let mut all = lock(&self.segments);
+        if all.len() == all.capacity() {
+            all.retain(|s| s.strong_count() > 0);
+        }
+        all.push(Arc::downgrade(segment));
+    }
     pub fn bounds(&self) -> Bounds {
         let bytes = crate::tune::segment_bytes(self.budget.limit());
         let free = self.options.leave_cores.map_or(usize::MAX, super::free_cores);
@@ -383,9 +397,13 @@ impl Stage for Metered {
             return Pull::Pending;
         }
         let outer = std::mem::replace(&mut cx.inner_ns, 0);
+        let before = cx.at.map(|at| at.swap(self.meter.id, Relaxed));
         let pull = self.stage.next(cx, want);
         let (ns, lock_ns) = (start.elapsed().as_nanos() as u64, take_lock_wait());
         let own = ns.saturating_sub(cx.inner_ns);
+        if let (Some(at), Some(before)) = (cx.at, before) {
+            at.store(before, Relaxed);
+        }
         cx.inner_ns = outer + ns;
         cx.lock_ns += lock_ns;
         let meter = &self.meter;

@@ -6,6 +6,7 @@ use super::mark::{At, Mark};
 use super::pool::Pool;
 use super::spans;
 use super::stage::{Cx, Pull, Stage, Wake};
+use super::stall::{Consumer, Now, Watch};
 use super::state::{Start, State};
 use super::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use super::sync::{Condvar, Mutex, lock};
@@ -15,6 +16,7 @@ use crate::element::{Buf, Chunk, Column, DType, Element, Value};
 use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::plan::{Bound, Outline, Plan};
+use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -84,16 +86,33 @@ fn traced_run(plan: &Plan, epoch: u64, pool: Arc<Pool>, trace: Option<Arc<Trace>
     plan.walk(&mut |p| has_host |= p.op.props().host);
     spans::name(plan);
     let errors = Errors::of(plan, epoch);
-    let trace = trace.or_else(|| errors.as_ref().filter(|e| e.keeps()).map(|_| Arc::default()));
     let all = super::memory_limit();
     let budget = Budget::new(plan.options.memory_limit.unwrap_or(all), all);
     let meters = Arc::new(Meters::new(budget.clone()));
     let cores = plan.options.cpu_budget.unwrap_or(usize::MAX).min(pool.budget());
     meters.cores.store(cores.max(1) as u64, Relaxed);
+    let mut names = HashMap::new();
+    plan.walk_all(&mut |p| {
+        // Options are no operator that anybody waits for.
+        let name = |mut p: &Plan| {
+            while p.op.options().is_some() {
+                p = &p.inputs[0];
+            }
+            p.name()
+        };
+        names.insert(p.id, (name(p), p.inputs.first().map(name)));
+    });
+    let mut told = errors.as_ref().is_some_and(|e| e.keeps());
+    plan.walk_all(&mut |p| told |= p.op.wants_origins());
+    let trace = trace.or_else(|| told.then(Arc::default));
     Arc::new(Run {
         pool,
         cancelled: Arc::new(AtomicBool::new(false)),
         finished: Arc::new(AtomicBool::new(false)),
+        segments: Mutex::new(vec![]),
+        names,
+        stall: super::stall::threshold(&plan.options),
+        consumer: Mutex::new(Consumer::default()),
         numbers: super::errors::numbers(plan),
         errors,
         trace,
@@ -250,6 +269,7 @@ impl Iter {
     fn fetch_from(&mut self, mut looked: Instant, interrupted: &mut dyn FnMut() -> Result<()>) -> Result<bool> {
         let budget = self.run.budget.clone();
         let _entered = budget.enter();
+        let mut watch = None;
         loop {
             if self.ended || self.run.cancelled.load(Relaxed) {
                 return Ok(false);
@@ -286,7 +306,8 @@ impl Iter {
                 }
                 Pull::Pending => {
                     let start = Instant::now();
-                    let waited = self.wait(&mut looked, interrupted);
+                    let watch = watch.get_or_insert_with(|| Watch::new(&self.run, self.delivered));
+                    let waited = self.wait(&mut looked, watch, interrupted);
                     spans::span(spans::WAIT, start, start.elapsed().as_nanos() as u64, 0);
                     waited?
                 }
@@ -294,11 +315,12 @@ impl Iter {
         }
     }
 
-    fn wait(&self, looked: &mut Instant, interrupted: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+    fn wait(&self, looked: &mut Instant, watch: &mut Watch, interrupted: &mut dyn FnMut() -> Result<()>) -> Result<()> {
         loop {
             if looked.elapsed() >= LOOK {
                 *looked = Instant::now();
                 interrupted()?;
+                watch.look()?;
             }
             if *lock(&self.waiter.ready) || self.run.cancelled.load(Relaxed) {
                 return Ok(());
@@ -371,7 +393,7 @@ fn nothing() -> Chunk {
     Chunk::new(0, crate::element::Pos::Run(0), [])
 }
 
-/// Stops an iterator, from any thread.
+/// Stops an iterator, or tells what it is doing, from any thread.
 #[derive(Clone)]
 pub struct Stopper {
     run: Arc<Run>,
@@ -379,6 +401,10 @@ pub struct Stopper {
 }
 
 impl Stopper {
+    /// What the pass is doing at this moment.
+    pub fn now(&self) -> Now {
+        Now::of(&self.run)
+    }
     pub fn stop(&self) {
         self.run.cancelled.store(true, Relaxed);
         self.waiter.wake();

@@ -72,6 +72,15 @@ struct Follows {
     since: OnceLock<Instant>,
 }
 
+/// How busy a pool is: threads, those at work and how many may be, and steps that wait.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    pub threads: usize,
+    pub running: usize,
+    pub budget: usize,
+    pub queued: usize,
+}
+
 struct State {
     queues: [VecDeque<Arc<dyn Work>>; DEPTHS],
     queued: usize,
@@ -133,6 +142,11 @@ impl Pool {
     }
     pub fn budget(&self) -> usize {
         lock(&self.state).budget
+    }
+    /// How busy it is.
+    pub fn load(&self) -> Load {
+        let State { threads, running, budget, queued, .. } = *lock(&self.state);
+        Load { threads, running, budget, queued }
     }
     /// Worker threads started so far.
     pub fn threads(&self) -> usize {

@@ -16,6 +16,8 @@ pub struct Settings {
     /// quarters of the memory that this process may use.
     pub memory_limit: Option<usize>,
     pub seed: Option<u64>,
+    /// How long a consumer waits before it says so, unless its pipeline says otherwise.
+    pub stall_seconds: Option<f64>,
 }
 
 static SETTINGS: Mutex<Option<Settings>> = Mutex::new(None);
@@ -36,12 +38,13 @@ pub fn memory_limit() -> usize {
 /// Changes settings, also while pipelines run. Fields that are `None` stay as they are.
 pub fn configure(change: Settings) {
     let before = settings();
-    let Settings { cpu_budget, leave_cores, memory_limit, seed } = change;
+    let Settings { cpu_budget, leave_cores, memory_limit, seed, stall_seconds } = change;
     let after = Settings {
         cpu_budget: cpu_budget.or(before.cpu_budget),
         leave_cores: leave_cores.or(before.leave_cores),
         memory_limit: memory_limit.or(before.memory_limit),
         seed: seed.or(before.seed),
+        stall_seconds: stall_seconds.or(before.stall_seconds),
     };
     let brief = brief();
     *SETTINGS.lock().unwrap_or_else(|e| e.into_inner()) = Some(after);
@@ -74,11 +77,19 @@ fn from_environment() -> Settings {
         }
         n
     };
+    let stall_seconds = std::env::var("FEEDLINE_STALL_SECONDS").ok().filter(|text| !text.is_empty()).and_then(|text| {
+        let seconds: Option<f64> = text.trim().parse().ok().filter(|s| *s >= 0.0);
+        if seconds.is_none() {
+            log::warn!("FEEDLINE_STALL_SECONDS={text:?} is not a number of seconds; it is not used");
+        }
+        seconds
+    });
     Settings {
         cpu_budget: number("FEEDLINE_CPU_BUDGET"),
         leave_cores: number("FEEDLINE_LEAVE_CORES"),
         memory_limit: number("FEEDLINE_MEMORY_LIMIT"),
         seed: None,
+        stall_seconds,
     }
 }
 

@@ -27,13 +27,14 @@ use super::meter::{Lane, Usage, take_lock_wait};
 use super::pool::{Pool, Work};
 use super::spans::span;
 use super::stage::{ChunkFn, Cx, Item, Pull, Stage, Wait, Wake};
+use super::stall::{Busy, SegmentNow};
 use super::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use super::sync::{Mutex, lock};
 use super::{Budget, Meter, pop_rows};
 use crate::element::{Chunk, Slots};
 use crate::error::{Error, Result};
 use crate::expr::{Answer, Part, Reply};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
@@ -93,6 +94,8 @@ pub struct Shared {
     meter: Arc<Meter>,
     lane: Arc<Lane>,
     host: bool,
+    /// The node of the head that is being pulled; 0 if none is. Not shuttle's: nothing depends on it.
+    at: std::sync::atomic::AtomicU64,
     /// Errors may be left out behind it: they do not end a batch.
     sieved: bool,
 }
@@ -145,6 +148,17 @@ struct Queue {
     from: From,
     /// Marks that are used again.
     spare: Vec<Mark>,
+    /// What workers are at, by the number of the slot.
+    busy: Vec<(u64, Busy)>,
+}
+
+/// In place of a slot's number: the head is pulled.
+const HEAD: u64 = u64::MAX;
+
+impl Queue {
+    fn idle(&mut self, number: u64) {
+        self.busy.retain(|(n, _)| *n != number);
+    }
 }
 
 struct Slot {
@@ -209,13 +223,16 @@ impl Segment {
                 taken: 0,
                 from,
                 spare: vec![],
+                busy: vec![],
             }),
             cost_ns: AtomicU64::new(0),
             meter,
             lane,
             host,
+            at: std::sync::atomic::AtomicU64::new(0),
             sieved: run.errors.is_some(),
         });
+        run.note_segment(&shared);
         Segment { shared, drop: 0, layers }
     }
 }
@@ -308,6 +325,27 @@ const UNORDERED: &str = "with deterministic=False elements come in whatever orde
                          ones are left; leave it at True where a run is to be resumed";
 
 impl Shared {
+    /// What it is doing, for people.
+    pub(super) fn now(&self, names: &HashMap<u64, (&'static str, Option<&'static str>)>) -> SegmentNow {
+        let name = |meter: &Meter| names.get(&meter.id).copied().unwrap_or(("a dataset inside of a function", None));
+        let first = self.functions.first().map(|(_, meter)| name(meter));
+        let head = first.map_or_else(|| name(&self.meter).0, |(own, input)| input.unwrap_or(own));
+        let queue = lock(&self.queue);
+        SegmentNow {
+            head,
+            functions: self.functions.iter().map(|(_, meter)| name(meter).0).collect(),
+            pulled: names.get(&self.at.load(Relaxed)).map(|(name, _)| *name),
+            depth: self.depth,
+            chunks: queue.slots.iter().filter(|s| s.items.is_some()).count(),
+            rows: queue.rows,
+            bytes: queue.bytes,
+            ready: queue.slots.front().is_some_and(|s| s.items.is_some()),
+            token: queue.token,
+            starved: queue.starved,
+            done: queue.done,
+            busy: queue.busy.iter().map(|(_, busy)| *busy).collect(),
+        }
+    }
     fn gone(&self) -> bool {
         self.dropped.load(Relaxed) || self.cancelled.load(Relaxed)
     }
@@ -424,6 +462,7 @@ impl Shared {
         let mut next = {
             let mut queue = lock(&self.queue);
             queue.starved = true;
+            queue.busy.push((HEAD, Busy { head: true, since: start }));
             queue.spare.pop().unwrap_or_default()
         };
         let looks = self.looks();
@@ -445,6 +484,7 @@ impl Shared {
                 {
                     let mut queue = lock(&self.queue);
                     queue.token = false;
+                    queue.idle(HEAD);
                     queue.still = at.waits.map(|wait| (wait, Instant::now()));
                 }
                 // A wake-up between the pull and here found the token taken: look again.
@@ -473,12 +513,17 @@ impl Shared {
             let mut queue = lock(&self.queue);
             queue.starved = false;
             queue.token = false;
+            queue.idle(HEAD);
             if queue.done && self.is_away() {
                 // An answer was the end while this was pulled.
                 return false;
             }
             queue.under_way += 1;
             let number = queue.first + queue.slots.len() as u64;
+            // In an unordered segment chunks share numbers, and one of them is noted for all.
+            if !self.functions.is_empty() {
+                queue.busy.push((number, Busy { head: false, since: Instant::now() }));
+            }
             if self.bounds.ordered {
                 let from = std::mem::replace(&mut queue.from, From { mark: next, skip: 0 });
                 queue.slots.push_back(Slot { items: None, bytes: 0, rows: 0, from, early: None });
@@ -575,7 +620,7 @@ impl Shared {
 
     /// Pulls the head, says where the results belong, and marks from where it goes on.
     fn pull(&self, next: &mut Mark) -> (Pull, Place) {
-        let mut cx = Cx { place: self.meter.id, ..Cx::new(&self.waker, &self.cancelled) };
+        let mut cx = Cx { place: self.meter.id, at: Some(&self.at), ..Cx::new(&self.waker, &self.cancelled) };
         // The token makes this the only thread here; the lock only says so to the compiler.
         let mut head = lock(&self.head);
         while head.skip > 0 {
@@ -674,6 +719,7 @@ impl Shared {
             queue.done = true;
             queue.token = false;
             queue.starved = false;
+            queue.idle(HEAD);
             queue.downstream.take()
         };
         wake(waker);
@@ -685,6 +731,7 @@ impl Shared {
         let waker = {
             let mut queue = lock(&self.queue);
             queue.under_way -= 1;
+            queue.idle(number);
             if self.dropped.load(Relaxed) {
                 return;
             }

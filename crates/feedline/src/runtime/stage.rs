@@ -92,6 +92,8 @@ pub struct Cx<'a> {
     /// After this, stages give `Pending` and are pulled again later: an operator that finds nothing for long (a filter
     /// that rejects everything) must not keep a thread from being interrupted, cancelled or used for other work.
     pub deadline: Instant,
+    /// Where the node is noted that is being pulled, for whoever looks at the pass.
+    pub at: Option<&'a std::sync::atomic::AtomicU64>,
 }
 
 /// How long a pull may go on without giving anything.
@@ -100,7 +102,7 @@ const PATIENCE: Duration = Duration::from_millis(20);
 impl<'a> Cx<'a> {
     pub fn new(waker: &'a Weak<dyn Wake>, cancelled: &'a super::sync::atomic::AtomicBool) -> Cx<'a> {
         let deadline = Instant::now() + PATIENCE;
-        Cx { waker, cancelled, inner_ns: 0, lock_ns: 0, place: 0, waits: None, deadline }
+        Cx { waker, cancelled, inner_ns: 0, lock_ns: 0, place: 0, waits: None, deadline, at: None }
     }
 
     /// The waker as futures want it.

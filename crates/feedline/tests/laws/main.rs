@@ -339,6 +339,7 @@ const SAMPLES: &[(&str, Sample)] = &[
         make("flat_map", json!({ "function": batch_argument(&p.spec, 0) }), vec![windows])
     }),
     ("with_options", |p| make("with_options", json!({ "options": { "deterministic": true } }), vec![p])),
+    ("with_origin", |p| make("with_origin", json!({}), vec![p])),
     ("zip", |p| {
         make(
             "zip",

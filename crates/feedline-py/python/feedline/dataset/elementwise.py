@@ -287,6 +287,24 @@ class Elementwise(Core):
         check_name("unique", name)
         return self._then("unique")
 
+    def with_origin(self, name: str | None = None) -> Self:
+        """Each element with where it came from.
+
+        They are pairs of the element and a dict of `file`, `record` (its number in the file), `byte` (where
+        its data begins) and `position` (its place in the source). What is not known is empty, or -1.
+
+        It has to stand before operators that put rows together, such as `batch`; a batch then has a vector of
+        each.
+
+        >>> import feedline as fl
+        >>> ds = fl.Dataset.range(100).shuffle(10, seed=1).with_origin().batch(3)
+        >>> numbers, origin = next(iter(ds))
+        >>> bool((numbers == origin["position"]).all())
+        True
+        """
+        check_name("with_origin", name)
+        return self._then("with_origin")
+
     def ignore_errors(self, log_warning: bool = False, name: str | None = None) -> Self:
         """Without the elements that fail. `explain()` says how many they were.
 
