@@ -9,7 +9,15 @@ from typing import Any
 from . import trace
 from .calls import symbolic
 
-__all__ = ["check_name", "integer", "naming", "on_error", "optional_integer", "parallel_calls", "worker_count"]
+__all__ = [
+    "check_name",
+    "integer",
+    "naming",
+    "on_error",
+    "optional_integer",
+    "parallel_calls",
+    "worker_count",
+]
 
 
 def check_name(op: str, name: str | None) -> None:
