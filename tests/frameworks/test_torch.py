@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import random
 import subprocess
 import sys
 import textwrap
@@ -438,7 +439,12 @@ class Told(torch_data.Dataset):
             "process": os.getpid(),
             "worker": (worker.id, worker.num_workers, worker.dataset is self, self.begun),
             "random": (torch.rand(2), np.random.rand(), random.random()),
-            "tensors": [torch.tensor(index), torch.ones(3, 2).T, torch.empty(0), torch.ones(2, dtype=torch.bfloat16)],
+            "tensors": [
+                torch.tensor(index),
+                torch.ones(3, 2).T,
+                torch.empty(0),
+                torch.ones(2, dtype=torch.bfloat16),
+            ],
             "array": np.full((2, 2), index),
             "text": f"n{index}",
         }
@@ -457,7 +463,12 @@ def test_workers_are_processes() -> None:
         number, count, same, begun = sample["worker"]
         assert count == 2 and same and begun == number and sample["process"] != os.getpid()
         scalar, turned, empty, half = sample["tensors"]
-        assert scalar.item() == i and turned.shape == (2, 3) and empty.shape == (0,) and half.dtype == torch.bfloat16
+        assert (
+            scalar.item() == i
+            and turned.shape == (2, 3)
+            and empty.shape == (0,)
+            and half.dtype == torch.bfloat16
+        )
         assert (sample["array"] == i).all() and sample["text"] == f"n{i}"
         turned += 1
         sample["array"] += 1

@@ -283,10 +283,14 @@ impl Keeper {
             }
         }
         while !lock(&self.inner.state).stop {
-            for number in self.wait() {
+            let said = self.wait();
+            if said.is_empty() {
+                self.look_for_dead();
+                self.leave_if_unused();
+            }
+            for number in said {
                 self.listen(number);
             }
-            self.leave_if_unused();
         }
         self.end();
     }
@@ -325,6 +329,17 @@ impl Keeper {
             let _ = io::Read::read(&mut &self.rings, &mut [0; 64]);
         }
         (0..self.hands.len()).filter(|i| fds[i + 1].revents != 0).collect()
+    }
+
+    /// A dead worker's socket ends with it, unless a process that was forked just then holds a copy of it.
+    fn look_for_dead(&mut self) {
+        let dead = |hand: &mut Hand| matches!(hand.child.try_wait(), Ok(Some(_)));
+        let dead: Vec<usize> = (0..self.hands.len()).filter(|&i| dead(&mut self.hands[i])).collect();
+        for number in dead {
+            if number < self.hands.len() {
+                self.bury(number, None);
+            }
+        }
     }
 
     /// Takes one message of a worker.

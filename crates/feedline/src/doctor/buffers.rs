@@ -105,7 +105,10 @@ pub fn tight_memory(case: &Case<'_>) -> Vec<Finding> {
 
 /// Work that gives the same in each epoch, and whose results would fit into memory.
 pub fn no_cache(case: &Case<'_>) -> Vec<Finding> {
-    let Some(limit) = memory_limit(case.runs).filter(|_| case.repeats) else { return vec![] };
+    if !case.repeats {
+        return vec![];
+    }
+    let limit = memory_limit(case.runs);
     let mut best: Option<(f64, f64, &Plan)> = None;
     let mut main = Vec::new();
     case.runs.walk(&mut |p| main.push(p.id));

@@ -6,7 +6,7 @@ use super::mark::{At, Mark};
 use super::meter::take_lock_wait;
 use super::pool::Pool;
 use super::replay::Replay;
-use super::segment::{Bounds, Segment};
+use super::segment::{AWAY, Bounds, Segment};
 use super::spans::span;
 use super::stage::{ChunkFn, Cx, Inline, Pull, Stage, Wait};
 use super::sync::atomic::AtomicBool;
@@ -69,7 +69,6 @@ impl Run {
         let parallel = self.options.cpu_budget.unwrap_or(usize::MAX).min(free).max(1);
         Bounds {
             parallel,
-            assured: 0,
             calls: usize::MAX,
             chunks: CHUNKS * self.pool.budget().max(2),
             rows: usize::MAX,
@@ -322,12 +321,10 @@ impl BuildCx {
             return Ok(Built::Stage(Box::new(Inline { input, function, ready: Default::default() })));
         }
         let (bounds, meter) = (self.run.bounds(), self.run.meters.of(node.id));
-        // Each has something to do while the answer to the last message is on its way. No function joins this segment:
-        // none asks for zero calls.
+        // Each has something to do while the answer to the last message is on its way.
         let parallel = workers.saturating_mul(2);
         let chunks = bounds.chunks.max(parallel.saturating_mul(2));
-        let (assured, grain) = (workers, self.grain);
-        let bounds = Bounds { parallel, assured, calls: 0, chunks, ordered, grain, ..bounds };
+        let bounds = Bounds { parallel, calls: AWAY, chunks, ordered, grain: self.grain, ..bounds };
         Ok(Built::Open(Open::new(input, bounds).with(function, meter)))
     }
     /// A function on a stage that the operator made itself.

@@ -17,7 +17,7 @@
 //! 9. After each pull the head is marked: from there it goes on. A slot carries the mark from before its pull, so that the
 //!    consumer's side knows from where to make again what it has not given yet.
 //! 10. A function that has its rows worked on elsewhere (another process) gets a *reply* in place of being run: the slot
-//!    is filled when it is given, and no worker waits for that.
+//!     is filled when it is given, and no worker waits for that.
 //! 11. Dropping the consumer's side cancels: running steps finish, nothing new starts, memory goes with the last step.
 
 use super::batches::Batches;
@@ -44,9 +44,7 @@ use std::time::Instant;
 pub struct Bounds {
     /// Chunks under way at once.
     pub parallel: usize,
-    /// So many are under way whatever their size is expected to be: workers elsewhere that would be idle otherwise.
-    pub assured: usize,
-    /// The same as `parallel`, as it was asked for, whatever the machine allows.
+    /// The same as it was asked for, whatever the machine allows.
     pub calls: usize,
     pub chunks: usize,
     pub rows: usize,
@@ -61,6 +59,8 @@ pub struct Bounds {
 /// Steps that take so long are looked at more closely, every so many of them: it costs about a microsecond.
 const LOOK_FROM_NS: u64 = 50_000;
 const LOOK_EVERY: u64 = 8;
+/// `calls` of a segment whose rows are worked on elsewhere: no other function joins it, since none asks for zero calls.
+pub const AWAY: usize = 0;
 
 /// Marks that are kept for their memory.
 const SPARE: usize = 16;
@@ -184,7 +184,7 @@ impl Segment {
         lane.calls.store(
             match bounds.calls {
                 // Worked on elsewhere, by so many.
-                0 => bounds.assured as u64,
+                AWAY => bounds.parallel as u64 / 2,
                 usize::MAX => 0,
                 calls => calls as u64,
             },
@@ -388,7 +388,9 @@ impl Shared {
         }
         let b = &self.bounds;
         let held = queue.slots.len() + if b.ordered { 0 } else { queue.under_way };
-        let coming = if queue.under_way < b.assured { 0 } else { queue.estimate.saturating_mul(queue.under_way + 1) };
+        // Workers elsewhere are not left idle because of what they may send: one chunk each is always under way.
+        let assured = b.calls == AWAY && queue.under_way < b.parallel / 2;
+        let coming = if assured { 0 } else { queue.estimate.saturating_mul(queue.under_way + 1) };
         queue.under_way < b.parallel
             && held < b.chunks
             && queue.rows < b.rows
