@@ -80,7 +80,7 @@ def whole_runs() -> dict[str, Any]:
         ("passes", "epoch", 40),
         ("passes", 30, 61),
         ("unknown length", 7, 39),
-        ("unknown length", 30, 31),
+        ("unknown length", 15, 50),
         ("endless", 7, 40),
         ("endless", 22, 46),
         ("carried over", 7, 39),

@@ -193,6 +193,37 @@ def test_html_is_well_formed(kind: str) -> None:
     assert "add(x, 7)" in text or kind != "zip"
 
 
+@pytest.mark.parametrize("kind", PIPELINES)
+@pytest.mark.parametrize("ran", [False, True])
+def test_every_pipeline_is_drawn(kind: str, ran: bool) -> None:
+    dataset = PIPELINES[kind]
+    if ran:
+        list(dataset)
+    told = json.loads(dataset.explain("json"))
+    for format, arrow in (("dot", "->"), ("mermaid", "-->")):
+        text = dataset.explain(format)
+        for op in operators(told["runs" if ran else "written"]):
+            assert f"{op}(" in text
+        lines = text.splitlines()
+        assert sum(f" {arrow} n" in line for line in lines) <= len(lines) - 2
+        names = set(re.findall(r"^  (n\d+)\s?\[", text, re.MULTILINE))
+        assert set(re.findall(r"n\d+", " ".join(line for line in lines if f" {arrow} " in line))) <= names
+
+
+def test_other_formats_are_refused() -> None:
+    with pytest.raises(ValueError, match="text, json, dot, mermaid and html"):
+        D.range(3).explain("png")
+
+
+def test_the_ceiling_is_told() -> None:
+    dataset = pipeline()
+    list(dataset)
+    told = json.loads(dataset.explain("json"))
+    ceiling = told["ceiling"]
+    assert ceiling["rate"] > 0 and ceiling["limit"]["name"] in operators(told["runs"])
+    assert "at best" in dataset.explain() and "at best" in dataset.explain("html")
+
+
 SPECS = [
     (fl.TensorSpec((None, 3), fl.float32), "float32[?, 3]", "TensorSpec(shape=(None, 3), dtype=fl.float32)"),
     (fl.TensorSpec((), fl.string), "string", "TensorSpec(shape=(), dtype=fl.string)"),

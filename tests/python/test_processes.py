@@ -412,8 +412,9 @@ def test_a_pool_of_forked_processes(program: Any) -> None:
     assert result.stdout == "5050\n"
 
 
-def test_a_dataset_in_a_spawned_process(program: Any) -> None:
-    result = program("""
+@pytest.mark.parametrize("start", ["spawn", "forkserver"])
+def test_a_dataset_in_a_process_that_starts_anew(program: Any, start: str) -> None:
+    result = program(f"""
         import multiprocessing
         import feedline as fl
         import numpy as np
@@ -428,7 +429,7 @@ def test_a_dataset_in_a_spawned_process(program: Any) -> None:
             arrays = fl.Dataset.from_tensor_slices(np.arange(10)).map(lambda x: x + 1)
             python = fl.Dataset.range(5).map(square, python=True)
             scripts = fl.Dataset.range(5).map(lambda x: int(x) + 1, python=True)
-            with multiprocessing.get_context("spawn").Pool(1) as pool:
+            with multiprocessing.get_context("{start}").Pool(1) as pool:
                 print(pool.map(total, [arrays, python, scripts]))
     """)
     assert result.stdout == "[55, 30, 15]\n"

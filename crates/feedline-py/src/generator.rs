@@ -1,7 +1,7 @@
 //! Python generators as sources.
 
 use crate::error::{raised, type_error};
-use crate::host::attach;
+use crate::host::{attach, attach_counted};
 use crate::plan::{json_from_py, json_to_py};
 use crate::values::convert;
 use feedline::element::{Element, Spec};
@@ -92,7 +92,7 @@ struct PyCursor {
 
 impl Cursor for PyCursor {
     fn scoped(&mut self, body: &mut dyn FnMut(&mut dyn Cursor)) {
-        if attach(|_| body(self)).is_none() {
+        if attach_counted(|_| body(self)).is_none() {
             body(self);
         }
     }

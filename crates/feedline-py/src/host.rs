@@ -5,6 +5,7 @@ use crate::structure;
 use crate::values::{convert, value_to_py};
 use feedline::element::{Element, Spec, Tree};
 use feedline::expr::{Ask, Crew, HostFn};
+use feedline::runtime::note_lock_wait;
 use feedline::{Error, Result};
 use feedline_workers::{Slot, Start};
 use pyo3::prelude::*;
@@ -46,6 +47,15 @@ pub fn attach<R>(f: impl FnOnce(Python<'_>) -> R) -> Option<R> {
     };
     INSIDE.fetch_sub(1, SeqCst);
     result
+}
+
+/// The same for many calls at once: the wait for the interpreter's lock is counted as such.
+pub fn attach_counted<R>(f: impl FnOnce(Python<'_>) -> R) -> Option<R> {
+    let start = Instant::now();
+    attach(|py| {
+        note_lock_wait(start.elapsed());
+        f(py)
+    })
 }
 
 /// The name of a callable, without the address that its own text may have.
@@ -157,7 +167,7 @@ impl HostFn for PyFunc {
             }
         };
         // At interpreter exit there is nothing to attach to; calls inside then say so.
-        if attach(scope).is_none() {
+        if attach_counted(scope).is_none() {
             body();
         }
     }

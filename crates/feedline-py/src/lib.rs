@@ -36,6 +36,7 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(plan::unpickled, m)?)?;
     m.add_function(wrap_pyfunction!(plan::read_plan, m)?)?;
     m.add_function(wrap_pyfunction!(plan::reduce, m)?)?;
+    m.add_function(wrap_pyfunction!(plan::what_if, m)?)?;
     m.add_function(wrap_pyfunction!(values::pack, m)?)?;
     m.add_function(wrap_pyfunction!(writer::save_dataset, m)?)?;
     m.add_function(wrap_pyfunction!(writer::save_set, m)?)?;

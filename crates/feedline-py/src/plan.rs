@@ -9,11 +9,13 @@ use crate::structure::{self, spec_from_py, spec_to_py};
 use crate::trace::Function;
 use crate::values::{Packed, element_to_py, value_from_py, value_to_py};
 use feedline::Options;
+use feedline::doctor::Diagnosis;
 use feedline::element::{Attachments, Reader, Tensor, Tree, Value, with_attachments};
 use feedline::expr::HostAttachment;
 use feedline::ops::from_generator::GeneratorAttachment;
-use feedline::plan::{Bound as BoundPlan, Format, Plan};
+use feedline::plan::{Bound as BoundPlan, Format, Plan, ceiling_json};
 use feedline::runtime::{State, process_pool};
+use feedline::tune::{Change, Model};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
@@ -99,6 +101,20 @@ impl PyPlan {
     fn explain(&self, format: &str) -> PyResult<String> {
         Ok(feedline::plan::explain(&self.0.plan, Format::parse(format).py()?))
     }
+    /// What is wrong with it: code, operator, sentence, fix.
+    #[pyo3(signature = (fixed_shapes=false))]
+    fn lint(&self, fixed_shapes: bool) -> Vec<(&'static str, String, String, String)> {
+        let found = feedline::lint::lint(&self.0.plan, fixed_shapes);
+        found.into_iter().map(|f| (f.code, f.at, f.text, f.fix)).collect()
+    }
+    /// The same when it is asked for the first time, and nothing after that.
+    fn lint_once(&self) -> Vec<(&'static str, String, String, String)> {
+        if self.0.plan.tell() { self.lint(false) } else { vec![] }
+    }
+    /// What the last pass was like, as JSON; `None` if there was none.
+    fn diagnosis(&self) -> Option<String> {
+        Diagnosis::of(&self.0.plan).map(|d| d.to_json().to_string())
+    }
     fn options<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         json_to_py(py, &serde_json::to_value(&self.0.plan.options).map_err(|e| value_error(e.to_string()))?)
     }
@@ -125,6 +141,17 @@ impl PyPlan {
     fn __repr__(&self) -> String {
         format!("{:?}", self.0.plan)
     }
+}
+
+/// The ceiling of a model, as `diagnosis` gives it, with a change: both as JSON.
+#[pyfunction]
+pub fn what_if(model: &str, change: &str) -> PyResult<String> {
+    let bad = |e: serde_json::Error| value_error(format!("what_if: {e}"));
+    let model: Model = serde_json::from_str(model).map_err(bad)?;
+    let change: Change = serde_json::from_str(change).map_err(bad)?;
+    let mut json = ceiling_json(&model.changed(&change));
+    json["gain"] = model.gain(&change).into();
+    Ok(json.to_string())
 }
 
 #[pyfunction]

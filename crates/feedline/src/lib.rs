@@ -2,12 +2,14 @@
 //! training loop.
 
 mod dataset;
+pub mod doctor;
 pub mod element;
 /// The errors of every room: they are `feedline-io`'s, so that the crates below speak of them too.
 mod error {
     pub use feedline_io::{At, Error, Kind, Result};
 }
 pub mod expr;
+pub mod lint;
 mod locate;
 pub mod op;
 pub mod ops;

@@ -90,11 +90,13 @@ pub struct Props {
     pub pure: bool,
     /// Leaves are not looked at: each comes out as it went in (or stacked), in the same place of the structure.
     pub carries: bool,
+    /// As many elements come out as went in, sooner or later.
+    pub keeps: bool,
 }
 
 impl Default for Props {
     fn default() -> Props {
-        Props { noop: false, host: false, pure: true, carries: false }
+        Props { noop: false, host: false, pure: true, carries: false, keeps: false }
     }
 }
 

@@ -22,8 +22,10 @@ fn rust_files(dir: &Path) -> Vec<PathBuf> {
 
 /// Rooms, and the rooms that each may import from (besides itself and `error`).
 const SEES: &[(&str, &[&str])] = &[
+    ("doctor", &["expr", "lint", "plan", "runtime", "tune"]),
     ("element", &[]),
     ("expr", &["element"]),
+    ("lint", &["element", "expr", "plan", "runtime"]),
     ("op", &["element", "expr", "options", "plan", "runtime"]),
     ("plan", &["element", "expr", "op", "options", "rewrite", "runtime", "tune"]),
     ("rewrite", &["element", "expr", "op", "ops", "plan"]),

@@ -43,6 +43,7 @@ from .dtypes import *  # noqa: F403
 from .iterator import Iterator, Optional
 from .ops import *  # noqa: F403
 from .options import Options
+from .profiles import Profile, profile
 from .quarantine import Quarantined, Retried, quarantined, retry
 from .ragged import RaggedTensor
 from .readers import (
@@ -75,6 +76,7 @@ __all__ = [
     "Optional",
     "Options",
     "ParquetDataset",
+    "Profile",
     "Quarantined",
     "RaggedTensor",
     "RaggedTensorSpec",
@@ -103,6 +105,7 @@ __all__ = [
     "math",
     "nest",
     "preprocessing",
+    "profile",
     "quarantined",
     "ragged",
     "random",

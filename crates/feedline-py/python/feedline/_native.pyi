@@ -40,6 +40,12 @@ class Plan:
     def at(self, index: int) -> Any:
         """Element number `index` (negative is refused) of an indexed plan; errors if the plan is not indexed."""
     def explain(self, format: str = "text") -> str: ...
+    def lint(self, fixed_shapes: bool = False) -> list[tuple[str, str, str, str]]:
+        """What is wrong with it: code, operator, sentence, fix."""
+    def lint_once(self) -> list[tuple[str, str, str, str]]:
+        """The same when it is asked for the first time, and nothing after that."""
+    def diagnosis(self) -> str | None:
+        """What the last pass was like (ceiling, model, findings), as JSON; None if there was none."""
     def options(self) -> dict[str, Any]:
         """The options in force at this node: merged from all with_options below, later wins."""
     def written(self) -> str:
@@ -47,6 +53,9 @@ class Plan:
     def fingerprint(self) -> str: ...
     def pickled(self) -> tuple[str, list[Any]]:
         """The written form and its attachments: arrays and Python functions."""
+
+def what_if(model: str, change: str) -> str:
+    """The ceiling of a model, as `diagnosis` gives it, with a change: all as JSON."""
 
 def unpickled(written: str, attachments: list[Any]) -> Plan: ...
 def make(op: str, params: Mapping[str, Any], inputs: Sequence[Plan]) -> Plan:

@@ -11,14 +11,29 @@ import warnings as _python
 from types import FrameType
 
 __all__ = [
+    "CacheTooLarge",
+    "EndlessCache",
+    "EndlessFilter",
     "FeedlineWarning",
     "FirstElementAgain",
+    "FrozenOrder",
+    "FrozenRandomness",
+    "LeakingSplit",
+    "MixedEpochs",
+    "NothingLeft",
+    "OpenShapes",
+    "OverlappingShards",
     "PositionCarriedOver",
+    "ShuffleBufferTooLarge",
+    "ShuffledApart",
+    "ShuffledBatches",
+    "SmallShuffleBuffer",
     "StepsBeyondEnd",
     "UnequalParts",
     "UnequalRanks",
     "WorkTwice",
     "warn",
+    "warn_of",
 ]
 
 
@@ -58,6 +73,90 @@ class WorkTwice(FeedlineWarning):
     code = "FL005"
 
 
+class FrozenRandomness(FeedlineWarning):
+    """Random numbers are drawn before a cache: every epoch gets the same."""
+
+    code = "FL006"
+
+
+class FrozenOrder(FeedlineWarning):
+    """A shuffle before a cache: every epoch has the same order."""
+
+    code = "FL007"
+
+
+class ShuffledBatches(FeedlineWarning):
+    """A shuffle behind a batch: whole batches change places."""
+
+    code = "FL008"
+
+
+class MixedEpochs(FeedlineWarning):
+    """A repeat before a shuffle: epochs run into each other."""
+
+    code = "FL009"
+
+
+class SmallShuffleBuffer(FeedlineWarning):
+    """A shuffle that chooses from a small part of the data."""
+
+    code = "FL010"
+
+
+class LeakingSplit(FeedlineWarning):
+    """A split of data that are in another order each time: its parts overlap."""
+
+    code = "FL011"
+
+
+class OverlappingShards(FeedlineWarning):
+    """A shard of data whose order each process draws for itself."""
+
+    code = "FL012"
+
+
+class EndlessFilter(FeedlineWarning):
+    """A filter of endless data, which may never let anything pass."""
+
+    code = "FL013"
+
+
+class CacheTooLarge(FeedlineWarning):
+    """A cache of more than memory holds."""
+
+    code = "FL014"
+
+
+class EndlessCache(FeedlineWarning):
+    """A cache of endless data, which is never complete."""
+
+    code = "FL015"
+
+
+class ShuffleBufferTooLarge(FeedlineWarning):
+    """A shuffle buffer of more than memory holds."""
+
+    code = "FL016"
+
+
+class ShuffledApart(FeedlineWarning):
+    """Parts of an element are shuffled each by itself."""
+
+    code = "FL017"
+
+
+class OpenShapes(FeedlineWarning):
+    """Shapes that are not known where they must be fixed; only `Dataset.lint` looks."""
+
+    code = "FL018"
+
+
+class NothingLeft(FeedlineWarning):
+    """An operator that leaves no element of those there are."""
+
+    code = "FL019"
+
+
 class UnequalParts(FeedlineWarning):
     """Datasets that are read side by side, such as features and labels, have different lengths."""
 
@@ -87,6 +186,12 @@ def warn(kind: type[FeedlineWarning], message: str, frame: FrameType | None = No
         lineno=frame.f_lineno,
         module=frame.f_globals.get("__name__"),
     )
+
+
+def warn_of(code: str, at: str, text: str, fix: str) -> None:
+    """Gives the warning with that code: what lint found in a pipeline."""
+    kind = next(kind for kind in FeedlineWarning.__subclasses__() if kind.code == code)
+    warn(kind, f"{at}: {text}. Better: {fix}")
 
 
 def user_frame() -> FrameType:

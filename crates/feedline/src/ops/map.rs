@@ -133,7 +133,7 @@ impl Op for Map {
     fn props(&self) -> Props {
         let graph = &self.function.0;
         let host = is_serial_host(graph) && self.workers.is_none();
-        Props { host, pure: graph.is_pure(), noop: graph.is_identity(), ..Props::default() }
+        Props { host, pure: graph.is_pure(), noop: graph.is_identity(), keeps: true, ..Props::default() }
     }
     fn functions(&self) -> Vec<&Function> {
         vec![&self.function]

@@ -51,7 +51,7 @@ impl Op for Prefetch {
         inputs[0].card
     }
     fn props(&self) -> Props {
-        Props { noop: self.buffer_size.and_then(Int::known) == Some(0), carries: true, ..Props::default() }
+        Props { noop: self.buffer_size.and_then(Int::known) == Some(0), carries: true, keeps: true, ..Props::default() }
     }
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
         let size = match self.buffer_size {

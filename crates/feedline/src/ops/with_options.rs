@@ -45,7 +45,7 @@ impl Op for WithOptions {
         super::after_errors(inputs[0].card, self.options.on_error)
     }
     fn props(&self) -> Props {
-        Props { carries: true, ..Props::default() }
+        Props { carries: true, keeps: true, ..Props::default() }
     }
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
         cx.build(&node.inputs[0])

@@ -1,11 +1,11 @@
 //! A plan for people: as written, what the rewrites did, as it runs, and what the last pass counted.
 
-use super::Plan;
+use super::{Plan, draw, inner_plans, model};
 use crate::error::{Error, Result};
 use crate::options::OnError;
 use crate::rewrite::Rewritten;
-use crate::runtime::{Meters, bytes_text};
-use crate::tune::{Verdict, verdict};
+use crate::runtime::{Lane, Meter, Meters, bytes_text};
+use crate::tune::{Limit, Model, Verdict, verdict};
 use serde_json::json;
 use std::collections::HashSet;
 use std::fmt::Write;
@@ -15,6 +15,9 @@ use std::sync::atomic::Ordering::Relaxed;
 pub enum Format {
     Text,
     Json,
+    Dot,
+    Mermaid,
+    Html,
 }
 
 impl Format {
@@ -22,7 +25,12 @@ impl Format {
         match name {
             "text" => Ok(Format::Text),
             "json" => Ok(Format::Json),
-            other => Err(Error::usage(format!("there is no format {other:?}; the formats are text and json"))),
+            "dot" => Ok(Format::Dot),
+            "mermaid" => Ok(Format::Mermaid),
+            "html" => Ok(Format::Html),
+            other => Err(Error::usage(format!(
+                "there is no format {other:?}; the formats are text, json, dot, mermaid and html"
+            ))),
         }
     }
 }
@@ -40,9 +48,15 @@ pub fn explain_pass(plan: &Plan, runs: &Plan, meters: &Meters, format: Format) -
 }
 
 fn told(plan: &Plan, runs: &Plan, log: &[(&'static str, String)], meters: Option<&Meters>, format: Format) -> String {
+    // A picture shows what was written until there is something to show of how it runs.
+    let drawn = if meters.is_some() { runs } else { plan };
     match format {
+        Format::Dot => draw::dot(drawn, meters),
+        Format::Mermaid => draw::mermaid(drawn, meters),
+        Format::Html => draw::html(drawn, meters),
         Format::Text => text(plan, runs, log, meters),
         Format::Json => {
+            let model = meters.map(|m| model(runs, m));
             let value = json!({
                 "written": node_json(plan, None, &mut HashSet::new()),
                 "rules": log.iter().map(|(rule, on)| json!({ "rule": rule, "on": on })).collect::<Vec<_>>(),
@@ -51,6 +65,9 @@ fn told(plan: &Plan, runs: &Plan, log: &[(&'static str, String)], meters: Option
                     "seconds": m.elapsed_ns() as f64 / 1e9,
                     "delivered": m.delivered.load(Relaxed),
                     "waited_seconds": m.waited_ns.load(Relaxed) as f64 / 1e9,
+                    "own_seconds": m.own_ns.load(Relaxed) as f64 / 1e9,
+                    "first_seconds": m.first_ns.load(Relaxed) as f64 / 1e9,
+                    "cores": m.cores.load(Relaxed),
                     "ended": m.has_ended(),
                     "left_out": m.left_out().iter().map(|t| json!({
                         "operator": t.op, "number": t.number, "on_error": t.policy,
@@ -61,6 +78,8 @@ fn told(plan: &Plan, runs: &Plan, log: &[(&'static str, String)], meters: Option
                         "held_bytes_peak": m.budget.peak(), "consumer_bytes": m.budget.out(),
                     }),
                 })),
+                "ceiling": model.as_ref().map(ceiling_json),
+                "model": model,
             });
             value.to_string()
         }
@@ -70,25 +89,80 @@ fn told(plan: &Plan, runs: &Plan, log: &[(&'static str, String)], meters: Option
 /// A node whose inputs were shown before says so and does not repeat them.
 fn node_json(plan: &Plan, meters: Option<&Meters>, seen: &mut HashSet<u64>) -> serde_json::Value {
     let again = !seen.insert(plan.id) && !plan.inputs.is_empty();
-    let meter = meters.and_then(|m| m.get(plan.id)).map(|m| {
-        json!({
-            "rows": m.rows.load(Relaxed), "chunks": m.chunks.load(Relaxed), "fails": m.fails.load(Relaxed),
-            "busy_ns": m.busy_ns.load(Relaxed), "starved": m.starved.load(Relaxed),
-            "held_bytes": m.held.load(Relaxed), "held_bytes_peak": m.held_peak.load(Relaxed),
-            "copied_bytes": m.copied.load(Relaxed),
-            "chunk_rows": m.chunk_rows.load(Relaxed),
-        })
-    });
+    let meter = meters.and_then(|m| Some(meter_json(&*m.get(plan.id)?, m)));
     let inputs = if again { &[] } else { plan.inputs.as_slice() };
     let mut json = json!({
         "id": plan.id, "op": plan.name(), "params": plan.op.show(), "spec": plan.spec.to_string(),
         "cardinality": plan.card.as_i64(), "meter": meter,
         "inputs": inputs.iter().map(|i| node_json(i, meters, seen)).collect::<Vec<_>>(),
     });
+    // What runs inside of functions is told where it was measured.
+    let inner = if again || meters.is_none() { vec![] } else { inner_plans(plan) };
+    if !inner.is_empty() {
+        json["inside"] = inner.iter().map(|i| node_json(i, meters, seen)).collect();
+    }
     if again {
         json["as_above"] = true.into();
     }
     json
+}
+
+fn meter_json(m: &Meter, meters: &Meters) -> serde_json::Value {
+    let place = meters.get(m.place.load(Relaxed));
+    let is_parallel = m.is_parallel.load(Relaxed);
+    let shares = place.as_ref().and_then(|p| p.ended_here()).map(|lane| match is_parallel {
+        true => lane.work.shares(),
+        false => lane.head.shares(),
+    });
+    let (rows, busy) = (m.rows.load(Relaxed), m.busy_ns.load(Relaxed));
+    let mut json = json!({
+        "rows": rows, "chunks": m.chunks.load(Relaxed), "fails": m.fails.load(Relaxed),
+        "busy_ns": busy, "starved": m.starved.load(Relaxed),
+        "held_bytes": m.held.load(Relaxed), "held_bytes_peak": m.held_peak.load(Relaxed),
+        "copied_bytes": m.copied.load(Relaxed),
+        "chunk_rows": m.chunk_rows.load(Relaxed),
+        "bytes": (m.row_bytes() * rows as f64) as u64,
+        "cpu_ns": (busy as f64 * shares.map_or(1.0, |(cpu, _)| cpu)) as u64,
+        "row_ns_p50": m.spread.at(0.5), "row_ns_p99": m.spread.at(0.99),
+        "lock_ns": m.lock_ns.load(Relaxed),
+        "parallel": is_parallel, "segment": m.place.load(Relaxed),
+    });
+    if let Some(lane) = m.ended_here() {
+        json["queue"] = lane_json(lane);
+    }
+    json
+}
+
+/// The queue behind an operator and the segment that fills it.
+fn lane_json(lane: &Lane) -> serde_json::Value {
+    json!({
+        "given": lane.given.load(Relaxed), "calls": lane.calls.load(Relaxed), "lanes": lane.lanes_peak.load(Relaxed),
+        "fill": lane.fill.load(Relaxed) as f64 / 1000.0 / lane.fills.load(Relaxed).max(1) as f64,
+        "head_ns": lane.head.ns.load(Relaxed), "work_ns": lane.work.ns.load(Relaxed),
+        "input_ns": lane.input_ns.load(Relaxed), "io_ns": lane.io_ns.load(Relaxed),
+        "room_ns": lane.room_ns.load(Relaxed), "order_ns": lane.order_ns.load(Relaxed),
+    })
+}
+
+pub fn ceiling_json(model: &Model) -> serde_json::Value {
+    let bounds = model.bounds();
+    json!({
+        "rate": model.ceiling(), "measured": model.measured, "headroom": model.headroom(),
+        "expected": model.rate(), "consumer_bound": model.is_consumer_bound(),
+        "limit": bounds.first(), "bounds": bounds,
+    })
+}
+
+/// A bound in words that fit behind an operator's name.
+pub fn limit_text(limit: Limit) -> &'static str {
+    match limit {
+        Limit::Serial => "one thread at a time runs it",
+        Limit::Calls => "num_parallel_calls or workers let no more run at once",
+        Limit::Io => "it waits for files or a store",
+        Limit::Lock => "Python's lock lets one function run at a time",
+        Limit::Cores => "all threads are at work, mostly on it",
+        Limit::NotAhead => "nothing works ahead of the consumer",
+    }
 }
 
 fn text(plan: &Plan, runs: &Plan, log: &[(&'static str, String)], meters: Option<&Meters>) -> String {
@@ -165,14 +239,42 @@ fn text(plan: &Plan, runs: &Plan, log: &[(&'static str, String)], meters: Option
         bytes_text(memory.limit()),
         bytes_text(memory.out())
     );
-    if let Some((line, _)) = lines.iter().zip(&found).max_by_key(|(_, m)| busy(m)) {
-        let verdict = match verdict(waited, elapsed) {
-            Verdict::Consumer => "the consumer is the limit: the pipeline keeps up with it".to_string(),
-            Verdict::Pipeline => format!("the pipeline is the limit: most of its time goes into {}", line.plan.name()),
+    let model = model(runs, meters);
+    if let Some(bound) = model.bounds().first().filter(|_| delivered > 0) {
+        let best = rate(model.ceiling());
+        let _ = match verdict(waited, elapsed) {
+            Verdict::Consumer => writeln!(
+                out,
+                "the consumer is the limit: the pipeline could be {} times as fast (at best {best} a second here)",
+                times(model.headroom().unwrap_or(1.0))
+            ),
+            Verdict::Pipeline => writeln!(
+                out,
+                "the pipeline is the limit: at best {best} a second here, held by {} ({})",
+                bound.name,
+                limit_text(bound.limit)
+            ),
         };
-        let _ = writeln!(out, "{verdict}");
     }
     out
+}
+
+/// A rate with three digits.
+pub fn rate(per_second: f64) -> String {
+    match per_second {
+        r if r >= 100.0 => format!("{r:.0}"),
+        r => format!("{r:.3}").chars().take(4).collect(),
+    }
+}
+
+/// A ratio with two digits.
+pub fn times(ratio: f64) -> String {
+    if ratio >= 10.0 { format!("{ratio:.0}") } else { format!("{ratio:.1}") }
+}
+
+/// An operator as it is named in reports: its name and its parameters, shortened.
+pub fn label(plan: &Plan) -> String {
+    cut(&format!("{}({})", plan.name(), plan.op.show()), 64)
 }
 
 struct Line {
@@ -202,7 +304,8 @@ fn card_text(plan: &Plan) -> String {
     plan.card.to_string()
 }
 
-fn cut(text: &str, most: usize) -> String {
+/// At most so many characters.
+pub fn cut(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         None => text.to_string(),
         Some((at, _)) => format!("{}…", &text[..at]),

@@ -1,12 +1,16 @@
 //! What was asked: an immutable tree of operators, typed and checked as it is built.
 
 mod card;
+mod draw;
 mod explain;
+mod model;
 mod outline;
 mod written;
 
+pub use crate::runtime::bytes_text;
 pub use card::Card;
-pub use explain::{Format, explain, explain_pass, time as time_text};
+pub use explain::{Format, ceiling_json, explain, explain_pass, label, limit_text, rate, time as time_text, times};
+pub use model::{all_nodes, inner_plans, model};
 pub use outline::Outline;
 pub use written::{read_plan, write_plan};
 
@@ -21,7 +25,7 @@ use feedline_io::brief;
 use std::any::Any;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// A dataset's description. Cloning shares it.
@@ -48,6 +52,8 @@ pub struct Node {
     last: Mutex<Option<Arc<Meters>>>,
     /// The plan as it runs, made at the first pass. `None` inside: as it is (a plan must not hold itself).
     rewritten: OnceLock<(Option<Plan>, Log)>,
+    /// Whether somebody was told of the mistakes in it.
+    told: AtomicBool,
     outlined: OnceLock<outline::Line>,
 }
 
@@ -79,9 +85,23 @@ impl Plan {
         }
         let id = NEXT_ID.fetch_add(1, Relaxed);
         let (pure, symbolic) = Default::default();
-        let (passes, last, rewritten, outlined) = Default::default();
-        let node =
-            Node { op, inputs, spec, card, options, id, depth, pure, symbolic, passes, last, rewritten, outlined };
+        let (passes, last, rewritten, told, outlined) = Default::default();
+        let node = Node {
+            op,
+            inputs,
+            spec,
+            card,
+            options,
+            id,
+            depth,
+            pure,
+            symbolic,
+            passes,
+            last,
+            rewritten,
+            told,
+            outlined,
+        };
         Ok(Plan(Arc::new(node)))
     }
     /// The same operator on other inputs of the same specs: what rewrites make.
@@ -113,6 +133,14 @@ impl Plan {
             None => Ok(self.rewritten()?.plan),
         }
     }
+    /// How many passes were started.
+    pub fn passes(&self) -> u64 {
+        self.passes.load(Relaxed)
+    }
+    /// True once: whoever asks first tells what is wrong with it.
+    pub fn tell(&self) -> bool {
+        !self.told.swap(true, Relaxed)
+    }
     /// Remembers the meters of the pass that starts now.
     pub fn set_meters(&self, meters: Arc<Meters>) {
         let _brief = brief();
@@ -132,6 +160,14 @@ impl Plan {
     /// The operator's parameters, if it is that operator.
     pub fn is<O: Op>(&self) -> Option<&O> {
         (&*self.op as &dyn Any).downcast_ref::<O>()
+    }
+    /// A parameter as it is written; `None` if it is not given. For operators whose parameters are small.
+    pub fn param(&self, name: &str) -> Option<serde_json::Value> {
+        self.op.write().ok()?.get_mut(name).map(serde_json::Value::take).filter(|v| !v.is_null())
+    }
+    /// A parameter that is a number now.
+    pub fn number(&self, name: &str) -> Option<i64> {
+        self.param(name)?.as_i64()
     }
     /// This node and all below it, inputs first, each once.
     pub fn walk(&self, f: &mut impl FnMut(&Plan)) {

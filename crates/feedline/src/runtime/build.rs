@@ -3,11 +3,12 @@
 use super::batches::Batches;
 use super::errors::{Errors, Sieve};
 use super::mark::{At, Mark};
+use super::meter::take_lock_wait;
 use super::pool::Pool;
 use super::replay::Replay;
 use super::segment::{Bounds, Segment};
 use super::spans::span;
-use super::stage::{ChunkFn, Cx, Inline, Pull, Stage};
+use super::stage::{ChunkFn, Cx, Inline, Pull, Stage, Wait};
 use super::sync::atomic::AtomicBool;
 use super::sync::{Mutex, lock};
 use super::trace::{Trace, TracedIndex, Tracer};
@@ -159,7 +160,8 @@ impl BuildCx {
                 if stage.replays() {
                     stage = Box::new(Replay::new(stage));
                 }
-                Built::Stage(Box::new(Metered { stage, name: plan.name(), meter: self.run.meters.of(plan.id) }))
+                let (meter, is_source) = (self.run.meters.of(plan.id), plan.inputs.is_empty());
+                Built::Stage(Box::new(Metered { stage, name: plan.name(), meter, is_source }))
             }
             open => open,
         }
@@ -279,12 +281,12 @@ impl BuildCx {
         parallel: Option<usize>,
         ordered: bool,
     ) -> Result<Built> {
-        let (input, meter) = (&node.inputs[0], self.run.meters.of(node.id));
+        let input = &node.inputs[0];
         if self.nested || (function.is_host() && parallel.is_none()) {
             let input = self.stage(input)?;
-            return Ok(Built::Stage(Box::new(Inline { input, function, meter, ready: Default::default() })));
+            return Ok(Built::Stage(Box::new(Inline { input, function, ready: Default::default() })));
         }
-        let bounds = self.run.bounds();
+        let (bounds, meter) = (self.run.bounds(), self.run.meters.of(node.id));
         // Which functions run together depends on what was asked, not on the machine: marks must fit everywhere.
         let calls = parallel.unwrap_or(usize::MAX);
         let parallel = calls.min(bounds.parallel);
@@ -301,11 +303,11 @@ impl BuildCx {
     }
     /// A function whose rows are worked on elsewhere, by so many at once.
     pub fn then_away(&self, node: &Plan, function: Arc<dyn ChunkFn>, workers: usize, ordered: bool) -> Result<Built> {
-        let (input, meter) = (self.stage(&node.inputs[0])?, self.run.meters.of(node.id));
+        let input = self.stage(&node.inputs[0])?;
         if self.nested {
-            return Ok(Built::Stage(Box::new(Inline { input, function, meter, ready: Default::default() })));
+            return Ok(Built::Stage(Box::new(Inline { input, function, ready: Default::default() })));
         }
-        let bounds = self.run.bounds();
+        let (bounds, meter) = (self.run.bounds(), self.run.meters.of(node.id));
         // Each has something to do while the answer to the last message is on its way. No function joins this segment:
         // none asks for zero calls.
         let parallel = workers.saturating_mul(2);
@@ -316,12 +318,11 @@ impl BuildCx {
     }
     /// A function on a stage that the operator made itself.
     pub fn open(&self, node: &Plan, head: Box<dyn Stage>, function: Arc<dyn ChunkFn>) -> Built {
-        let meter = self.run.meters.of(node.id);
         if self.nested {
-            return Built::Stage(Box::new(Inline { input: head, function, meter, ready: Default::default() }));
+            return Built::Stage(Box::new(Inline { input: head, function, ready: Default::default() }));
         }
         let bounds = Bounds { grain: self.grain, ..self.run.bounds() };
-        Built::Open(Open::new(head, bounds).with(function, meter))
+        Built::Open(Open::new(head, bounds).with(function, self.run.meters.of(node.id)))
     }
 
     /// Ends a segment that is open.
@@ -368,6 +369,7 @@ struct Metered {
     stage: Box<dyn Stage>,
     name: &'static str,
     meter: Arc<Meter>,
+    is_source: bool,
 }
 
 impl Stage for Metered {
@@ -382,25 +384,32 @@ impl Stage for Metered {
         }
         let outer = std::mem::replace(&mut cx.inner_ns, 0);
         let pull = self.stage.next(cx, want);
-        let ns = start.elapsed().as_nanos() as u64;
-        self.meter.busy_ns.fetch_add(ns.saturating_sub(cx.inner_ns), Relaxed);
+        let (ns, lock_ns) = (start.elapsed().as_nanos() as u64, take_lock_wait());
+        let own = ns.saturating_sub(cx.inner_ns);
         cx.inner_ns = outer + ns;
-        match pull {
+        cx.lock_ns += lock_ns;
+        let meter = &self.meter;
+        match &pull {
             Pull::Rows(chunk) => {
-                span(self.meter.id, start, ns, chunk.rows());
-                self.meter.chunks.fetch_add(1, Relaxed);
-                self.meter.rows.fetch_add(chunk.rows() as u64, Relaxed);
-                Pull::Rows(chunk)
+                span(meter.id, start, ns, chunk.rows());
+                meter.place.store(cx.place, Relaxed);
+                meter.count(chunk.rows(), own, lock_ns, || chunk.nbytes());
             }
+            _ => drop(meter.busy_ns.fetch_add(own.saturating_sub(lock_ns), Relaxed)),
+        }
+        match pull {
             Pull::Fail(error) => {
-                self.meter.fails.fetch_add(1, Relaxed);
+                meter.fails.fetch_add(1, Relaxed);
                 Pull::Fail(error.in_op(self.name))
             }
             Pull::Pending => {
-                self.meter.starved.fetch_add(1, Relaxed);
+                meter.starved.fetch_add(1, Relaxed);
+                if self.is_source {
+                    cx.waits = Some(Wait::Io);
+                }
                 Pull::Pending
             }
-            Pull::End => Pull::End,
+            rows_or_end => rows_or_end,
         }
     }
     fn mark(&mut self, out: &mut Mark) {

@@ -34,6 +34,8 @@ pub struct Iter {
     outline: Option<Outline>,
     delivered: u64,
     ended: bool,
+    /// When the consumer went away with the last chunk.
+    left: Option<Instant>,
 }
 
 /// Where a consumer sleeps until there is something.
@@ -85,6 +87,9 @@ fn traced_run(plan: &Plan, epoch: u64, pool: Arc<Pool>, trace: Option<Arc<Trace>
     let trace = trace.or_else(|| errors.as_ref().filter(|e| e.keeps()).map(|_| Arc::default()));
     let all = super::memory_limit();
     let budget = Budget::new(plan.options.memory_limit.unwrap_or(all), all);
+    let meters = Arc::new(Meters::new(budget.clone()));
+    let cores = plan.options.cpu_budget.unwrap_or(usize::MAX).min(pool.budget());
+    meters.cores.store(cores.max(1) as u64, Relaxed);
     Arc::new(Run {
         pool,
         cancelled: Arc::new(AtomicBool::new(false)),
@@ -93,7 +98,7 @@ fn traced_run(plan: &Plan, epoch: u64, pool: Arc<Pool>, trace: Option<Arc<Trace>
         errors,
         trace,
         options: plan.options.clone(),
-        meters: Arc::new(Meters::new(budget.clone())),
+        meters,
         budget,
         has_host,
         resuming: AtomicBool::new(false),
@@ -187,8 +192,8 @@ impl Iter {
         let waker: Arc<dyn Wake> = waiter.clone();
         let chunk = nothing();
         let waker = Arc::downgrade(&waker);
-        let (from, row, outline, delivered, ended) = Default::default();
-        Ok(Iter { root, run, waiter, waker, chunk, row, from, plan, epoch, outline, delivered, ended })
+        let (from, row, outline, delivered, ended, left) = Default::default();
+        Ok(Iter { root, run, waiter, waker, chunk, row, from, plan, epoch, outline, delivered, ended, left })
     }
 
     /// Where the consumer is, whatever workers have done ahead: `resume` goes on with what it would get next. Elements
@@ -228,7 +233,21 @@ impl Iter {
     /// Waits for more: after `Ok(true)` there are rows for `next_ready`. An error stands in the place of one element.
     /// `interrupted` is asked now and then while waiting; its error ends the wait.
     pub fn fetch(&mut self, interrupted: &mut dyn FnMut() -> Result<()>) -> Result<bool> {
-        let mut looked = Instant::now();
+        let start = Instant::now();
+        if let Some(left) = self.left {
+            self.run.meters.own_ns.fetch_add(start.duration_since(left).as_nanos() as u64, Relaxed);
+        }
+        let more = self.fetch_from(start, interrupted);
+        let now = Instant::now();
+        let (waited, meters) = (now.duration_since(start), &self.run.meters);
+        if let Ok(true) = more {
+            meters.deliver(self.chunk.rows(), waited);
+        }
+        meters.waited_ns.fetch_add(waited.as_nanos() as u64, Relaxed);
+        self.left = Some(now);
+        more
+    }
+    fn fetch_from(&mut self, mut looked: Instant, interrupted: &mut dyn FnMut() -> Result<()>) -> Result<bool> {
         let budget = self.run.budget.clone();
         let _entered = budget.enter();
         loop {
@@ -251,7 +270,6 @@ impl Iter {
             };
             match self.root.next(&mut cx, want) {
                 Pull::Rows(chunk) => {
-                    self.run.meters.delivered.fetch_add(chunk.rows() as u64, Relaxed);
                     freeze_twins(&chunk);
                     budget.note();
                     chunk.hand_out();
@@ -269,9 +287,7 @@ impl Iter {
                 Pull::Pending => {
                     let start = Instant::now();
                     let waited = self.wait(&mut looked, interrupted);
-                    let ns = start.elapsed().as_nanos() as u64;
-                    self.run.meters.waited_ns.fetch_add(ns, Relaxed);
-                    spans::span(spans::WAIT, start, ns, 0);
+                    spans::span(spans::WAIT, start, start.elapsed().as_nanos() as u64, 0);
                     waited?
                 }
             }
@@ -342,6 +358,7 @@ impl Iter {
     /// Stops the work; further elements are not given.
     pub fn close(&mut self) {
         self.stopper().stop();
+        self.run.meters.end();
         self.ended = true;
         self.root = Box::new(Ended);
         self.chunk = nothing();
@@ -385,6 +402,7 @@ impl Stage for Ended {
 
 impl Drop for Iter {
     fn drop(&mut self) {
+        self.run.meters.end();
         self.run.cancelled.store(true, Relaxed);
     }
 }

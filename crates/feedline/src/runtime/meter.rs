@@ -1,24 +1,34 @@
-//! Counters of one operator of a running pipeline.
+//! Counters of one operator of a running pipeline, and of the segment whose results come out of it.
+//!
+//! They are always on, so they count chunks and steps, never rows: some additions to memory that nobody waits for.
 
-use super::spans::span;
-use super::{Budget, Cx, LeftOut, Start, Tally};
+use super::stage::Wait;
+use super::{Budget, LeftOut, Start, Tally};
 use crate::options::OnError;
 use feedline_io::brief;
+use std::cell::Cell;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 #[derive(Debug, Default)]
 pub struct Meter {
     /// The plan node that it belongs to; 0 if it belongs to none.
     pub id: u64,
     pub chunks: AtomicU64,
+    /// Rows that came out.
     pub rows: AtomicU64,
+    /// Bytes of some of the rows that came out, and how many these were: looking at strings costs time.
     pub bytes: AtomicU64,
+    pub weighed_rows: AtomicU64,
     pub fails: AtomicU64,
-    /// Time inside the operator itself, without the stages below it.
+    /// Time inside the operator itself, without the stages below it and without waiting for Python's lock.
     pub busy_ns: AtomicU64,
+    /// Time that it waited for Python's lock.
+    pub lock_ns: AtomicU64,
+    /// What a row cost in each chunk.
+    pub spread: Spread,
     /// Pulls that found nothing below.
     pub starved: AtomicU64,
     /// Bytes that it keeps or its queue holds now, and at most so far.
@@ -28,28 +38,236 @@ pub struct Meter {
     pub copied: AtomicU64,
     /// Rows a chunk now.
     pub chunk_rows: AtomicU64,
+    /// The node in whose segment it runs; 0: the consumer itself runs it.
+    pub place: AtomicU64,
+    /// Any number of workers run it at once, rather than whoever pulls the head.
+    pub is_parallel: AtomicBool,
+    /// The segment whose results are this operator's, if one ends here.
+    lane: OnceLock<Arc<Lane>>,
 }
 
+/// Every so many chunks of an operator are weighed.
+const WEIGH_EVERY: u64 = 8;
+
 impl Meter {
-    /// Counts what `f` does as this operator's work on `rows` rows.
-    pub fn time<R>(&self, cx: &mut Cx<'_>, rows: usize, f: impl FnOnce() -> R) -> R {
-        let start = Instant::now();
-        let result = f();
-        let ns = start.elapsed().as_nanos() as u64;
-        cx.inner_ns += ns;
-        self.count(rows, ns);
-        span(self.id, start, ns, rows);
-        result
-    }
-    pub fn count(&self, rows: usize, ns: u64) {
-        self.chunks.fetch_add(1, Relaxed);
+    /// Counts a chunk: what came out, and what that took, of which it waited for Python's lock for some time. The chunk
+    /// is weighed now and then.
+    pub fn count(&self, rows: usize, ns: u64, lock_ns: u64, bytes: impl FnOnce() -> usize) {
+        let chunks = self.chunks.fetch_add(1, Relaxed);
         self.rows.fetch_add(rows as u64, Relaxed);
-        self.busy_ns.fetch_add(ns, Relaxed);
+        let own = ns.saturating_sub(lock_ns);
+        self.busy_ns.fetch_add(own, Relaxed);
+        if lock_ns > 0 {
+            self.lock_ns.fetch_add(lock_ns, Relaxed);
+        }
+        if rows > 0 {
+            self.spread.note(own / rows as u64, rows as u64);
+            if chunks.is_multiple_of(WEIGH_EVERY) {
+                self.bytes.fetch_add(bytes() as u64, Relaxed);
+                self.weighed_rows.fetch_add(rows as u64, Relaxed);
+            }
+        }
     }
     pub fn hold(&self, bytes: usize) {
         self.held.store(bytes as u64, Relaxed);
         self.held_peak.fetch_max(bytes as u64, Relaxed);
     }
+    /// Bytes of a row that comes out, on average.
+    pub fn row_bytes(&self) -> f64 {
+        self.bytes.load(Relaxed) as f64 / self.weighed_rows.load(Relaxed).max(1) as f64
+    }
+    /// The counters of the segment that ends here.
+    pub fn lane(&self) -> Arc<Lane> {
+        self.lane.get_or_init(Arc::default).clone()
+    }
+    pub fn ended_here(&self) -> Option<&Lane> {
+        self.lane.get().map(|lane| &**lane)
+    }
+}
+
+/// The counters of a segment. Datasets inside of a function share one: `lanes` says how many ran at once.
+#[derive(Debug, Default)]
+pub struct Lane {
+    pub lanes: AtomicU64,
+    pub lanes_peak: AtomicU64,
+    /// Chunks under way at once as it was asked for; 0: no bound.
+    pub calls: AtomicU64,
+    /// Rows that were taken out of its queue.
+    pub given: AtomicU64,
+    /// Whole steps, and what they are made of: pulling the head, and running the functions.
+    pub step: Phase,
+    pub head: Phase,
+    pub work: Phase,
+    /// Time in which it stood still: for want of input, of bytes, or of room in its queue.
+    pub input_ns: AtomicU64,
+    pub io_ns: AtomicU64,
+    pub room_ns: AtomicU64,
+    /// Time that finished chunks waited for those before them.
+    pub order_ns: AtomicU64,
+    /// How full the queue was whenever something was taken out: thousandths, and how often.
+    pub fill: AtomicU64,
+    pub fills: AtomicU64,
+}
+
+impl Lane {
+    pub fn note_wait(&self, wait: Wait, time: Duration) {
+        let counter = match wait {
+            Wait::Input => &self.input_ns,
+            Wait::Io => &self.io_ns,
+            Wait::Room => &self.room_ns,
+        };
+        counter.fetch_add(time.as_nanos() as u64, Relaxed);
+    }
+}
+
+/// One part of the steps of a segment. Some of them are looked at more closely: was the processor at work, or did the thread
+/// wait for something (a sleep, a read)? Time in which it was merely kept from running, because others had the core, is
+/// neither.
+#[derive(Debug, Default)]
+pub struct Phase {
+    pub ns: AtomicU64,
+    pub seen_ns: AtomicU64,
+    pub cpu_ns: AtomicU64,
+    pub blocked_ns: AtomicU64,
+}
+
+impl Phase {
+    /// Counts `ns`, with what the thread did meanwhile if that was looked at.
+    pub fn note(&self, ns: u64, lock_ns: u64, looked: Option<Usage>) {
+        let ns = ns.saturating_sub(lock_ns);
+        self.ns.fetch_add(ns, Relaxed);
+        if let Some(usage) = looked {
+            // What is over at once is hardly more than the looking.
+            let (cpu, gave_up) = if ns < BRIEF_NS { (ns, 0) } else { (usage.cpu_ns.min(ns), usage.gave_up) };
+            self.seen_ns.fetch_add(ns, Relaxed);
+            self.cpu_ns.fetch_add(cpu, Relaxed);
+            if gave_up > 0 {
+                self.blocked_ns.fetch_add(ns - cpu, Relaxed);
+            }
+        }
+    }
+    /// Whether enough of it was looked at to speak of the rest.
+    fn is_seen(&self) -> bool {
+        self.seen_ns.load(Relaxed) * 50 >= self.ns.load(Relaxed).max(1)
+    }
+    /// Shares of its time in which it computed, and in which it waited for something.
+    pub fn shares(&self) -> (f64, f64) {
+        let seen = self.seen_ns.load(Relaxed) as f64;
+        match self.is_seen() {
+            false => (1.0, 0.0),
+            true => (self.cpu_ns.load(Relaxed) as f64 / seen, self.blocked_ns.load(Relaxed) as f64 / seen),
+        }
+    }
+}
+
+impl Lane {
+    /// Time that its steps took besides what operators did in them, which was `taken_ns`.
+    pub fn over_ns(&self, taken_ns: f64) -> f64 {
+        let read = |n: &AtomicU64| n.load(Relaxed) as f64;
+        let (step, all) = (&self.step, read(&self.step.ns));
+        if !step.is_seen() {
+            return (all - taken_ns).max(0.0);
+        }
+        let own = read(&step.cpu_ns) - read(&self.head.cpu_ns) - read(&self.work.cpu_ns);
+        own.max(0.0) * all / read(&step.seen_ns)
+    }
+}
+
+const BRIEF_NS: u64 = 10_000;
+
+/// What a thread has used of a processor, and how often it gave it up of its own accord.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Usage {
+    pub cpu_ns: u64,
+    pub gave_up: u64,
+}
+
+impl Usage {
+    /// Of this thread, so far; `None` where the system does not tell.
+    #[cfg(target_os = "linux")]
+    pub fn now() -> Option<Usage> {
+        // SAFETY: all-zero values are valid ones, and the calls write nothing but them.
+        let (usage, cpu) = unsafe {
+            let (mut usage, mut cpu): (libc::rusage, libc::timespec) = (std::mem::zeroed(), std::mem::zeroed());
+            // The times of a running thread are not up to date in its rusage; the clock is.
+            let told = libc::getrusage(libc::RUSAGE_THREAD, &mut usage) == 0
+                && libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut cpu) == 0;
+            told.then_some((usage, cpu))?
+        };
+        let cpu_ns = cpu.tv_sec as u64 * 1_000_000_000 + cpu.tv_nsec as u64;
+        Some(Usage { cpu_ns, gave_up: usage.ru_nvcsw as u64 })
+    }
+    #[cfg(not(target_os = "linux"))]
+    pub fn now() -> Option<Usage> {
+        None
+    }
+    /// What was used since then.
+    pub fn since(before: Option<Usage>) -> Option<Usage> {
+        let (before, now) = (before?, Usage::now()?);
+        Some(Usage {
+            cpu_ns: now.cpu_ns.saturating_sub(before.cpu_ns),
+            gave_up: now.gave_up.saturating_sub(before.gave_up),
+        })
+    }
+}
+
+/// How often a number of nanoseconds came, by size: two classes for each power of two.
+#[derive(Debug)]
+pub struct Spread([AtomicU64; Spread::CLASSES]);
+
+impl Default for Spread {
+    fn default() -> Spread {
+        Spread([const { AtomicU64::new(0) }; Spread::CLASSES])
+    }
+}
+
+impl Spread {
+    const CLASSES: usize = 80;
+
+    fn class(ns: u64) -> usize {
+        if ns < 2 {
+            return ns as usize;
+        }
+        let power = ns.ilog2() as usize;
+        (2 * power + (ns >> (power - 1) & 1) as usize).min(Spread::CLASSES - 1)
+    }
+    /// The middle of a class.
+    fn middle(class: usize) -> u64 {
+        let (power, upper) = (class / 2, class as u64 % 2);
+        match class {
+            0 | 1 => class as u64,
+            _ => (1 << power) + (1 << power) / 2 * upper + (1 << power) / 4,
+        }
+    }
+    pub fn note(&self, ns: u64, times: u64) {
+        self.0[Spread::class(ns)].fetch_add(times, Relaxed);
+    }
+    /// The size below which so large a share lies; 0 if nothing was noted.
+    pub fn at(&self, share: f64) -> u64 {
+        let counts: Vec<u64> = self.0.iter().map(|n| n.load(Relaxed)).collect();
+        let wanted = counts.iter().sum::<u64>() as f64 * share;
+        let mut sum = 0;
+        let reached = counts.iter().position(|n| {
+            sum += n;
+            *n > 0 && sum as f64 >= wanted
+        });
+        reached.map_or(0, Spread::middle)
+    }
+}
+
+thread_local! {
+    /// Time that this thread has waited for Python's lock, since somebody asked.
+    static LOCK_NS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Notes that this thread waited for Python's lock.
+pub fn note_lock_wait(time: Duration) {
+    LOCK_NS.set(LOCK_NS.get() + time.as_nanos() as u64);
+}
+
+/// What was noted since the last call.
+pub(super) fn take_lock_wait() -> u64 {
+    LOCK_NS.replace(0)
 }
 
 /// The meters of one pass, by plan node, and what its consumer saw.
@@ -59,10 +277,17 @@ pub struct Meters {
     started: Instant,
     /// Nanoseconds from the start to the end; 0 while it runs.
     ended_ns: AtomicU64,
+    /// Threads that could run at once.
+    pub cores: AtomicU64,
     /// Elements handed to the consumer.
     pub delivered: AtomicU64,
     /// Time that the consumer waited (or helped) for elements.
     pub waited_ns: AtomicU64,
+    /// Time that it spent on what it got.
+    pub own_ns: AtomicU64,
+    /// How long it waited for the first chunk, and what was in it: the start says little about the rest.
+    pub first_ns: AtomicU64,
+    pub first_rows: AtomicU64,
     /// What operators left out because it failed.
     left_out: Mutex<Vec<Arc<Tally>>>,
     /// What they had left out before the pass was resumed.
@@ -78,8 +303,21 @@ const MAX_METERS: usize = 4096;
 
 impl Meters {
     pub fn new(budget: Arc<Budget>) -> Meters {
-        let (nodes, ended_ns, delivered, waited_ns, left_out, before, start) = Default::default();
-        Meters { nodes, started: Instant::now(), ended_ns, delivered, waited_ns, left_out, before, start, budget }
+        Meters {
+            nodes: Mutex::default(),
+            started: Instant::now(),
+            ended_ns: AtomicU64::new(0),
+            cores: AtomicU64::new(0),
+            delivered: AtomicU64::new(0),
+            waited_ns: AtomicU64::new(0),
+            own_ns: AtomicU64::new(0),
+            first_ns: AtomicU64::new(0),
+            first_rows: AtomicU64::new(0),
+            left_out: Mutex::default(),
+            before: Mutex::default(),
+            start: OnceLock::new(),
+            budget,
+        }
     }
     pub fn of(&self, node: u64) -> Arc<Meter> {
         let _brief = brief();
@@ -127,8 +365,10 @@ impl Meters {
         let all = self.left_out.lock().unwrap_or_else(|e| e.into_inner());
         all.iter().filter(|t| t.left_out.load(Relaxed) > 0).cloned().collect()
     }
+    /// The pass is over. Only the first call counts.
     pub fn end(&self) {
-        self.ended_ns.store(self.started.elapsed().as_nanos() as u64, Relaxed);
+        let now = self.started.elapsed().as_nanos() as u64;
+        let _ = self.ended_ns.compare_exchange(0, now, Relaxed, Relaxed);
     }
     pub fn has_ended(&self) -> bool {
         self.ended_ns.load(Relaxed) != 0
@@ -139,5 +379,73 @@ impl Meters {
             0 => self.started.elapsed().as_nanos() as u64,
             ns => ns,
         }
+    }
+    /// The consumer got these rows after a wait.
+    pub fn deliver(&self, rows: usize, waited: Duration) {
+        let ns = waited.as_nanos() as u64;
+        if self.delivered.fetch_add(rows as u64, Relaxed) == 0 {
+            self.first_ns.store(ns, Relaxed);
+            self.first_rows.store(rows as u64, Relaxed);
+        }
+    }
+    /// The consumer's own time for an element, and that between two elements, once it runs: nanoseconds.
+    pub fn pace(&self) -> (f64, f64) {
+        let get = |n: &AtomicU64| n.load(Relaxed) as f64;
+        let (own, waited) = (get(&self.own_ns), get(&self.waited_ns));
+        let (rows, first) = (get(&self.delivered), get(&self.first_rows));
+        if rows > first {
+            (own / (rows - first), (own + waited - get(&self.first_ns)).max(0.0) / (rows - first))
+        } else {
+            (own / rows.max(1.0), (own + waited) / rows.max(1.0))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spread_tells_sizes_within_a_quarter() {
+        let spread = Spread::default();
+        assert_eq!(spread.at(0.5), 0);
+        (0..99).for_each(|_| spread.note(1000, 1));
+        spread.note(1_000_000, 1);
+        let near = |a: u64, b: u64| a.abs_diff(b) * 4 <= b;
+        assert!(near(spread.at(0.5), 1000), "{}", spread.at(0.5));
+        assert!(near(spread.at(0.99), 1000) && near(spread.at(1.0), 1_000_000));
+        for ns in [0, 1, 2, 3, 5, 100, 12_345, 1 << 38] {
+            assert!(near(Spread::middle(Spread::class(ns)), ns), "{ns}");
+        }
+        assert_eq!(Spread::class(u64::MAX), Spread::CLASSES - 1);
+    }
+
+    #[test]
+    fn steps_take_more_than_their_parts() {
+        let lane = Lane::default();
+        lane.step.note(1_000_000, 0, None);
+        assert_eq!(lane.over_ns(900_000.0), 100_000.0);
+        // Where others had the core meanwhile, only what was computed counts.
+        let usage = |cpu_ns| Some(Usage { cpu_ns, gave_up: 0 });
+        lane.step.note(1_000_000, 0, usage(500_000));
+        lane.head.note(100_000, 0, usage(100_000));
+        lane.work.note(350_000, 0, usage(350_000));
+        assert_eq!(lane.over_ns(0.0), 100_000.0);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn sleeping_is_not_computing() {
+        let before = Usage::now();
+        std::thread::sleep(Duration::from_millis(20));
+        let slept = Usage::since(before).unwrap();
+        assert!(slept.gave_up > 0 && slept.cpu_ns < 10_000_000, "{slept:?}");
+        let phase = Phase::default();
+        phase.note(20_000_000, 0, Some(slept));
+        let (cpu, blocked) = phase.shares();
+        assert!(blocked > 0.5 && cpu < 0.5);
+        // What was seen once says nothing about a thousand times as much.
+        phase.note(20_000_000_000, 0, None);
+        assert_eq!(phase.shares(), (1.0, 0.0));
     }
 }

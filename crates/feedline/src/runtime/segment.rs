@@ -23,9 +23,10 @@
 use super::batches::Batches;
 use super::build::Open;
 use super::mark::{At, Mark};
+use super::meter::{Lane, Usage, take_lock_wait};
 use super::pool::{Pool, Work};
 use super::spans::span;
-use super::stage::{ChunkFn, Cx, Item, Pull, Stage, Wake};
+use super::stage::{ChunkFn, Cx, Item, Pull, Stage, Wait, Wake};
 use super::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use super::sync::{Mutex, lock};
 use super::{Budget, Meter, pop_rows};
@@ -55,6 +56,10 @@ pub struct Bounds {
     /// Chunks of more rows than this are multiples of it: what the batch behind it can cut without a copy.
     pub grain: usize,
 }
+
+/// Steps that take so long are looked at more closely, every so many of them: it costs about a microsecond.
+const LOOK_FROM_NS: u64 = 50_000;
+const LOOK_EVERY: u64 = 8;
 
 /// Marks that are kept for their memory.
 const SPARE: usize = 16;
@@ -86,6 +91,7 @@ pub struct Shared {
     want: AtomicUsize,
     cost_ns: AtomicU64,
     meter: Arc<Meter>,
+    lane: Arc<Lane>,
     host: bool,
     /// Errors may be left out behind it: they do not end a batch.
     sieved: bool,
@@ -112,6 +118,10 @@ struct Place {
     /// The first row's number.
     row: u64,
     slots: Slots,
+    /// What there was to wait for, if nothing came.
+    waits: Option<Wait>,
+    /// Time spent waiting for Python's lock.
+    lock_ns: u64,
 }
 
 struct Queue {
@@ -127,6 +137,8 @@ struct Queue {
     /// Moving average of a chunk's bytes.
     estimate: usize,
     downstream: Option<Weak<dyn Wake>>,
+    /// What it stands still for, and since when.
+    still: Option<(Wait, Instant)>,
     /// Rows and errors that were taken from the first slot.
     taken: u64,
     /// From where the head goes on behind the last slot.
@@ -140,6 +152,8 @@ struct Slot {
     bytes: usize,
     rows: usize,
     from: From,
+    /// When it was filled, if others in front of it were not.
+    early: Option<Instant>,
 }
 
 impl Segment {
@@ -149,6 +163,22 @@ impl Segment {
         head.mark(&mut from.mark);
         if !bounds.ordered {
             from.mark.never(UNORDERED);
+        }
+        let lane = meter.lane();
+        let running = lane.lanes.fetch_add(1, Relaxed) + 1;
+        lane.lanes_peak.fetch_max(running, Relaxed);
+        lane.calls.store(
+            match bounds.calls {
+                // Worked on elsewhere, by so many.
+                0 => bounds.assured as u64,
+                usize::MAX => 0,
+                calls => calls as u64,
+            },
+            Relaxed,
+        );
+        for (_, function) in &functions {
+            function.place.store(meter.id, Relaxed);
+            function.is_parallel.store(true, Relaxed);
         }
         let host = functions.iter().any(|(f, _)| f.is_host()) || run.has_host;
         let shared = Arc::new_cyclic(|me: &Weak<Shared>| Shared {
@@ -175,12 +205,14 @@ impl Segment {
                 bytes: 0,
                 estimate: 0,
                 downstream: None,
+                still: None,
                 taken: 0,
                 from,
                 spare: vec![],
             }),
             cost_ns: AtomicU64::new(0),
             meter,
+            lane,
             host,
             sieved: run.errors.is_some(),
         });
@@ -191,6 +223,7 @@ impl Segment {
 impl Drop for Segment {
     fn drop(&mut self) {
         self.shared.dropped.store(true, Relaxed);
+        self.shared.lane.lanes.fetch_sub(1, Relaxed);
         let mut queue = lock(&self.shared.queue);
         queue.done = true;
         queue.downstream = None;
@@ -214,6 +247,10 @@ impl Stage for Segment {
             let pull = self.shared.pop(ask, cx.waker);
             self.shared.pump();
             match &pull {
+                Pull::Pending => {
+                    cx.waits = Some(Wait::Input);
+                    return pull;
+                }
                 Pull::Rows(chunk) if self.drop > 0 => self.drop -= chunk.rows() as u64,
                 Pull::Fail(_) if self.drop > 0 => self.drop -= 1,
                 _ => return pull,
@@ -279,12 +316,28 @@ impl Shared {
     fn pump(&self) {
         {
             let mut queue = lock(&self.queue);
-            if !self.credit(&queue) {
+            if !self.grant(&mut queue) {
                 return;
             }
-            queue.token = true;
         }
         self.submit();
+    }
+    /// Takes the token if there is credit. Says how long there was none.
+    fn grant(&self, queue: &mut Queue) -> bool {
+        if queue.token || queue.starved || queue.done || self.gone() {
+            return false;
+        }
+        if !self.credit(queue) {
+            if queue.under_way == 0 && queue.still.is_none() {
+                queue.still = Some((Wait::Room, Instant::now()));
+            }
+            return false;
+        }
+        if let Some((wait, since)) = queue.still.take() {
+            self.lane.note_wait(wait, since.elapsed());
+        }
+        queue.token = true;
+        true
     }
     fn submit(&self) {
         if let Some(me) = self.me.upgrade() {
@@ -292,9 +345,6 @@ impl Shared {
         }
     }
     fn credit(&self, queue: &Queue) -> bool {
-        if queue.token || queue.starved || queue.done || self.gone() {
-            return false;
-        }
         if queue.slots.is_empty() && queue.under_way == 0 {
             return true;
         }
@@ -331,6 +381,11 @@ impl Shared {
             };
             // What is left of a slot keeps its whole byte count until it is gone: an upper bound.
             if items.is_empty() {
+                let given = self.fill_of(queue.slots.len(), queue.rows, queue.bytes);
+                let slot = queue.slots.front().expect("looked at above");
+                self.lane.fill.fetch_add(given, Relaxed);
+                self.lane.fills.fetch_add(1, Relaxed);
+                self.lane.given.fetch_add(slot.rows as u64, Relaxed);
                 queue.bytes -= slot.bytes;
                 self.meter.held.store(queue.bytes as u64, Relaxed);
                 queue.rows -= slot.rows;
@@ -349,6 +404,20 @@ impl Shared {
         }
     }
 
+    /// How full a queue is, in thousandths of what binds first.
+    fn fill_of(&self, chunks: usize, rows: usize, bytes: usize) -> u64 {
+        let share = |held: usize, bound: usize| held as f64 / bound.max(1) as f64;
+        let b = &self.bounds;
+        let most = share(chunks, b.chunks).max(share(rows, b.rows)).max(share(bytes, b.bytes));
+        (most.min(1.0) * 1000.0) as u64
+    }
+
+    /// Whether to look closely at a step: often enough, but only where looking costs next to nothing.
+    fn looks(&self) -> bool {
+        let cost = self.cost_ns.load(Relaxed);
+        cost == 0 || (cost >= LOOK_FROM_NS && self.meter.chunks.load(Relaxed).is_multiple_of(LOOK_EVERY))
+    }
+
     /// Pulls the head and runs the functions; gives the token on in between. False if there was nothing to do.
     fn advance(&self) -> bool {
         let start = Instant::now();
@@ -357,13 +426,27 @@ impl Shared {
             queue.starved = true;
             queue.spare.pop().unwrap_or_default()
         };
+        let looks = self.looks();
+        let used = if looks { Usage::now() } else { None };
         let pulled = catch_unwind(AssertUnwindSafe(|| self.pull(&mut next)));
         let mut out = Vec::new();
-        let mut place = Place::default();
+        let (mut place, mut locked_ns) = (Place::default(), 0);
+        if let Ok((pull, at)) = &pulled {
+            let ns = start.elapsed().as_nanos() as u64;
+            locked_ns = at.lock_ns;
+            self.lane.head.note(ns, at.lock_ns, Usage::since(used));
+            if !matches!(pull, Pull::Rows(_) | Pull::Fail(_)) {
+                self.lane.step.note(ns, at.lock_ns, Usage::since(used));
+            }
+        }
         let pulled = match pulled {
-            Ok((Pull::Pending, _)) => {
+            Ok((Pull::Pending, at)) => {
                 self.meter.starved.fetch_add(1, Relaxed);
-                lock(&self.queue).token = false;
+                {
+                    let mut queue = lock(&self.queue);
+                    queue.token = false;
+                    queue.still = at.waits.map(|wait| (wait, Instant::now()));
+                }
                 // A wake-up between the pull and here found the token taken: look again.
                 self.pump();
                 return false;
@@ -398,7 +481,7 @@ impl Shared {
             let number = queue.first + queue.slots.len() as u64;
             if self.bounds.ordered {
                 let from = std::mem::replace(&mut queue.from, From { mark: next, skip: 0 });
-                queue.slots.push_back(Slot { items: None, bytes: 0, rows: 0, from });
+                queue.slots.push_back(Slot { items: None, bytes: 0, rows: 0, from, early: None });
             }
             number
         };
@@ -412,7 +495,11 @@ impl Shared {
                 return true;
             } else {
                 self.pump();
-                let result = catch_unwind(AssertUnwindSafe(|| self.run_functions(chunk, place.slots)));
+                let (begun, used) = (Instant::now(), if looks { Usage::now() } else { None });
+                let mut lock_ns = 0;
+                let result = catch_unwind(AssertUnwindSafe(|| self.run_functions(chunk, place.slots, &mut lock_ns)));
+                self.lane.work.note(begun.elapsed().as_nanos() as u64, lock_ns, Usage::since(used));
+                locked_ns += lock_ns;
                 match result {
                     Ok(items) => {
                         self.note_fails(place.row, &items);
@@ -428,6 +515,7 @@ impl Shared {
         let bytes: usize = out.iter().map(|i| i.nbytes()).sum();
         self.adapt(rows_in, bytes, start.elapsed().as_nanos() as u64);
         self.fill(number, out, bytes);
+        self.lane.step.note(start.elapsed().as_nanos() as u64, locked_ns, Usage::since(used));
         true
     }
 
@@ -443,7 +531,9 @@ impl Shared {
         let function = &self.functions[0].0;
         // After a panic the reply is dropped, which gives an error in its place.
         let _ = catch_unwind(AssertUnwindSafe(|| function.send(chunk, place.slots, Box::new(away))));
-        self.note_cost(start.elapsed().as_nanos() as u64);
+        let ns = start.elapsed().as_nanos() as u64;
+        self.note_cost(ns);
+        self.lane.step.note(ns, 0, None);
     }
 
     /// Takes what came back.
@@ -451,8 +541,8 @@ impl Shared {
         let items = Item::of_parts(answer.parts, &away.sent);
         let fails = items.iter().filter(|i| matches!(i, Item::Fail(_))).count();
         let meter = &self.functions[0].1;
-        let rows = away.sent.rows();
-        meter.count(rows, answer.busy_ns);
+        let rows = items.iter().map(|i| if let Item::Rows(chunk) = i { chunk.rows() } else { 0 }).sum();
+        meter.count(rows, answer.busy_ns, 0, || items.iter().map(|i| i.nbytes()).sum());
         meter.fails.fetch_add(fails as u64, Relaxed);
         self.note_fails(away.row, &items);
         let bytes: usize = items.iter().map(|i| i.nbytes()).sum();
@@ -485,7 +575,7 @@ impl Shared {
 
     /// Pulls the head, says where the results belong, and marks from where it goes on.
     fn pull(&self, next: &mut Mark) -> (Pull, Place) {
-        let mut cx = Cx::new(&self.waker, &self.cancelled);
+        let mut cx = Cx { place: self.meter.id, ..Cx::new(&self.waker, &self.cancelled) };
         // The token makes this the only thread here; the lock only says so to the compiler.
         let mut head = lock(&self.head);
         while head.skip > 0 {
@@ -493,10 +583,11 @@ impl Shared {
             match head.stage.next(&mut cx, ask) {
                 Pull::Rows(chunk) => head.skip -= chunk.rows() as u64,
                 Pull::Fail(_) => head.skip -= 1,
-                stop => return (stop, Place::default()),
+                stop => return (stop, Place { waits: cx.waits, lock_ns: cx.lock_ns, ..Place::default() }),
             }
         }
-        let pulled = self.pull_head(&mut head, &mut cx);
+        let mut pulled = self.pull_head(&mut head, &mut cx);
+        (pulled.1.waits, pulled.1.lock_ns) = (cx.waits, cx.lock_ns);
         if matches!(pulled.0, Pull::Rows(_) | Pull::Fail(_)) {
             head.stage.mark(next);
         }
@@ -517,7 +608,7 @@ impl Shared {
             }
             Pull::Pending | Pull::End => Slots::new(),
         };
-        (pull, Place { row, slots })
+        (pull, Place { row, slots, ..Place::default() })
     }
 
     /// Batches are counted from the last row that failed. `first` is the number of the first of these.
@@ -538,7 +629,7 @@ impl Shared {
         }
     }
 
-    fn run_functions(&self, chunk: Chunk, slots: Slots) -> Vec<Item> {
+    fn run_functions(&self, chunk: Chunk, slots: Slots, lock_ns: &mut u64) -> Vec<Item> {
         let rows = chunk.rows();
         let mut slots = Some(slots).filter(|s| !s.is_empty());
         let mut items = vec![Item::Rows(chunk)];
@@ -554,11 +645,20 @@ impl Shared {
                             Some(slots) => function.run_into(chunk, slots, &mut out),
                             None => function.run(chunk, &mut out),
                         }
-                        let ns = start.elapsed().as_nanos() as u64;
-                        meter.count(n, ns);
+                        let (ns, locked) = (start.elapsed().as_nanos() as u64, take_lock_wait());
+                        *lock_ns += locked;
                         span(meter.id, start, ns, n);
-                        let fails = out[before..].iter().filter(|i| matches!(i, Item::Fail(_))).count();
-                        meter.fails.fetch_add(fails as u64, Relaxed);
+                        let (mut rows, mut fails) = (0, 0);
+                        for item in &out[before..] {
+                            match item {
+                                Item::Rows(chunk) => rows += chunk.rows(),
+                                Item::Fail(_) => fails += 1,
+                            }
+                        }
+                        meter.count(rows, ns, locked, || out[before..].iter().map(|i| i.nbytes()).sum());
+                        if fails > 0 {
+                            meter.fails.fetch_add(fails, Relaxed);
+                        }
                     }
                     fail => out.push(fail),
                 }
@@ -603,16 +703,32 @@ impl Shared {
             let front = if self.bounds.ordered {
                 let slot = &mut queue.slots[at];
                 (slot.items, slot.bytes, slot.rows) = (items, bytes, rows);
+                if at > 0 && queue.slots[at - 1].items.is_none() {
+                    queue.slots[at].early = Some(Instant::now());
+                } else {
+                    self.end_early(&mut queue.slots, at + 1);
+                }
                 at == 0
             } else {
                 let from = From { mark: queue.from.mark.clone(), skip: 0 };
-                queue.slots.push_back(Slot { items, bytes, rows, from });
+                queue.slots.push_back(Slot { items, bytes, rows, from, early: None });
                 true
             };
             let finished = queue.done && queue.under_way == 0;
             if front || finished { queue.downstream.take() } else { None }
         };
         wake(waker);
+    }
+
+    /// The slot in front of these is filled now: says how long they waited for it.
+    fn end_early(&self, slots: &mut VecDeque<Slot>, from: usize) {
+        let mut now = None;
+        for slot in slots.range_mut(from..).take_while(|slot| slot.items.is_some()) {
+            if let Some(since) = slot.early.take() {
+                let waited = now.get_or_insert_with(Instant::now).duration_since(since);
+                self.lane.order_ns.fetch_add(waited.as_nanos() as u64, Relaxed);
+            }
+        }
     }
 
     /// Rows to ask the head for now.
@@ -703,11 +819,9 @@ impl Work for Shared {
             if !self.advance() {
                 return;
             }
-            let mut queue = lock(&self.queue);
-            if !self.credit(&queue) {
+            if !self.grant(&mut lock(&self.queue)) {
                 return;
             }
-            queue.token = true;
         }
         self.submit();
     }

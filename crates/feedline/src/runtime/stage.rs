@@ -59,6 +59,17 @@ impl Item {
     }
 }
 
+/// What a segment stands still for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Rows of the segment below.
+    Input,
+    /// Bytes of a file or an object.
+    Io,
+    /// Room in its queue.
+    Room,
+}
+
 /// Whoever wants to know that a stage may have something again.
 pub trait Wake: Send + Sync {
     fn wake(&self);
@@ -72,6 +83,12 @@ pub struct Cx<'a> {
     pub cancelled: &'a super::sync::atomic::AtomicBool,
     /// Time spent in the stages below, so that each stage is charged its own.
     pub inner_ns: u64,
+    /// Time spent waiting for Python's lock by all stages together.
+    pub lock_ns: u64,
+    /// The node whose segment pulls; 0: the consumer does.
+    pub place: u64,
+    /// Why a stage gave `Pending`, if it is a wait.
+    pub waits: Option<Wait>,
     /// After this, stages give `Pending` and are pulled again later: an operator that finds nothing for long (a filter
     /// that rejects everything) must not keep a thread from being interrupted, cancelled or used for other work.
     pub deadline: Instant,
@@ -82,7 +99,8 @@ const PATIENCE: Duration = Duration::from_millis(20);
 
 impl<'a> Cx<'a> {
     pub fn new(waker: &'a Weak<dyn Wake>, cancelled: &'a super::sync::atomic::AtomicBool) -> Cx<'a> {
-        Cx { waker, cancelled, inner_ns: 0, deadline: Instant::now() + PATIENCE }
+        let deadline = Instant::now() + PATIENCE;
+        Cx { waker, cancelled, inner_ns: 0, lock_ns: 0, place: 0, waits: None, deadline }
     }
 
     /// The waker as futures want it.
@@ -180,7 +198,6 @@ macro_rules! rows {
 pub struct Inline {
     pub input: Box<dyn Stage>,
     pub function: Arc<dyn ChunkFn>,
-    pub meter: Arc<super::Meter>,
     pub ready: std::collections::VecDeque<Item>,
 }
 
@@ -195,7 +212,7 @@ impl Stage for Inline {
             }
             let chunk = rows!(self.input.next(cx, want));
             let mut out = Vec::new();
-            self.meter.time(cx, chunk.rows(), || self.function.run(chunk, &mut out));
+            self.function.run(chunk, &mut out);
             self.ready.extend(out);
         }
     }

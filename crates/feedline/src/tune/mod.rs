@@ -1,9 +1,11 @@
 //! What the meters mean: numbers in, decisions out. Nothing here waits, locks or touches data.
 
 mod allot;
+mod ceiling;
 mod chunk;
 mod report;
 
 pub use allot::segment_bytes;
+pub use ceiling::{Bound, Change, Lane, Limit, Model, Part};
 pub use chunk::{next_rows, next_rows_away};
 pub use report::{Verdict, verdict};

@@ -8,15 +8,26 @@ from .elementwise import Elementwise
 from .exports import Exports
 from .grouping import Grouping
 from .mixing import Mixing
+from .reports import Lint, Reports
 from .saving import Saved, Saving
 from .selection import Selection
 from .sources import Sources
 from .terminals import Terminals
 
-__all__ = ["AUTOTUNE", "INFINITE_CARDINALITY", "UNKNOWN_CARDINALITY", "Cardinality", "Dataset", "Saved"]
+__all__ = [
+    "AUTOTUNE",
+    "INFINITE_CARDINALITY",
+    "UNKNOWN_CARDINALITY",
+    "Cardinality",
+    "Dataset",
+    "Lint",
+    "Saved",
+]
 
 
-class Dataset(Sources, Elementwise, Batching, Grouping, Selection, Mixing, Saving, Terminals, Exports):
+class Dataset(
+    Sources, Elementwise, Batching, Grouping, Selection, Mixing, Saving, Terminals, Reports, Exports
+):
     """A pipeline: where elements come from, and what is done to them.
 
     A dataset is a description. It never changes: every method returns a new dataset. Iterating reads it from

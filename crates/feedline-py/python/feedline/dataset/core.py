@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .. import _native, trace
+from .. import _native, profiles, trace, warnings
 from ..errors import OutOfRangeError, UnimplementedError
 from ..frameworks import meet
 from ..lazy_numpy import with_numpy
@@ -129,10 +129,11 @@ class Core:
         return self._plan.fingerprint()
 
     def explain(self, format: str = "text") -> str:
-        """The pipeline as written and as it will run, in words.
+        """The pipeline as written and as it runs; after a pass, with what each operator cost, how fast the
+        whole could be here, and what holds it.
 
         Args:
-            format: "text", or another format that the plan can be shown in, such as "json".
+            format: "text"; "json"; "dot" for Graphviz; "mermaid"; or "html", a page with a picture.
         """
         return self._plan.explain(format)
 
@@ -158,7 +159,14 @@ class Core:
                 "a loop over a dataset inside a function", "use its operators: map, reduce, batch"
             )
         note(self)
+        self._begin()
         return self._plan.iter()  # type: ignore[return-value]
+
+    def _begin(self) -> None:
+        """A pass begins: warns of mistakes, once, and tells whoever measures."""
+        for found in self._plan.lint_once():
+            warnings.warn_of(*found)
+        profiles.note(self._plan)
 
     def iter(
         self, state: Mapping[str, Any] | None = None, *, epoch: int | None = None, **options: Any
@@ -207,6 +215,7 @@ class Core:
             epoch = integer("iter", "epoch", epoch)
             if not 0 <= epoch < 2**53:
                 raise ValueError(f"iter: epochs are counted from 0 on, so epoch cannot be {epoch}")
+        self._begin()
         return self._plan.iter(make_options(None, options) if options else None, state, epoch)  # type: ignore[return-value]
 
     def locate(self, step: int, row: int | None = None, state: Mapping[str, Any] | None = None) -> Located:
@@ -334,14 +343,7 @@ class Core:
         return f"{chain_text(self._plan)}: {spec_text(self.element_spec)}, {length}"
 
     def _repr_html_(self) -> str:
-        from html import escape
-
-        rows = []
-        for plan in _in_order(self._plan):
-            cells = (call_text(plan), spec_text(plan.spec), cardinality_text(plan.cardinality))
-            rows.append("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>")
-        head = "<tr><th>operator</th><th>elements</th><th>count</th></tr>"
-        return f"<table>{head}{''.join(rows)}</table>"
+        return self._plan.explain("html")
 
     def __reduce__(self) -> Any:
         from .pickling import pickled
@@ -353,15 +355,6 @@ class Core:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return type(self)(_native.unpickled(*self._plan.pickled()))
-
-
-def _in_order(plan: _native.Plan) -> list[_native.Plan]:
-    """A plan and all that it reads, inputs first."""
-    found, waiting = [], [plan]
-    while waiting:
-        found.append(waiting.pop())
-        waiting.extend(found[-1].inputs)
-    return found[::-1]
 
 
 def chain_text(plan: _native.Plan) -> str:
@@ -391,8 +384,3 @@ def call_text(plan: _native.Plan) -> str:
     ):
         params = params.partition("=")[2]
     return f"{plan.op}({params if len(params) <= 60 else params[:59] + '…'})"
-
-
-def cardinality_text(count: int) -> str:
-    """A number of elements in words."""
-    return {-1: "endless", -2: "unknown"}.get(count, str(count))

@@ -134,20 +134,21 @@ class BackupAndRestore(keras.callbacks.Callback):  # type: ignore[misc]
     def _restore(self, data: Data) -> None:
         with np.load(self.path) as file:
             about = json.loads(bytes(file[_ABOUT]))
-            kinds = {"v": self._variables(), "m": self.model.metrics_variables}
-            stored = {
-                kind: [file[f"{kind}{place}"] for place in range(sum(n[0] == kind for n in file.files))]
-                for kind in kinds
-            }
-        _assign(kinds["v"], stored["v"], self.path)
+            stored, metrics = (
+                [file[f"{kind}{place}"] for place in range(sum(name[0] == kind for name in file.files))]
+                for kind in "vm"
+            )
         epoch, done = about["epoch"], about["batches"]
         left = None if data.steps is None or done == 0 else max(data.steps - done, 0)
         more = data.go_on(about["data"], left or None)
         if done and (left == 0 or not more):
             # It was saved after the last batch of its epoch.
             epoch, done = epoch + 1, 0
+        # Not all backends have made the variables of the metrics and the optimiser by now.
+        self.model._symbolic_build(data_batch=data.coming)
+        _assign(self._variables(), stored, self.path)
         self._done = done
-        self._metrics = stored["m"] if done else None
+        self._metrics = metrics if done else None
         self.model._initial_epoch = epoch
 
 

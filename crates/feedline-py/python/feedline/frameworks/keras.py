@@ -15,14 +15,16 @@ How Keras takes data, and what is done here:
    filled once, and the first epoch is the first pass.
 4. Keras may take batches ahead of the one it computes with, so an adapter counts those that it handed out,
    and knows from where the data goes on behind each of the last few (`places`): `BackupAndRestore` asks for
-   the one behind the batch that was computed last. An adapter that is sent to such a place (`go_on`) may be
-   in the middle of an epoch: its first iterator then ends where that epoch does.
+   the one behind the batch that was computed last.
+5. An adapter that is sent to such a place (`go_on`) may be in the middle of an epoch. Keras counts the steps
+   of an epoch and of a pass itself, and is told how many of them were done (`_resumed`). It must not run into
+   the end in place of that: a step that fails for lack of data can change variables all the same.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
+import itertools
 import warnings as _python
 import weakref
 from collections.abc import Callable, Iterator, Mapping
@@ -75,10 +77,7 @@ class Data(DataAdapter):  # type: ignore[misc]
         self._running: Any = None
         self._spare: _Open | None = None
         self._peeked = False
-        self._left: int | None = None
-        self._resumed = self._begins = False
-        # Whether the pass that has ended was not seen from its beginning.
-        self.partial = False
+        self._place: tuple[int, int | None] | None = None
         self.handed = 0
         self.places: dict[int, Any] | None = None
 
@@ -140,15 +139,23 @@ class Data(DataAdapter):  # type: ignore[misc]
         now = _Open()
         now.iterator = self._weighted.iter(state)
         now.first = next(now.iterator, None)
-        if now.first is None:
-            self._spare, self._left = None, None
-            return False
-        self._spare, self._left, self._resumed = now, left, True
-        return True
+        more = now.first is not None
+        if not more:
+            now.iterator = self._weighted.iter()
+            now.first = next(now.iterator, None)
+        self._spare = now
+        self._place = (int(state["delivered"]), left) if more else None
+        return more
 
-    def on_epoch_begin(self) -> None:
-        """Keras begins an epoch."""
-        self._begins = True
+    def take_place(self) -> tuple[int, int | None] | None:
+        """After `go_on`, once: how many batches of the pass were read before, and `left`."""
+        place, self._place = self._place, None
+        return place
+
+    @property
+    def coming(self) -> Any:
+        """The batch that comes next, after `go_on`."""
+        return None if self._spare is None else self._spare.first
 
     def on_epoch_end(self) -> None:
         """Keras has dealt with the end of an epoch, or has seen what it wanted of the first batch."""
@@ -179,8 +186,7 @@ class Data(DataAdapter):  # type: ignore[misc]
         else:
             self._peeked = True
             self.handed -= spare.count
-            into.first, into.iterator, into.begun = spare.first, spare.iterator, spare.begun
-            into.left, self._left = self._left, None
+            into.first, into.iterator = spare.first, spare.iterator
         self._running = into.iterator
 
     def _used(self, opened: _Open) -> None:
@@ -195,13 +201,10 @@ class Data(DataAdapter):  # type: ignore[misc]
         return self._steps
 
     def _ended(self) -> None:
-        """A pass has come to its end. Where its length is not known, or it began in the middle, Keras finds
-        the end by running into it, and warns as if something were wrong. That is kept quiet, unless more
-        steps were promised.
+        """A pass has come to its end. Where its length is not known, Keras finds the end by running into it,
+        and warns as if something were wrong. That is kept quiet, unless more steps were promised.
         """
-        unknown = self.num_batches is None and self._steps is None
-        self.partial, self._resumed = self._resumed, False
-        if (unknown or self.partial) and self._silence is None:
+        if self.num_batches is None and self._steps is None and self._silence is None:
             self._silence = _python.catch_warnings()
             self._silence.__enter__()
             _python.filterwarnings("ignore", message="Your input ran out of data")
@@ -218,16 +221,13 @@ class Data(DataAdapter):  # type: ignore[misc]
 class _Open:
     """A pass that was opened: what it gave first, what gives the rest, and how far it is."""
 
-    __slots__ = ("begun", "count", "ended", "first", "iterator", "left")
+    __slots__ = ("count", "ended", "first", "iterator")
 
     def __init__(self) -> None:
         self.first: Any = None
         self.iterator: Any = None
-        self.begun = False
         self.count = 0
         self.ended = False
-        # How many batches are left of an epoch that another process has begun.
-        self.left: int | None = None
 
 
 class _Batches:
@@ -245,39 +245,19 @@ class _Batches:
         data, now = self._data, self._pass
         if now.iterator is None:
             data._open(now)
-        if now.left is not None:
-            if now.left == 0:
-                return self._cut()
-            now.left -= 1
         again = now.count == 0 and now.first is not None
         batch = now.first if again else next(now.iterator, None)
-        if batch is None and data._begins and now.begun:
-            # An epoch does not begin at the end of a pass. Keras goes by its count of steps, which is not
-            # that of the pass if another process had begun it.
-            self._pass = data._newest = now = _Open()
-            data._open(now)
-            batch = next(now.iterator, None)
         if batch is None:
             now.ended = True
             data._note(now)
             data._ended()
             raise StopIteration
-        data._begins = False
         data.handed += 1
         data._note(now)
-        now.begun = True
         now.count += 1
         now.first = batch if now.count == 1 else None
         data._used(now)
         return nest.map_structure(self._leaf, batch, lists=False)
-
-    def _cut(self) -> Any:
-        """Ends an epoch that was begun by another process; the next one goes on with the pass."""
-        rest = _Open()
-        rest.iterator, rest.begun = self._pass.iterator, True
-        self._data._spare = rest
-        self._data._ended()
-        raise StopIteration
 
     def _leaf(self, leaf: Any) -> Any:
         return None if leaf is None else self._convert(leaf)
@@ -389,20 +369,30 @@ def _check_steps(dataset: Dataset, steps: int | None) -> None:
         )
 
 
-def _unlearned(known: Callable[..., Any]) -> Callable[..., Any]:
-    """Keras's handling of the end of a pass, which takes the number of its batches for that of all passes."""
+def _resumed(known: Callable[..., Any]) -> Callable[..., Any]:
+    """Keras's steps of an epoch, which may be one that another process has begun."""
 
-    @contextlib.contextmanager
     @functools.wraps(known)
-    def catch_stop_iteration(self: Any) -> Iterator[None]:
-        count = self._num_batches
-        with known(self):
-            yield
-        if isinstance(self.data_adapter, Data) and self.data_adapter.partial:
-            self.data_adapter.partial, self._num_batches = False, count
+    def _enumerate_iterator(self: Any) -> Iterator[Any]:
+        place = self.data_adapter.take_place() if isinstance(self.data_adapter, Data) else None
+        steps = known(self)
+        if place is None:
+            yield from steps
+            return
+        # Where the length is known Keras counts on from the first step, elsewhere it counts in each.
+        (seen, left), counts = place, bool(self.steps_per_epoch or self._num_batches)
+        for number, step in enumerate(itertools.islice(steps, left and -(-left // self.steps_per_execution))):
+            if number == 0 or not counts:
+                self._steps_seen += seen
+            yield step
+        if left is not None:
+            # The epoch ends here, and so may the pass.
+            if self._num_batches and self._steps_seen >= self._num_batches:
+                self._current_iterator = None
+            self.data_adapter.on_epoch_end()
 
-    return catch_stop_iteration
+    return _enumerate_iterator
 
 
 data_adapters.get_data_adapter = _adapter(data_adapters.get_data_adapter)
-EpochIterator.catch_stop_iteration = _unlearned(EpochIterator.catch_stop_iteration)
+EpochIterator._enumerate_iterator = _resumed(EpochIterator._enumerate_iterator)

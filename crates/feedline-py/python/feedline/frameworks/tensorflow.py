@@ -51,6 +51,10 @@ def to_tf(dataset: Dataset, passes: Callable[[], Iterator[Any]] | None = None) -
             "datasets with .flat_map, and leave out components that are None"
         ) from None
     made = tf.data.Dataset.from_generator(elements, output_signature=signature)
+    # The pipeline reads ahead already; what TensorFlow took on top of that would be lost between two passes.
+    options = tf.data.Options()
+    options.experimental_optimization.inject_prefetch = False
+    made = made.with_options(options)
     count = UNKNOWN_CARDINALITY if passes is not None else int(dataset.cardinality())
     return (
         made if count == UNKNOWN_CARDINALITY else made.apply(tf.data.experimental.assert_cardinality(count))

@@ -149,7 +149,7 @@ impl Op for Shuffle {
         inputs[0].card
     }
     fn props(&self) -> Props {
-        Props { pure: !self.each_pass(), carries: true, ..Props::default() }
+        Props { pure: !self.each_pass(), carries: true, keeps: true, ..Props::default() }
     }
     fn seeds(&self) -> Option<&Arc<PassSeeds>> {
         Some(self.pass_seeds())

@@ -1,0 +1,178 @@
+//! Mistakes that can be seen in a plan before it runs. Each has a code, which never changes, a sentence, and a line that
+//! mends it; docs/warnings.md has a section for each. A lint must be right: what is often meant is not reported.
+//!
+//! Adding one: a function in the file of its subject, a row in `LINTS`, a section in docs/warnings.md, a class in
+//! `warnings.py`, and tests that trigger it and that do not.
+
+mod cache;
+mod order;
+mod rows;
+
+use crate::expr::{Graph, Kind};
+use crate::plan::{Plan, label};
+use crate::runtime::settings;
+use std::collections::HashSet;
+
+/// Something that hardly does what was meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    pub code: &'static str,
+    /// The operator, as reports name it.
+    pub at: String,
+    /// What is wrong with it.
+    pub text: String,
+    /// A line to write in its place.
+    pub fix: String,
+}
+
+/// What an operator of a plan is asked.
+pub struct Look<'a> {
+    pub node: &'a Plan,
+    pub root: &'a Plan,
+    /// Whoever reads the elements needs them all in one shape.
+    pub fixed_shapes: bool,
+}
+
+/// What is wrong, and the line that mends it.
+pub type Said = (String, String);
+
+pub struct Lint {
+    pub code: &'static str,
+    /// In a sentence.
+    pub doc: &'static str,
+    pub look: fn(&Look<'_>) -> Option<Said>,
+}
+
+/// All of them. FL001 to FL005 are found while a program runs (`warnings.py`).
+pub static LINTS: &[Lint] = &[
+    Lint { code: "FL006", doc: "Random numbers are kept in a cache.", look: cache::random_before },
+    Lint { code: "FL007", doc: "An order is kept in a cache.", look: cache::shuffle_before },
+    Lint { code: "FL008", doc: "Batches are shuffled, not elements.", look: order::shuffled_batches },
+    Lint { code: "FL009", doc: "A shuffle mixes epochs.", look: order::mixed_epochs },
+    Lint { code: "FL010", doc: "A shuffle buffer is small against the data.", look: order::small_buffer },
+    Lint { code: "FL011", doc: "A split of a new order each time.", look: order::leaking_split },
+    Lint { code: "FL012", doc: "Shards of different orders overlap.", look: order::overlapping_shards },
+    Lint { code: "FL013", doc: "A filter of endless data may never end.", look: rows::endless_filter },
+    Lint { code: "FL014", doc: "A cache does not fit into memory.", look: cache::too_large },
+    Lint { code: "FL015", doc: "A cache of endless data.", look: cache::endless },
+    Lint { code: "FL016", doc: "A shuffle buffer does not fit into memory.", look: order::large_buffer },
+    Lint { code: "FL017", doc: "Parts of an element are shuffled apart.", look: order::shuffled_apart },
+    Lint { code: "FL018", doc: "Shapes are open where they must be fixed.", look: rows::open_shapes },
+    Lint { code: "FL019", doc: "Nothing is left.", look: rows::nothing_left },
+];
+
+/// What is wrong with a plan, in the order of the codes.
+pub fn lint(plan: &Plan, fixed_shapes: bool) -> Vec<Finding> {
+    let mut nodes = Vec::new();
+    plan.walk(&mut |node| nodes.push(node.clone()));
+    let mut found = Vec::new();
+    for Lint { code, look, .. } in LINTS {
+        for node in &nodes {
+            if let Some((text, fix)) = look(&Look { node, root: plan, fixed_shapes }) {
+                found.push(Finding { code, at: label(node), text, fix });
+            }
+        }
+    }
+    found
+}
+
+/// The nearest operator before `node` for which `hit` holds; nothing before an operator that `stop` names is looked at.
+fn before(node: &Plan, stop: impl Fn(&Plan) -> bool, hit: impl Fn(&Plan) -> bool) -> Option<Plan> {
+    let (mut waiting, mut seen) = (Vec::from_iter(node.inputs.iter().cloned()), HashSet::new());
+    while let Some(plan) = waiting.pop() {
+        if hit(&plan) {
+            return Some(plan);
+        }
+        if seen.insert(plan.id) && !stop(&plan) {
+            waiting.extend(plan.inputs.iter().rev().cloned());
+        }
+    }
+    None
+}
+
+/// Whether a function draws random numbers. Python may do so too, but nobody can see it.
+pub fn draws(graph: &Graph) -> bool {
+    graph.nodes.iter().any(|node| match &node.kind {
+        Kind::Call { func, .. } => !func.pure && !func.name.starts_with("io."),
+        Kind::Cond { then, otherwise, .. } => draws(then) || draws(otherwise),
+        _ => false,
+    })
+}
+
+/// Whether an operator draws random numbers in a function.
+pub fn is_random(plan: &Plan) -> bool {
+    plan.op.functions().iter().any(|f| draws(&f.0))
+}
+
+/// A buffer of one element leaves all in their places.
+pub fn is_shuffle(plan: &Plan) -> bool {
+    plan.name() == "shuffle" && plan.number("buffer_size") != Some(1)
+}
+
+/// A shuffle that gives another order in each pass.
+pub fn reshuffles(plan: &Plan) -> bool {
+    is_shuffle(plan) && plan.param("reshuffle_each_iteration") != Some(false.into())
+}
+
+fn is_batch(plan: &Plan) -> bool {
+    matches!(plan.name(), "batch" | "padded_batch" | "ragged_batch" | "sparse_batch")
+}
+
+/// Whether an operator repeats its input; without a number, for ever.
+fn repeats(plan: &Plan) -> bool {
+    plan.name() == "repeat" && !matches!(plan.number("count"), Some(0 | 1))
+}
+
+/// Bytes of an element, if its shapes are known.
+pub fn element_bytes(plan: &Plan) -> Option<u64> {
+    plan.spec.leaves().into_iter().try_fold(0u64, |sum, leaf| {
+        let dtype = leaf.dtype().filter(|d| *d != crate::element::DType::String)?;
+        let items: usize = leaf.shape()?.full()?.iter().product();
+        Some(sum.saturating_add(items.saturating_mul(dtype.size()) as u64))
+    })
+}
+
+/// Bytes that buffers may hold: what was asked for, or what the machine has.
+pub fn memory_limit(plan: &Plan) -> Option<u64> {
+    let asked = plan.options.memory_limit.or(settings().memory_limit);
+    asked.map(|n| n as u64).or_else(machine_memory)
+}
+
+fn machine_memory() -> Option<u64> {
+    // SAFETY: asks for two numbers; both are negative if the system does not tell.
+    let (pages, size) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
+    Some(u64::try_from(pages).ok()?.saturating_mul(u64::try_from(size).ok()?))
+}
+
+/// Bytes in words.
+fn bytes(n: u64) -> String {
+    crate::plan::bytes_text(n as usize)
+}
+
+#[cfg(test)]
+mod testing {
+    use super::*;
+    use crate::{Dataset, Result};
+
+    /// The codes of what is found.
+    pub fn codes(ds: Result<Dataset>) -> Vec<&'static str> {
+        lint(ds.unwrap().plan(), false).into_iter().map(|f| f.code).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_in_order_and_told_apart() {
+        let codes: Vec<&str> = LINTS.iter().map(|l| l.code).collect();
+        assert!(codes.windows(2).all(|w| w[0] < w[1]));
+        assert!(LINTS.iter().all(|l| l.doc.ends_with('.')));
+    }
+
+    #[test]
+    fn the_memory_of_the_machine_is_known() {
+        assert!(machine_memory().is_some_and(|n| n > 1 << 20));
+    }
+}
