@@ -217,9 +217,39 @@ def test_what_the_model_knows_is_used() -> None:
 
 def test_a_ceiling_below_what_was_measured_is_not_shown() -> None:
     reading = counted(1.0, 10, 0.9, (10, 0.9), (10, 0.1))
-    reading["ceiling"] = {"rate": 5.0, "measured": 10.0, "headroom": 0.5, "limit": {"id": 1, "limit": "cores"}}
+    reading["ceiling"] = {
+        "rate": 5.0,
+        "measured": 10.0,
+        "headroom": 0.5,
+        "limit": {"id": 1, "limit": "cores"},
+    }
     sample = passes.Track().sample(reading)
     assert (sample["ceiling"], sample["headroom"]) == (None, None)
+
+
+def test_memory_and_what_was_left_out() -> None:
+    reading = counted(1.0, 10, 0.9, (10, 0.9), (10, 0.1))
+    sample = passes.Track().sample(reading)
+    assert (sample["held"], sample["limit_bytes"], passes.left_out(reading)) == (0, None, [])
+    reading["pass"]["memory"] = {
+        "limit_bytes": 100,
+        "held_bytes": 50,
+        "held_bytes_peak": 60,
+        "consumer_bytes": 7,
+    }
+    bad = {"operator": "map", "number": 1, "on_error": "skip", "elements": 3, "first": ["too much"]}
+    reading["pass"]["left_out"] = [bad, {**bad, "elements": 0}]
+    sample = passes.Track().sample(reading)
+    assert (sample["held"], sample["limit_bytes"], sample["given"]) == (50, 100, 7)
+    assert passes.left_out(reading) == [{"operator": "map", "elements": 3, "first": "too much"}]
+
+
+def test_bad_elements_are_told() -> None:
+    dataset = fl.Dataset.range(10).map(lambda x: fl.debugging.assert_less(x, 7, "too much"), on_error="skip")
+    iterator = iter(dataset)
+    assert len(list(iterator)) == 7
+    (entry,) = passes.left_out(json.loads(iterator.explain("json")))
+    assert entry["elements"] == 3 and "too much" in entry["first"]
 
 
 def test_nothing_is_known_at_the_start() -> None:
@@ -372,6 +402,17 @@ def test_the_dashboard_has_an_address() -> None:
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+/\?token=[\w-]{20,}", str(page))
         assert page.url in page._repr_html_()
         assert b"<title>feedline</title>" in get(page.url)
+
+
+def test_a_token_may_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FEEDLINE_TOKEN", "quite/long enough&")
+    with fl.serve() as server:
+        assert b"<title>feedline</title>" in get(server.url)
+        address = f"http://127.0.0.1:{server.port}/metrics"
+        assert b"feedline_cpu_budget" in get(address, Authorization="Bearer quite/long enough&")
+    monkeypatch.setenv("FEEDLINE_TOKEN", "short")
+    with pytest.raises(ValueError, match="at least 16"):
+        fl.serve()
 
 
 # Being found.

@@ -144,14 +144,16 @@ fn lines(state: &Json, shown: usize, columns: usize, most: usize, color: bool) -
         if all.len() > 1 { format!(" · {} of {}", shown + 1, all.len()) } else { String::new() }
     ));
     let nodes = sample["nodes"].as_array().map_or(&[][..], Vec::as_slice);
-    let held: u64 = nodes.iter().map(|n| whole(&n["held"])).sum();
     out.push(format!(
         "{} elements/s · your loop waits {:.0} % · {} delivered · {} buffered",
         rate(&sample["rate"]),
         number(&sample["waited"]) * 100.0,
         count(whole(&sample["delivered"])),
-        bytes(held)
+        bytes(whole(&sample["held"]))
     ));
+    for left in pipeline["left_out"].as_array().map_or(&[][..], Vec::as_slice) {
+        out.push(format!("{} left out {} elements", text(&left["operator"]), count(whole(&left["elements"]))));
+    }
     let shape = pipeline["nodes"].as_array().map_or(&[][..], Vec::as_slice);
     let holding = sample["holding"].as_u64().map(|i| i as usize);
     out.push(match holding.and_then(|i| shape.get(i)) {

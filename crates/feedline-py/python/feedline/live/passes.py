@@ -19,7 +19,7 @@ from typing import Any
 
 from .. import _native
 
-__all__ = ["Track", "name_of", "process", "shape", "told"]
+__all__ = ["Track", "left_out", "name_of", "process", "shape", "told"]
 
 Json = dict[str, Any]
 
@@ -78,6 +78,19 @@ def shape(reading: Mapping[str, Any]) -> list[Json]:
     ]
 
 
+def left_out(reading: Mapping[str, Any]) -> list[Json]:
+    """Bad elements that operators left out: how many, and why the first."""
+    return [
+        {
+            "operator": entry["operator"],
+            "elements": entry["elements"],
+            "first": next(iter(entry["first"]), None),
+        }
+        for entry in (reading.get("pass") or {}).get("left_out", [])
+        if entry["elements"]
+    ]
+
+
 def name_of(reading: Mapping[str, Any]) -> str:
     """A pipeline in a few words: its operators as they were written, from the source on."""
     names = []
@@ -102,6 +115,7 @@ class Track:
         seconds, waited, nodes = _between(now, self._before[-1] if self._before else None)
         long_seconds, long_waited, long_nodes = _between(now, self._before[0] if self._before else None)
         passed, before = now["pass"], self._before[-1]["pass"] if self._before else {}
+        buffers = passed.get("memory") or {}
         self._before.append(now)
         return {
             "time": now["time"],
@@ -114,6 +128,10 @@ class Track:
             "waited": waited,
             "holding": _holding(now, long_nodes, long_waited, long_seconds),
             **_ceiling(now),
+            # All that the pipeline holds, whoever of its operators: more than their queues.
+            "held": buffers.get("held_bytes", sum(node["held"] for node in nodes)),
+            "limit_bytes": buffers.get("limit_bytes"),
+            "given": buffers.get("consumer_bytes", 0),
             "memory": memory(),
             "nodes": nodes,
         }

@@ -7,7 +7,7 @@ so. Passes over one dataset that run at the same time are added up.
 from __future__ import annotations
 
 from .. import _native
-from .passes import Json, operators, process, told
+from .passes import Json, left_out, operators, process, told
 
 __all__ = ["CONTENT_TYPE", "metrics"]
 
@@ -17,6 +17,10 @@ _PASS: dict[str, tuple[str, str, str, float]] = {
     "feedline_elements_delivered_total": ("counter", "Elements handed to the consumer.", "delivered", 1),
     "feedline_consumer_waited_seconds_total": ("counter", "Time the consumer waited.", "waited_seconds", 1),
     "feedline_pass_seconds_total": ("counter", "Time since the pass began.", "seconds", 1),
+}
+_SUMS: dict[str, tuple[str, ...]] = {
+    "feedline_elements_left_out_total": ("counter", "Bad elements that operators left out."),
+    "feedline_held_bytes": ("gauge", "Bytes that the pipeline holds now, in queues, buffers and read-ahead."),
 }
 _OPERATOR: dict[str, tuple[str, str, str, float]] = {
     "feedline_operator_rows_total": ("counter", "Rows that the operator gave.", "rows", 1),
@@ -41,7 +45,7 @@ Labels = tuple[tuple[str, str], ...]
 
 def metrics() -> str:
     """All counters of this process."""
-    values: dict[str, dict[Labels, float]] = {name: {} for name in (*_PASS, *_OPERATOR)}
+    values: dict[str, dict[Labels, float]] = {name: {} for name in (*_PASS, *_SUMS, *_OPERATOR)}
 
     def add(name: str, labels: Labels, value: float) -> None:
         values[name][labels] = values[name].get(labels, 0.0) + value
@@ -50,12 +54,14 @@ def metrics() -> str:
         of: Labels = (("pipeline", str(reading["pipeline"])),)
         for name, (_, _, field, scale) in _PASS.items():
             add(name, of, reading["pass"][field] * scale)
+        add("feedline_elements_left_out_total", of, sum(e["elements"] for e in left_out(reading)))
+        add("feedline_held_bytes", of, (reading["pass"].get("memory") or {}).get("held_bytes", 0))
         for number, node in enumerate(operators(reading)):
             labels = (*of, ("operator", node["op"]), ("number", str(number)))
             for name, (_, _, field, scale) in _OPERATOR.items():
                 add(name, labels, (node.get("meter") or {}).get(field, 0) * scale)
     lines = []
-    for name, (kind, text, *_) in {**_PASS, **_OPERATOR}.items():
+    for name, (kind, text, *_) in {**_PASS, **_SUMS, **_OPERATOR}.items():
         lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
         lines += [f"{name}{_labels(labels)} {value:.17g}" for labels, value in values[name].items()]
     known: Json = process()

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .passes import Json, Track, name_of, process, shape
+from .passes import Json, Track, left_out, name_of, process, shape
 from .sampler import SAMPLER
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ def state_of(readings: Sequence[Mapping[str, Any]]) -> Json:
         "passes": 1,
         "alive": False,
         "nodes": shape(last),
+        "left_out": left_out(last),
         "samples": samples,
     }
     errors = [{"time": moment, "from": "", "text": text} for moment, text in last.get("errors", [])]

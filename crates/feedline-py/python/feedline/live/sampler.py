@@ -15,7 +15,7 @@ import time
 from collections import deque
 
 from .. import _native
-from .passes import Json, Track, name_of, process, shape, told
+from .passes import Json, Track, left_out, name_of, process, shape, told
 
 __all__ = ["SAMPLER", "Sampler"]
 
@@ -67,6 +67,7 @@ class _Pipeline:
             "passes": self.passes,
             "alive": self.alive,
             "nodes": self.shape,
+            "left_out": left_out(self.reading) if self.reading else [],
             "samples": new[-most:],
         }
 

@@ -39,6 +39,8 @@ REQUESTS = 16
 """Requests that are answered at once; others are closed."""
 PATIENCE = 10.0
 """Seconds that a client may take to say what it wants."""
+SHORTEST = 16
+"""Characters of a token that somebody chose: fewer can be tried out."""
 POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'"
@@ -200,7 +202,9 @@ class Server:
     def __init__(self, host: str, port: int) -> None:
         if not 0 <= port < 2**16:
             raise ValueError(f"port must be from 0 (any that is free) to 65535, not {port}")
-        self.token = secrets.token_urlsafe(18)
+        self.token = os.environ.get("FEEDLINE_TOKEN") or secrets.token_urlsafe(18)
+        if len(self.token) < SHORTEST:
+            raise ValueError(f"FEEDLINE_TOKEN has {len(self.token)} characters; it needs at least {SHORTEST}")
         try:
             self._listener = _Listener(host, port, self.token)
         except OSError as error:
@@ -219,7 +223,7 @@ class Server:
     def url(self) -> str:
         """The address of the page, with the token."""
         shown = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
-        return f"http://{f'[{shown}]' if ':' in shown else shown}:{self.port}/?token={quote(self.token)}"
+        return f"http://{f'[{shown}]' if ':' in shown else shown}:{self.port}/?token={quote(self.token, safe="")}"
 
     @property
     def metrics_url(self) -> str:
@@ -288,7 +292,8 @@ def serve(port: int = 0, host: str = "127.0.0.1") -> Server:
     """Lets `feedline top`, `feedline dash` and Prometheus look at this process.
 
     The same server as `dashboard`, which reads counters only while somebody asks. With FEEDLINE_SERVE=1 in
-    its environment a program calls it when it imports feedline; another number is the port.
+    its environment a program calls it when it imports feedline; another number is the port. FEEDLINE_TOKEN is
+    the token, where it must be known before.
 
     >>> import feedline as fl
     >>> with fl.serve() as server:
