@@ -93,7 +93,7 @@ def shuffled_by_bytes(folder: Path) -> fl.Dataset:
 def shuffled_lines(folder: Path) -> fl.Dataset:
     """Short rows that point into large blocks."""
     lines = fl.TextLineDataset(str(folder / "lines.txt"))
-    return lines.shuffle(100_000, seed=1).map(lambda x: fl.strings.to_number(x, fl.int64)).batch(1000)
+    return lines.shuffle(20_000, seed=1).map(lambda x: fl.strings.to_number(x, fl.int64)).batch(1000)
 
 
 @pipeline

@@ -23,7 +23,7 @@ import pytest
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL")
 
 ROWS, WIDTH = 3000, 512
-KILLS = 5
+KILLS = 3
 """How often each program is killed."""
 
 
