@@ -258,4 +258,4 @@ def test_data_that_end_at_once() -> None:
     assert D.range(0).profile(0.1).delivered == 0
     assert D.range(0).doctor(0.1) == ()
     assert repr(D.range(0).doctor(0.1)) == "nothing to change was found"
-    assert D.range(3).batch(2).profile(0.05).delivered == 2
+    assert D.range(3).batch(2).profile(1.0).delivered == 2
