@@ -55,7 +55,7 @@ pub fn files_in(folder: &str) -> Result<Vec<String>> {
     let Some(named) = Named::new(folder)? else { return Err(missing(format!("{folder} is not a folder"))) };
     match named.tree.kind(named.path.as_bytes())? {
         Some(Is::Folder) => {}
-        _ => return Err(missing(format!("there is no folder {folder}{}", named.tree.seen_from(&named.path)))),
+        _ => return Err(missing(format!("there is no folder {folder}{}", named.tree.seen_from(named.path)))),
     }
     let has_files = named.tree.children(&named.folder())?.iter().any(|c| c.is == Is::File && !c.name.starts_with(b"."));
     if has_files { named.files_of_folder(folder) } else { Ok(vec![]) }
