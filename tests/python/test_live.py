@@ -405,14 +405,15 @@ def test_the_dashboard_has_an_address() -> None:
 
 
 def test_a_token_may_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FEEDLINE_TOKEN", "quite/long enough&")
+    monkeypatch.setenv("FEEDLINE_TOKEN", "quite-long-enough")
     with fl.serve() as server:
         assert b"<title>feedline</title>" in get(server.url)
         address = f"http://127.0.0.1:{server.port}/metrics"
-        assert b"feedline_cpu_budget" in get(address, Authorization="Bearer quite/long enough&")
-    monkeypatch.setenv("FEEDLINE_TOKEN", "short")
-    with pytest.raises(ValueError, match="at least 16"):
-        fl.serve()
+        assert b"feedline_cpu_budget" in get(address, Authorization="Bearer quite-long-enough")
+    for bad in ("short", "quite long enough", "quite/long/enough"):
+        monkeypatch.setenv("FEEDLINE_TOKEN", bad)
+        with pytest.raises(ValueError, match="at least 16"):
+            fl.serve()
 
 
 # Being found.
@@ -538,6 +539,12 @@ def test_a_report_of_readings(tmp_path: Path) -> None:
     assert [sample["number"] for sample in pipeline["samples"]] == [0, 1, 2, 3, 4]
     with pytest.raises(ValueError, match="no readings"):
         fl.report([], tmp_path / "r.html")
+
+
+def test_a_report_of_a_profile(tmp_path: Path) -> None:
+    profile = fl.Dataset.range(10**9).map(lambda x: x * 2).batch(10).profile(seconds=0.1)
+    (pipeline,) = recorded(profile.report(tmp_path / "profile.html"))["pipelines"]
+    assert pipeline["samples"][-1]["delivered"] == profile.delivered
 
 
 def test_text_in_a_report_cannot_leave_its_place(tmp_path: Path) -> None:

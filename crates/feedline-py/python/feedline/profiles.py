@@ -12,6 +12,7 @@ True
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,11 +20,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from . import _native
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from .dataset.core import Core
 
 __all__ = ["Finding", "Profile", "Profiling", "Report", "WhatIf", "measure", "note", "profile"]
 
-_LIMITS = {
+LIMITS = {
     "serial": "one thread at a time runs it",
     "calls": "num_parallel_calls or workers let no more run at once",
     "io": "it waits for files or a store",
@@ -31,6 +34,7 @@ _LIMITS = {
     "cores": "all threads are at work, mostly on it",
     "not_ahead": "nothing works ahead of the consumer",
 }
+"""In which way an operator holds a pipeline, in words."""
 
 
 class Finding(NamedTuple):
@@ -80,7 +84,7 @@ class WhatIf(NamedTuple):
     """In which way."""
 
     def __repr__(self) -> str:
-        held = f", held by {self.bottleneck} ({_LIMITS[self.limit]})" if self.limit else ""
+        held = f", held by {self.bottleneck} ({LIMITS[self.limit]})" if self.limit else ""
         return f"{self.gain:.2f} x: {self.rate:.4g} elements a second{held}"
 
 
@@ -143,6 +147,12 @@ class Profile:
         """Everything, in dicts and lists that `json.dumps` takes."""
         return {**self._explained, **self._told}
 
+    def report(self, path: str | os.PathLike[str]) -> Path:
+        """Writes it as an HTML file that needs nothing else, to keep or to mail."""
+        from .live import report
+
+        return report([self.to_dict()], path)
+
     def doctor(self) -> Report:
         """What holds it back and what to change, the change that helps most first."""
         return Report(
@@ -202,7 +212,7 @@ class Profile:
         if self.consumer_bound:
             lines.append(f"the consumer is the bottleneck; input has {self.headroom or 1.0:.1f} x headroom")
         elif self.limit:
-            lines.append(f"held by {self.bottleneck}: {_LIMITS[self.limit]}")
+            lines.append(f"held by {self.bottleneck}: {LIMITS[self.limit]}")
         costs = {part["id"]: part["cost_ns"] for part in self._told["model"]["parts"]}
         total = sum(costs.values()) or 1.0
         for node in self.operators:

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .. import _native
+from ..profiles import LIMITS
 
 __all__ = ["Track", "left_out", "name_of", "process", "shape", "told"]
 
@@ -31,15 +32,6 @@ WINDOW = 10
 
 WAITS = {"input": "input_ns", "files": "io_ns", "room": "room_ns", "order": "order_ns"}
 """For what the segment behind an operator stands still, and the counters of that."""
-LIMITS = {
-    "serial": "one thread at a time runs it",
-    "calls": "num_parallel_calls lets no more run at once",
-    "io": "it waits for files or a store",
-    "lock": "Python's lock lets one function run at a time",
-    "cores": "all threads are at work, mostly on it",
-    "not_ahead": "nothing works ahead of the consumer",
-}
-"""In which way an operator holds a pipeline, in words."""
 
 
 def told(pass_: _native.Pass) -> Json:

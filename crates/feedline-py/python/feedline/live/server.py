@@ -17,6 +17,7 @@ import ipaddress
 import json
 import logging
 import os
+import re
 import secrets
 import socket
 import socketserver
@@ -24,7 +25,7 @@ import threading
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, quote, urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from .. import _native
 from .announce import announce, withdraw
@@ -203,8 +204,8 @@ class Server:
         if not 0 <= port < 2**16:
             raise ValueError(f"port must be from 0 (any that is free) to 65535, not {port}")
         self.token = os.environ.get("FEEDLINE_TOKEN") or secrets.token_urlsafe(18)
-        if len(self.token) < SHORTEST:
-            raise ValueError(f"FEEDLINE_TOKEN has {len(self.token)} characters; it needs at least {SHORTEST}")
+        if not re.fullmatch(f"[A-Za-z0-9_-]{{{SHORTEST},}}", self.token):
+            raise ValueError(f"FEEDLINE_TOKEN must be at least {SHORTEST} letters, digits, - or _")
         try:
             self._listener = _Listener(host, port, self.token)
         except OSError as error:
@@ -223,7 +224,7 @@ class Server:
     def url(self) -> str:
         """The address of the page, with the token."""
         shown = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
-        return f"http://{f'[{shown}]' if ':' in shown else shown}:{self.port}/?token={quote(self.token, safe="")}"
+        return f"http://{f'[{shown}]' if ':' in shown else shown}:{self.port}/?token={self.token}"
 
     @property
     def metrics_url(self) -> str:
