@@ -444,7 +444,7 @@ def test_nothing_starts_before_the_first_pass(program: Any) -> None:
         import numpy as np
         before = threads()
         import feedline as fl
-        ds = fl.Dataset.from_tensor_slices(np.arange(10)).shuffle(4).map(lambda x: x + 1).cache().batch(2)
+        ds = fl.Dataset.from_tensor_slices(np.arange(10)).cache().shuffle(4).map(lambda x: x + 1).batch(2)
         ds = ds.map(lambda x: int(x.sum()), python=True, output_signature=fl.TensorSpec((), fl.int64))
         ds.explain(), repr(ds), len(ds), ds.element_spec
         print(threads() - before)

@@ -668,7 +668,7 @@ def test_logs_can_be_silenced_and_asked_for(program: Any) -> None:
 def test_a_usual_program_says_nothing(program: Any) -> None:
     source = """
         import feedline as fl
-        ds = fl.Dataset.range(100).shuffle(10).map(lambda x: x * 2).batch(8).cache().prefetch(2)
+        ds = fl.Dataset.range(100).cache().shuffle(10).map(lambda x: x * 2).batch(8).prefetch(2)
         for _ in range(2):
             list(ds)
     """

@@ -142,7 +142,7 @@ pub fn save(
     let mut iter = iterate(bound)?;
     let (mut elements, mut looked) = (0u64, Instant::now());
     while let Some(chunk) = iter.next_chunk(&mut || watch(Progress { elements, bytes: 0 }))? {
-        deal(&chunk, elements, &mut writers, &names)?;
+        deal(&chunk, elements, &mut writers, &names).map_err(|e| e.in_op("save"))?;
         elements += chunk.rows() as u64;
         if looked.elapsed() > Duration::from_millis(100) {
             looked = Instant::now();
@@ -151,7 +151,7 @@ pub fn save(
     }
     let mut outputs = Vec::with_capacity(names.len());
     for (writer, name) in writers.into_iter().zip(&names) {
-        outputs.push(writer.finish().map_err(|e| e.in_file(name, None))?);
+        outputs.push(writer.finish().map_err(|e| e.in_file(name, None).in_op("save"))?);
     }
     let mut bytes = 0;
     for output in outputs {

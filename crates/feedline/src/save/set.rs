@@ -335,16 +335,14 @@ pub fn save_set(
     let (mut elements, mut looked) = (0u64, Instant::now());
     while let Some(chunk) = iter.next_chunk(&mut || watch(Progress { elements, bytes: 0 }))? {
         elements += chunk.rows() as u64;
-        match sharded {
-            false => writer.push(0, &chunk)?,
-            true => deal(chunk, &mut writer)?,
-        }
+        let written = if sharded { deal(chunk, &mut writer) } else { writer.push(0, &chunk) };
+        written.map_err(|e| e.in_op("save"))?;
         if looked.elapsed() > Duration::from_millis(100) {
             looked = Instant::now();
             watch(Progress { elements, bytes: 0 })?;
         }
     }
-    let manifest = writer.finish(None)?;
+    let manifest = writer.finish(None).map_err(|e| e.in_op("save"))?;
     let files = manifest.shards.iter().flatten();
     let bytes = files.clone().map(|f| f.bytes).sum();
     Ok(Saved { files: files.map(|f| within(folder, &f.name)).collect(), elements, bytes })

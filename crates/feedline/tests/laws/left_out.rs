@@ -13,7 +13,7 @@ fn leaving_out(plan: &Plan) -> Plan {
 /// What came of a pass, and what each operator left out.
 fn counted(mut iter: Iter) -> (Vec<Event>, Vec<(&'static str, u64)>) {
     let mut events = Vec::new();
-    while let Some(event) = iter.next() {
+    for event in iter.by_ref() {
         events.push(super::resume::shown(event));
         assert!(events.len() < 2000);
     }
