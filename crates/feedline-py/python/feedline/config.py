@@ -1,7 +1,7 @@
 """Settings of the whole process: how many workers, how much memory, which seed.
 
 Environment variables, read when feedline is imported: FEEDLINE_CPU_BUDGET and FEEDLINE_LEAVE_CORES (numbers),
-FEEDLINE_MEMORY_LIMIT (bytes, or text such as 2GB), FEEDLINE_STALL_SECONDS (how long an element may take before
+FEEDLINE_MEMORY_LIMIT (bytes, or text such as 2GB), FEEDLINE_STALL_SECONDS (how long an element may take until
 the log says what is waited for), FEEDLINE_LOG (a level of Python's logging, such as INFO) and FEEDLINE_SERVE
 (1, or a port: `fl.serve`).
 """

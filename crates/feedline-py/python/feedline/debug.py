@@ -8,7 +8,6 @@ True
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 from . import _native
@@ -35,6 +34,7 @@ def on_signal(signum: int | None = None) -> None:
     Args:
         signum: The signal; SIGUSR1 unless given.
     """
+    import logging
     import signal
 
     def write(_number: int, _frame: Any) -> None:

@@ -53,6 +53,9 @@ pub struct Run {
 /// Results that a queue holds at most for each worker, those that are not there yet included: the window in which a slow
 /// element does not stop the others. While one takes 50 times as long, every other worker makes 50 of them.
 const CHUNKS: usize = 64;
+/// Results that are ready to be taken. More would make nothing faster, and the fewer bytes circulate, the more of them the
+/// processor's caches hold.
+const READY: usize = 16;
 
 impl Run {
     /// Remembers a segment for whoever looks; those that are gone make room.
@@ -71,6 +74,7 @@ impl Run {
             parallel,
             calls: usize::MAX,
             chunks: CHUNKS * self.pool.budget().max(2),
+            ready: READY,
             rows: usize::MAX,
             bytes,
             ordered: true,
@@ -323,8 +327,9 @@ impl BuildCx {
         let (bounds, meter) = (self.run.bounds(), self.run.meters.of(node.id));
         // Each has something to do while the answer to the last message is on its way.
         let parallel = workers.saturating_mul(2);
-        let chunks = bounds.chunks.max(parallel.saturating_mul(2));
-        let bounds = Bounds { parallel, calls: AWAY, chunks, ordered, grain: self.grain, ..bounds };
+        let many = parallel.saturating_mul(2);
+        let (chunks, ready, grain) = (bounds.chunks.max(many), bounds.ready.max(many), self.grain);
+        let bounds = Bounds { parallel, calls: AWAY, chunks, ready, ordered, grain, ..bounds };
         Ok(Built::Open(Open::new(input, bounds).with(function, meter)))
     }
     /// A function on a stage that the operator made itself.

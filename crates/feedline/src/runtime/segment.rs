@@ -46,7 +46,10 @@ pub struct Bounds {
     pub parallel: usize,
     /// The same as it was asked for, whatever the machine allows.
     pub calls: usize,
+    /// Chunks in the queue, those that are not there yet included.
     pub chunks: usize,
+    /// The same while the first one is there: more would only push what is needed next out of the processor's caches.
+    pub ready: usize,
     pub rows: usize,
     pub bytes: usize,
     pub ordered: bool,
@@ -391,8 +394,9 @@ impl Shared {
         // Workers elsewhere are not left idle because of what they may send: one chunk each is always under way.
         let assured = b.calls == AWAY && queue.under_way < b.parallel / 2;
         let coming = if assured { 0 } else { queue.estimate.saturating_mul(queue.under_way + 1) };
+        let ready = queue.slots.front().is_some_and(|slot| slot.items.is_some());
         queue.under_way < b.parallel
-            && held < b.chunks
+            && held < if ready { b.ready.min(b.chunks) } else { b.chunks }
             && queue.rows < b.rows
             && queue.bytes.saturating_add(coming) <= b.bytes
             && self.budget.has_room(self.depth, coming)
@@ -448,7 +452,7 @@ impl Shared {
     fn fill_of(&self, chunks: usize, rows: usize, bytes: usize) -> u64 {
         let share = |held: usize, bound: usize| held as f64 / bound.max(1) as f64;
         let b = &self.bounds;
-        let most = share(chunks, b.chunks).max(share(rows, b.rows)).max(share(bytes, b.bytes));
+        let most = share(chunks, b.ready.min(b.chunks)).max(share(rows, b.rows)).max(share(bytes, b.bytes));
         (most.min(1.0) * 1000.0) as u64
     }
 

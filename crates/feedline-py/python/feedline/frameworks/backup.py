@@ -26,6 +26,7 @@ from .keras import Data, last_adapter
 __all__ = ["BackupAndRestore"]
 
 _ABOUT = "about"
+_TORCH = "torch"
 """The entry of the file that is no variable."""
 
 
@@ -123,6 +124,11 @@ class BackupAndRestore(keras.callbacks.Callback):  # type: ignore[misc]
         for kind, variables in (("v", self._variables()), ("m", self.model.metrics_variables)):
             for place, variable in enumerate(variables):
                 arrays[f"{kind}{place}"] = _plain(keras.ops.convert_to_numpy(variable))
+        if keras.backend.backend() == "torch":
+            import torch
+
+            # There, layers without a seed draw from torch's own generator.
+            arrays[_TORCH] = torch.get_rng_state().numpy()
         self.path.parent.mkdir(parents=True, exist_ok=True)
         part = self.path.with_suffix(".part")
         with part.open("wb") as file:
@@ -138,6 +144,7 @@ class BackupAndRestore(keras.callbacks.Callback):  # type: ignore[misc]
                 [file[f"{kind}{place}"] for place in range(sum(name[0] == kind for name in file.files))]
                 for kind in "vm"
             )
+            random = file[_TORCH] if _TORCH in file.files else None
         epoch, done = about["epoch"], about["batches"]
         left = None if data.steps is None or done == 0 else max(data.steps - done, 0)
         more = data.go_on(about["data"], left or None)
@@ -147,6 +154,10 @@ class BackupAndRestore(keras.callbacks.Callback):  # type: ignore[misc]
         # Not all backends have made the variables of the metrics and the optimiser by now.
         self.model._symbolic_build(data_batch=data.coming)
         _assign(self._variables(), stored, self.path)
+        if random is not None and keras.backend.backend() == "torch":
+            import torch
+
+            torch.set_rng_state(torch.from_numpy(random))
         self._done = done
         self._metrics = metrics if done else None
         self.model._initial_epoch = epoch
