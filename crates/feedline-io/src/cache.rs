@@ -125,11 +125,10 @@ impl Cache {
     }
 
     fn write(&self, key: &str, data: &[u8]) -> io::Result<()> {
-        self.reserve((HEAD + data.len()) as u64)?;
         let path = self.path(key);
         let temporary = path.with_extension(format!("{}.tmp", unique()));
+        let Some(mut file) = self.reserve((HEAD + data.len()) as u64, &temporary)? else { return Ok(()) };
         let written = (|| {
-            let mut file = File::options().write(true).create_new(true).open(&temporary)?;
             file.write_all(&Head { key, len: data.len() }.bytes(data))?;
             file.write_all(data)?;
             fs::rename(&temporary, &path)
@@ -140,8 +139,9 @@ impl Cache {
         written
     }
 
-    /// Counts bytes that will be written, after making room for them.
-    fn reserve(&self, bytes: u64) -> io::Result<()> {
+    /// Makes room for a file and makes it, of its full length: so others count it before it is written. `None` if there
+    /// is no room beside those that are being written.
+    fn reserve(&self, bytes: u64, temporary: &Path) -> io::Result<Option<File>> {
         self.prepare()?;
         let mut lock = Locked::new(&self.dir.join("lock"))?;
         let mut total = match lock.count() {
@@ -151,7 +151,14 @@ impl Cache {
         if total + bytes > self.limit {
             total = self.make_room(self.limit - bytes)?;
         }
-        lock.set_count(total + bytes)
+        if total + bytes > self.limit {
+            lock.set_count(total)?;
+            return Ok(None);
+        }
+        let file = File::options().write(true).create_new(true).open(temporary)?;
+        file.set_len(bytes)?;
+        lock.set_count(total + bytes)?;
+        Ok(Some(file))
     }
 
     /// The folder, with our mark in it.
