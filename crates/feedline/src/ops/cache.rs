@@ -335,7 +335,7 @@ impl Op for Cache {
         let (source, origin, given, drop, before) = (Source::Ended, Origin::default(), 0, 0, Mark::default());
         let (cx, on_full) = (cx.clone(), self.on_full);
         // Whoever writes to disk needs memory that is not counted: some blocks of a file.
-        let hold = hold.leaving(if on_full == OnFull::Spill { 3 } else { 2 });
+        let hold = hold.leaving(if on_full == OnFull::Spill { 4 } else { 2 });
         let mut stage = CacheStage { cx, plan, place, on_full, hold, source, origin, given, drop, before };
         match stage.place.get(&stage.cx.env)? {
             Some(filled) => stage.read(filled, 0)?,
