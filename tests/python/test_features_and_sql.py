@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import sqlite3
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,17 @@ def test_a_query_is_resumed() -> None:
         next(rows)
     rest = sql().iter(rows.state_dict())
     assert [int(row[1]) for row in rest] == list(range(7, 20))
+
+
+def test_rows_are_read_by_any_thread() -> None:
+    plants(40)
+    rows = iter(sql().with_options(cpu_budget=1))
+    got: list[int] = []
+    for _ in range(8):  # the consumer reads where no worker is free, and the database was opened by another
+        reader = threading.Thread(target=lambda: got.extend(int(next(rows)[1]) for _ in range(5)))
+        reader.start()
+        reader.join()
+    assert got == list(range(40))
 
 
 def test_queries_refused() -> None:

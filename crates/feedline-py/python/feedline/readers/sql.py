@@ -71,7 +71,9 @@ class _Rows:
     def behind(self, rows: int) -> Iterator[tuple[Any, ...]]:
         import sqlite3  # not with the package: few need it
 
-        with closing(sqlite3.connect(self.uri + "?mode=ro", uri=True)) as database:
+        # Any worker may ask for the next row, one at a time: the check would forbid what is safe.
+        database = sqlite3.connect(self.uri + "?mode=ro", uri=True, check_same_thread=False)
+        with closing(database):
             for row in itertools.islice(database.execute(self.query), rows, None):
                 if len(row) != len(self.types):
                     raise TypeError(
