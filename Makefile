@@ -9,7 +9,8 @@ export PATH := $(abspath .tools/bin):$(PATH)
 TURBO = $(addprefix --features ,$(addprefix $(1),$(shell cat .tools/turbo)))
 SOURCES := $(shell find crates -name '*.rs' -o -name 'Cargo.toml') Cargo.toml Cargo.lock pyproject.toml
 
-.PHONY: demo test test-rust test-python test-page test-jax test-torch test-tensorflow test-frameworks bench check fmt clean
+.PHONY: demo test test-rust test-python test-page test-jax test-torch test-tensorflow test-frameworks test-integrations
+.PHONY: bench check fmt clean
 
 demo: $(VENV)/built .venvs/jax/ready
 	$(call WITH,jax) examples/demo.py
@@ -36,10 +37,16 @@ test-page: $(VENV)/built-checked .tools/bin/chromium-headless
 FRAMEWORKS := jax torch tensorflow
 WITH = PYTHONPATH=$(abspath crates/feedline-py/python) .venvs/$(1)/bin/python
 
-test-frameworks: $(addprefix test-,$(FRAMEWORKS))
+test-frameworks: $(addprefix test-,$(FRAMEWORKS)) test-integrations
 
 $(addprefix test-,$(FRAMEWORKS)): test-%: $(VENV)/built-checked .venvs/%/ready
 	KERAS_BACKEND=$* $(call WITH,$*) -m pytest tests/frameworks
+
+# Rust's training frameworks: a workspace of its own, since they take minutes to build.
+test-integrations:
+	cd integrations && cargo test
+	cd integrations && cargo run --example digits_burn
+	cd integrations && cargo run --example digits_candle
 
 .venvs/%/ready: tests/frameworks/requirements/%.txt tests/frameworks/requirements/base.txt
 	$(PYTHON) -m venv .venvs/$*
@@ -53,6 +60,7 @@ bench: $(VENV)/built
 
 check: $(VENV)/built-checked
 	cargo fmt --all --check
+	cd integrations && cargo fmt --all --check
 	cargo clippy --workspace --all-targets $(call TURBO,feedline/) -- -D warnings
 	$(PY) tools/generate.py --check
 	$(PY) -m ruff check crates/feedline-py/python tests bench tools examples
@@ -80,7 +88,8 @@ $(VENV)/built-checked: $(VENV)/tools .tools/turbo $(SOURCES)
 
 fmt:
 	cargo fmt --all
+	cd integrations && cargo fmt --all
 	$(PY) -m ruff format crates/feedline-py/python tests bench tools examples
 
 clean:
-	rm -rf $(VENV) .venvs .tools target
+	rm -rf $(VENV) .venvs .tools target integrations/target
