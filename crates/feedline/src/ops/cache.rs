@@ -465,7 +465,7 @@ impl CacheStage {
     fn keep(&mut self, chunk: &Chunk) -> Option<Error> {
         let Source::Input(_, slot) = &mut self.source else { return None };
         let filling = slot.as_mut()?;
-        if let Filling::Memory(_) = filling {
+        if matches!(filling, Filling::Memory(_)) {
             // An array is there anyway.
             let bytes = if chunk.is_foreign() { 0 } else { chunk.nbytes() };
             if let Err(over) = self.hold.set(self.hold.bytes() + bytes) {

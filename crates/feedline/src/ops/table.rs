@@ -16,8 +16,7 @@ use crate::runtime::{At, BuildCx, Built, ChunkFn, Cx, Index, Item, Mark, Pull, S
 use feedline_io::{Buf, Source, Task};
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
 
 /// Bytes of blocks that may be read ahead of their decoding; one block is always read.
@@ -78,6 +77,8 @@ const OPENERS: usize = 16;
 /// Opens all files; the first error in their order is given.
 #[cfg(feature = "columnar")]
 pub fn in_parallel<T: Send + Sync>(names: &[String], open: impl Fn(&String) -> Result<T> + Sync) -> Result<Vec<T>> {
+    use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
     if names.len() <= 4 {
         return names.iter().map(open).collect();
     }
@@ -518,6 +519,7 @@ mod tests {
     use crate::ops::testing::{events, in_chunks};
     use crate::plan::Card;
     use feedline_io::Stat;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
     /// Its byte `i` is `i`, and every second read is late.
     #[derive(Debug)]
