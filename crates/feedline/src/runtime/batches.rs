@@ -20,8 +20,6 @@ pub struct Batches {
     size: usize,
     /// The dtype and the bytes of a row, of each component that is made in place.
     components: Vec<Option<(DType, usize)>>,
-    /// Rows so far; those that failed count.
-    row: u64,
     /// What is left of the batch that was begun.
     open: Slots,
 }
@@ -39,23 +37,17 @@ impl Batches {
         };
         let components: Vec<_> = spec.leaves().iter().map(component).collect();
         let any = size > 1 && components.iter().any(|c| c.is_some());
-        any.then(|| Batches { size, components, row: 0, open: Slots::new() })
+        any.then(|| Batches { size, components, open: Slots::new() })
     }
-    /// Rows of the batch that was begun, if batches are counted from row `start`.
-    fn begun(&self, start: u64) -> usize {
-        (self.row.saturating_sub(start) % self.size as u64) as usize
-    }
-    /// As many rows as wanted, or fewer, so that a chunk does not cross the end of a batch that it does not begin.
-    pub fn limit(&self, want: usize, start: u64) -> usize {
-        match self.begun(start) {
+    /// As many rows as wanted, or fewer, so that a chunk does not cross the end of a batch of which `begun` rows are there.
+    pub fn limit(&self, want: usize, begun: usize) -> usize {
+        match begun {
             0 if want >= self.size => want,
             begun => want.min(self.size - begun),
         }
     }
-    /// Counts rows that were pulled, and says where their results belong.
-    pub fn place(&mut self, rows: usize, start: u64) -> Slots {
-        let begun = self.begun(start);
-        self.row += rows as u64;
+    /// Says where the results of these rows belong, which follow `begun` of a batch.
+    pub fn place(&mut self, rows: usize, begun: usize) -> Slots {
         if begun == 0 {
             let begin = |c: &Option<(DType, usize)>| c.map(|(dtype, bytes)| Slot::new(dtype, bytes, self.size));
             self.open = if rows < self.size { self.components.iter().map(begin).collect() } else { Slots::new() };
@@ -63,14 +55,6 @@ impl Batches {
         let left = self.size - begun;
         let part = |slot: &mut Option<Slot>| slot.as_mut().filter(|s| s.rows() == left)?.split_to(rows);
         self.open.iter_mut().map(part).collect()
-    }
-    /// An element failed before it reached the functions. Returns the row behind it.
-    pub fn fail(&mut self) -> u64 {
-        self.row += 1;
-        self.row
-    }
-    pub fn row(&self) -> u64 {
-        self.row
     }
 }
 
@@ -93,18 +77,15 @@ mod tests {
 
     #[test]
     fn chunks_end_where_batches_end() {
-        let mut b = batches(8);
+        let b = batches(8);
         assert_eq!([3, 8, 20].map(|want| b.limit(want, 0)), [3, 8, 20]);
-        b.place(6, 0);
-        assert_eq!([1, 3, 8, 20].map(|want| b.limit(want, 0)), [1, 2, 2, 2]);
-        assert_eq!(b.limit(20, 6), 20, "the last row failed: a batch begins");
-        assert_eq!(b.limit(20, 5), 7);
+        assert_eq!([1, 3, 8, 20].map(|want| b.limit(want, 6)), [1, 2, 2, 2]);
     }
 
     #[test]
     fn parts_of_a_batch_lie_side_by_side() {
         let mut b = batches(8);
-        let parts: Vec<Tensor> = [3, 3, 2].iter().map(|&n| made(&mut b.place(n, 0), n).unwrap()).collect();
+        let parts: Vec<Tensor> = [(3, 0), (3, 3), (2, 6)].map(|(n, begun)| made(&mut b.place(n, begun), n).unwrap()).into();
         let at = parts[0].bytes().as_ptr();
         let batch = Tensor::rejoin([8, 32, 32], parts).unwrap();
         assert!(batch.bytes().as_ptr() == at && batch.is_unique());
@@ -116,14 +97,14 @@ mod tests {
     fn after_a_failure_batches_are_counted_anew() {
         let mut b = batches(4);
         b.place(2, 0);
-        let start = b.fail();
-        let first = made(&mut b.place(1, start), 1).unwrap();
-        let rest = made(&mut b.place(3, start), 3).unwrap();
+        // The next one failed.
+        let first = made(&mut b.place(1, 0), 1).unwrap();
+        let rest = made(&mut b.place(3, 1), 3).unwrap();
         assert!(Tensor::rejoin([4, 32, 32], vec![first, rest]).is_ok());
-        // A function's failure comes late: row 8 failed, and two rows behind it are on their way.
-        b.place(4, start);
-        assert!(made(&mut b.place(2, 9), 2).is_none(), "the batch was begun elsewhere");
-        assert!(made(&mut b.place(1, 9), 1).is_some());
+        // A function's failure comes late: when it is known, rows of a batch that begins behind it are on their way.
+        b.place(4, 0);
+        assert!(made(&mut b.place(2, 1), 2).is_none(), "the batch was begun elsewhere");
+        assert!(made(&mut b.place(1, 0), 1).is_some());
     }
 
     #[test]

@@ -107,6 +107,8 @@ pub struct Shared {
 struct Head {
     stage: Box<dyn Stage>,
     batches: Option<Batches>,
+    /// Rows so far; those that failed count.
+    row: u64,
     /// Rows that were given before a state was taken: not worth running functions on.
     skip: u64,
 }
@@ -208,7 +210,7 @@ impl Segment {
             depth,
             want: AtomicUsize::new(bounds.chunk_rows.unwrap_or(1).max(1)),
             bounds,
-            head: Mutex::new(Head { stage: head, batches, skip: 0 }),
+            head: Mutex::new(Head { stage: head, batches, row: 0, skip: 0 }),
             counted_from: AtomicU64::new(0),
             functions,
             queue: Mutex::new(Queue {
@@ -645,21 +647,25 @@ impl Shared {
         pulled
     }
     fn pull_head(&self, head: &mut Head, cx: &mut Cx<'_>) -> (Pull, Place) {
-        let Head { stage, batches, .. } = head;
-        let want = self.want_now();
-        let Some(batches) = batches else { return (stage.next(cx, want), Place::default()) };
         let from = self.counted_from.load(Relaxed);
-        let pull = stage.next(cx, batches.limit(want, from));
-        let row = batches.row();
-        let slots = match &pull {
-            Pull::Rows(chunk) => batches.place(chunk.rows(), from),
-            Pull::Fail(_) => {
-                self.counted_from.fetch_max(batches.fail(), Relaxed);
-                Slots::new()
+        let begun = (head.row.saturating_sub(from) % self.bounds.grain.max(1) as u64) as usize;
+        let want = self.want_now(begun);
+        let pull = head.stage.next(cx, head.batches.as_ref().map_or(want, |b| b.limit(want, begun)));
+        let mut place = Place { row: head.row, ..Place::default() };
+        match &pull {
+            Pull::Rows(chunk) => {
+                head.row += chunk.rows() as u64;
+                if let Some(batches) = &mut head.batches {
+                    place.slots = batches.place(chunk.rows(), begun);
+                }
             }
-            Pull::Pending | Pull::End => Slots::new(),
-        };
-        (pull, Place { row, slots, ..Place::default() })
+            Pull::Fail(_) => {
+                head.row += 1;
+                self.counted_from.fetch_max(head.row, Relaxed);
+            }
+            Pull::Pending | Pull::End => {}
+        }
+        (pull, place)
     }
 
     /// Batches are counted from the last row that failed. `first` is the number of the first of these.
@@ -784,11 +790,15 @@ impl Shared {
         }
     }
 
-    /// Rows to ask the head for now.
-    fn want_now(&self) -> usize {
+    /// Rows to ask the head for now, when `begun` of a batch are there: whole batches end where the chunk does, so that
+    /// they are cut out of it without a copy, at addresses that NumPy takes.
+    fn want_now(&self, begun: usize) -> usize {
         let want = self.want.load(Relaxed).min(self.bounds.rows).max(1);
         let grain = self.bounds.grain;
-        if self.bounds.chunk_rows.is_none() && want > grain && grain > 1 { want - want % grain } else { want }
+        if self.bounds.chunk_rows.is_some() || want < grain || grain < 2 {
+            return want;
+        }
+        want - (begun + want) % grain
     }
 
     /// Takes note of what a step cost.
