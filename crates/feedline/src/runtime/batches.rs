@@ -85,7 +85,8 @@ mod tests {
     #[test]
     fn parts_of_a_batch_lie_side_by_side() {
         let mut b = batches(8);
-        let parts: Vec<Tensor> = [(3, 0), (3, 3), (2, 6)].map(|(n, begun)| made(&mut b.place(n, begun), n).unwrap()).into();
+        let parts: Vec<Tensor> =
+            [(3, 0), (3, 3), (2, 6)].map(|(n, begun)| made(&mut b.place(n, begun), n).unwrap()).into();
         let at = parts[0].bytes().as_ptr();
         let batch = Tensor::rejoin([8, 32, 32], parts).unwrap();
         assert!(batch.bytes().as_ptr() == at && batch.is_unique());
