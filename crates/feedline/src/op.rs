@@ -27,6 +27,10 @@ pub trait Op: fmt::Debug + Send + Sync + Any {
     fn build_behind(&self, _cx: &BuildCx, _node: &Plan, _rows: u64) -> Result<Option<Built>> {
         Ok(None)
     }
+    /// Whether what comes out stays in memory for later passes.
+    fn keeps_rows(&self) -> bool {
+        false
+    }
     /// Access by number, where the operator and its inputs allow it.
     fn index(&self, _cx: &BuildCx, _node: &Plan) -> Result<Option<Arc<dyn Index>>> {
         Ok(None)

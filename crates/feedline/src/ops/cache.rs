@@ -347,6 +347,9 @@ impl Op for Cache {
         }
         Ok(Built::Stage(Box::new(stage)))
     }
+    fn keeps_rows(&self) -> bool {
+        self.filename.is_none()
+    }
     fn index(&self, cx: &BuildCx, node: &Plan) -> Result<Option<Arc<dyn Index>>> {
         match self.place(cx, node)?.get(&cx.env)? {
             Some(Filled { rows: Rows::Memory(held), .. }) => Ok(Some(Arc::new(held))),

@@ -118,7 +118,7 @@ fn meter_json(m: &Meter, meters: &Meters) -> serde_json::Value {
     let mut json = json!({
         "rows": rows, "chunks": m.chunks.load(Relaxed), "fails": m.fails.load(Relaxed),
         "busy_ns": busy, "starved": m.starved.load(Relaxed),
-        "held_bytes": m.held.load(Relaxed), "held_bytes_peak": m.held_peak.load(Relaxed),
+        "held_bytes": m.held(), "held_bytes_peak": m.held_peak.load(Relaxed),
         "copied_bytes": m.copied.load(Relaxed),
         "chunk_rows": m.chunk_rows.load(Relaxed),
         "bytes": (m.row_bytes() * rows as f64) as u64,
@@ -205,7 +205,7 @@ fn text(plan: &Plan, runs: &Plan, log: &[(&'static str, String)], meters: Option
                 time(busy(meter)),
                 busy(meter).checked_div(rows).map_or("-".into(), time),
                 format!("{:.0} %", busy(meter) as f64 * 100.0 / total as f64),
-                bytes_text(m.held.load(Relaxed) as usize),
+                bytes_text(m.held() as usize),
                 bytes_text(m.held_peak.load(Relaxed) as usize),
             ]
         })

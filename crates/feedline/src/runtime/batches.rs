@@ -8,8 +8,11 @@
 //! 4. An element that fails ends the batch that it stands in (`batch` loses what it had collected), so batches are
 //!    counted from the last one that failed. Functions fail later than rows are counted: until it is known, chunks
 //!    get parts that do not fit the batches, and are copied.
+//! 5. Rows that an operator keeps for later passes must be copied into batches in any case. Workers do that (`Lay`): one
+//!    core alone copies large rows at half the speed of the memory.
 
-use crate::element::{DType, Leaf, Slot, Slots, Spec};
+use super::stage::{ChunkFn, Item};
+use crate::element::{Chunk, Column, DType, Leaf, Shape, Slot, Slots, Spec, Tensor, Value};
 
 /// Rows of fewer bytes are copied: counting would cost more.
 const SMALL_ROW: usize = 1024;
@@ -58,10 +61,59 @@ impl Batches {
     }
 }
 
+/// Copies rows to where they belong; those of whole batches stay where they lie.
+pub struct Lay;
+
+impl ChunkFn for Lay {
+    fn run(&self, chunk: Chunk, out: &mut Vec<Item>) {
+        out.push(Item::Rows(chunk));
+    }
+    fn run_into(&self, chunk: Chunk, mut slots: Slots, out: &mut Vec<Item>) {
+        let (rows, pos) = (chunk.rows(), chunk.pos.clone());
+        let columns = chunk.into_columns().into_iter().enumerate();
+        let columns = columns.map(|(i, column)| match slots.get_mut(i) {
+            Some(Some(slot)) => laid(&column, rows, slot).map_or(column, Column::Dense),
+            _ => column,
+        });
+        out.push(Item::Rows(Chunk::new(rows, pos, columns)));
+    }
+    fn keeps_rows(&self) -> bool {
+        true
+    }
+    fn fills_slots(&self) -> bool {
+        true
+    }
+}
+
+/// A copy of all rows in the slot; `None` if they are not alike.
+fn laid(column: &Column, rows: usize, slot: &mut Slot) -> Option<Tensor> {
+    let mut new = |dtype, shape: &[usize]| slot.offer(rows, || Tensor::new(dtype, shape));
+    match column {
+        Column::Dense(from) => {
+            let mut to = new(from.dtype(), from.shape());
+            to.bytes_mut().copy_from_slice(from.bytes());
+            Some(to)
+        }
+        Column::Rows(values, range) => {
+            let values = &values[range.clone()];
+            let first = values.first().and_then(Value::as_tensor)?;
+            let alike = |t: &Tensor| t.dtype() == first.dtype() && t.shape() == first.shape();
+            if first.nbytes() == 0 || !values.iter().all(|v| v.as_tensor().is_some_and(alike)) {
+                return None;
+            }
+            let shape: Shape = [rows].into_iter().chain(first.shape().iter().copied()).collect();
+            let mut to = new(first.dtype(), &shape);
+            let places = to.bytes_mut().chunks_exact_mut(first.nbytes());
+            places.zip(values).for_each(|(place, v)| place.copy_from_slice(v.tensor().bytes()));
+            Some(to)
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::element::{Dims, Tensor};
+    use crate::element::{Dims, Pos};
 
     fn batches(size: usize) -> Batches {
         let picture = Leaf::tensor(DType::Uint8, Dims::of([Some(32), Some(32)]));
@@ -106,6 +158,34 @@ mod tests {
         b.place(4, 0);
         assert!(made(&mut b.place(2, 1), 2).is_none(), "the batch was begun elsewhere");
         assert!(made(&mut b.place(1, 0), 1).is_some());
+    }
+
+    #[test]
+    fn kept_rows_are_laid_side_by_side() {
+        let picture = |n: u8, shape: &[usize]| {
+            let mut t = Tensor::new(DType::Uint8, shape);
+            t.bytes_mut().fill(n);
+            t
+        };
+        let labels = |n: usize| Column::Dense(Tensor::zeros(DType::Int64, [n]));
+        let apart = Column::Rows((0..3).map(|n| Value::Tensor(picture(n, &[32, 32]))).collect(), 0..3);
+        let chunk = Chunk::new(3, Pos::Run(0), [apart, labels(3)]);
+        let dense = Chunk::new(5, Pos::Run(3), [Column::Dense(picture(7, &[5, 32, 32])), labels(5)]);
+        chunk.freeze();
+        dense.freeze();
+        let mut b = batches(8);
+        let mut out = vec![];
+        Lay.run_into(chunk, b.place(3, 0), &mut out);
+        Lay.run_into(dense, b.place(5, 3), &mut out);
+        let parts = out.into_iter().map(|item| match item {
+            Item::Rows(chunk) => chunk,
+            Item::Fail(error) => panic!("{error}"),
+        });
+        let (batch, copied) = Chunk::gathered(Pos::Run(0), parts.collect());
+        assert_eq!(copied, 8 * 8, "labels only");
+        let pictures = batch.columns()[0].stack().unwrap();
+        let firsts: Vec<u8> = pictures.tensor().bytes().chunks(1024).map(|p| p[0]).collect();
+        assert_eq!(firsts, [0, 1, 2, 7, 7, 7, 7, 7]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! From a plan to running stages: what operators ask for while they start.
 
-use super::batches::Batches;
+use super::batches::{Batches, Lay};
 use super::errors::{Errors, Sieve};
 use super::mark::{At, Mark};
 use super::meter::take_lock_wait;
@@ -158,10 +158,22 @@ impl BuildCx {
     /// The same for whoever stacks so many rows at a time.
     fn build_for(&self, plan: &Plan, batch: Option<usize>) -> Result<Built> {
         let mut built = plan.op.build(self, plan).map_err(|e| e.in_op(plan.name()))?;
+        if let Some(size) = batch {
+            built = self.laid(plan, built, size);
+        }
         if let (Built::Open(open), Some(size)) = (&mut built, batch) {
             open.make_batches(plan, size);
         }
         self.finished(plan, built)
+    }
+    /// Rows that an operator keeps are copied into batches by workers, where they are large.
+    fn laid(&self, plan: &Plan, built: Built, size: usize) -> Built {
+        match built {
+            Built::Stage(stage) if plan.op.keeps_rows() && Batches::new(&plan.spec, size).is_some() => {
+                self.open(plan, if stage.replays() { Box::new(Replay::new(stage)) } else { stage }, Arc::new(Lay))
+            }
+            built => built,
+        }
     }
     /// The same behind its first `rows` elements, if it can begin there at once.
     pub fn build_behind(&self, plan: &Plan, rows: u64) -> Result<Option<Built>> {

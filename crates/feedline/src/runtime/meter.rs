@@ -31,8 +31,9 @@ pub struct Meter {
     pub spread: Spread,
     /// Pulls that found nothing below.
     pub starved: AtomicU64,
-    /// Bytes that it keeps or its queue holds now, and at most so far.
-    pub held: AtomicU64,
+    /// Bytes that it keeps now, those in the queue behind it, and both together at most so far.
+    kept: AtomicU64,
+    queued: AtomicU64,
     pub held_peak: AtomicU64,
     /// Bytes of rows that it had to copy to put them together.
     pub copied: AtomicU64,
@@ -68,9 +69,17 @@ impl Meter {
             }
         }
     }
-    pub fn hold(&self, bytes: usize) {
-        self.held.store(bytes as u64, Relaxed);
-        self.held_peak.fetch_max(bytes as u64, Relaxed);
+    pub fn keep(&self, bytes: usize) {
+        self.kept.store(bytes as u64, Relaxed);
+        self.held_peak.fetch_max(self.held(), Relaxed);
+    }
+    pub fn queue(&self, bytes: usize) {
+        self.queued.store(bytes as u64, Relaxed);
+        self.held_peak.fetch_max(self.held(), Relaxed);
+    }
+    /// Bytes that it keeps, or that wait behind it.
+    pub fn held(&self) -> u64 {
+        self.kept.load(Relaxed) + self.queued.load(Relaxed)
     }
     /// Bytes of a row that comes out, on average.
     pub fn row_bytes(&self) -> f64 {

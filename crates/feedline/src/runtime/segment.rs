@@ -433,7 +433,7 @@ impl Shared {
                 self.lane.fills.fetch_add(1, Relaxed);
                 self.lane.given.fetch_add(slot.rows as u64, Relaxed);
                 queue.bytes -= slot.bytes;
-                self.meter.held.store(queue.bytes as u64, Relaxed);
+                self.meter.queue(queue.bytes);
                 queue.rows -= slot.rows;
                 queue.first += 1;
                 queue.taken = 0;
@@ -757,7 +757,7 @@ impl Shared {
             queue.bytes += bytes;
             queue.rows += rows;
             queue.estimate = if queue.estimate == 0 { bytes } else { (queue.estimate * 7 + bytes) / 8 };
-            self.meter.hold(queue.bytes);
+            self.meter.queue(queue.bytes);
             self.budget.note();
             let front = if self.bounds.ordered {
                 let slot = &mut queue.slots[at];
