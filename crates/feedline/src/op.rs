@@ -100,11 +100,13 @@ pub struct Props {
     pub carries: bool,
     /// As many elements come out as went in, sooner or later.
     pub keeps: bool,
+    /// Does not read each element of its input once: it stops before the end, or reads some again, or has kept them.
+    pub partial: bool,
 }
 
 impl Default for Props {
     fn default() -> Props {
-        Props { noop: false, host: false, pure: true, carries: false, keeps: false }
+        Props { noop: false, host: false, pure: true, carries: false, keeps: false, partial: false }
     }
 }
 

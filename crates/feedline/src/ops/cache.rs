@@ -17,7 +17,7 @@ use super::stored_set::{StoredSet, StoredStage};
 use crate::dataset::Dataset;
 use crate::element::{Chunk, Spec, Value};
 use crate::error::{Error, Result};
-use crate::op::{Op, OpInfo, Param, read};
+use crate::op::{Op, OpInfo, Param, Props, read};
 use crate::plan::{Card, Plan};
 use crate::runtime::sync::{Mutex, lock};
 use crate::runtime::{At, Budget, BuildCx, Built, Cx, Hold, Index, Mark, Over, Pull, Saved, Stage, bytes_text};
@@ -329,6 +329,9 @@ impl Op for Cache {
     }
     fn cardinality(&self, inputs: &[Plan]) -> Card {
         inputs[0].card
+    }
+    fn props(&self) -> Props {
+        Props { partial: true, ..Props::default() }
     }
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
         let (plan, place, hold) = (node.inputs[0].clone(), self.place(cx, node)?, cx.hold(node));

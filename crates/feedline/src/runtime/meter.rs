@@ -27,6 +27,9 @@ pub struct Meter {
     pub busy_ns: AtomicU64,
     /// Time that it waited for Python's lock.
     pub lock_ns: AtomicU64,
+    /// Of its own time, what opening files and unpacking them took.
+    pub open_ns: AtomicU64,
+    pub unpack_ns: AtomicU64,
     /// What a row cost in each chunk.
     pub spread: Spread,
     /// Pulls that found nothing below.
@@ -99,8 +102,12 @@ impl Meter {
 pub struct Lane {
     pub lanes: AtomicU64,
     pub lanes_peak: AtomicU64,
+    /// How many of these may be pulled at once, as it was asked for; 0: no bound.
+    pub places: AtomicU64,
     /// Chunks under way at once as it was asked for; 0: no bound.
     pub calls: AtomicU64,
+    /// Its functions run elsewhere, in `calls` processes.
+    pub away: AtomicBool,
     /// Rows that were taken out of its queue.
     pub given: AtomicU64,
     /// Whole steps, and what they are made of: pulling the head, and running the functions.

@@ -195,6 +195,7 @@ impl Segment {
             },
             Relaxed,
         );
+        lane.away.store(bounds.calls == AWAY, Relaxed);
         for (_, function) in &functions {
             function.place.store(meter.id, Relaxed);
             function.is_parallel.store(true, Relaxed);
@@ -239,6 +240,10 @@ impl Segment {
         });
         run.note_segment(&shared);
         Segment { shared, drop: 0, layers }
+    }
+    /// Of all segments of its kind so many may be pulled at once; 0: no bound.
+    pub fn note_places(&self, places: usize) {
+        self.shared.lane.places.store(places as u64, Relaxed);
     }
 }
 
