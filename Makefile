@@ -9,7 +9,7 @@ export PATH := $(abspath .tools/bin):$(PATH)
 TURBO = $(addprefix --features ,$(addprefix $(1),$(shell cat .tools/turbo)))
 SOURCES := $(shell find crates -name '*.rs' -o -name 'Cargo.toml') Cargo.toml Cargo.lock pyproject.toml
 
-.PHONY: demo test test-rust test-python test-page test-jax test-torch test-tensorflow test-frameworks bench check fmt clean
+.PHONY: demo test test-rust test-python test-page test-jax test-torch test-tensorflow test-frameworks bench bench-tuning check fmt clean
 
 demo: $(VENV)/built .venvs/jax/ready
 	$(call WITH,jax) examples/demo.py
@@ -50,6 +50,9 @@ bench: $(VENV)/built
 	$(PYTHON) bench/run.py
 	cargo bench -p feedline-cli --bench scan | tee bench/results/scan.txt
 	cargo bench -p feedline-image --bench pictures $(call TURBO,feedline-image/)
+
+bench-tuning: $(VENV)/built
+	$(PY) bench/tuning.py
 
 check: $(VENV)/built-checked
 	cargo fmt --all --check
