@@ -9,7 +9,7 @@ export PATH := $(abspath .tools/bin):$(PATH)
 TURBO = $(addprefix --features ,$(addprefix $(1),$(shell cat .tools/turbo)))
 SOURCES := $(shell find crates -name '*.rs' -o -name 'Cargo.toml') Cargo.toml Cargo.lock pyproject.toml
 
-.PHONY: demo test test-rust test-python test-page test-jax test-torch test-tensorflow test-frameworks bench bench-doctor check fmt clean
+.PHONY: demo test test-rust test-python test-page test-jax test-torch test-tensorflow test-frameworks bench bench-doctor bench-tuning check fmt clean
 
 demo: $(VENV)/built .venvs/jax/ready
 	$(call WITH,jax) examples/demo.py
@@ -54,6 +54,10 @@ bench: $(VENV)/built
 # How right the doctor's predictions are: wants a machine that has nothing else to do.
 bench-doctor: $(VENV)/built
 	$(PY) bench/doctor.py
+
+# What AUTOTUNE reaches beside configurations set by hand: the same.
+bench-tuning: $(VENV)/built
+	$(PY) bench/tuning.py
 
 check: $(VENV)/built-checked
 	cargo fmt --all --check
