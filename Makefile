@@ -10,7 +10,7 @@ TURBO = $(addprefix --features ,$(addprefix $(1),$(shell cat .tools/turbo)))
 SOURCES := $(shell find crates -name '*.rs' -o -name 'Cargo.toml') Cargo.toml Cargo.lock pyproject.toml
 
 .PHONY: demo test test-rust test-python test-page test-jax test-torch test-tensorflow test-frameworks test-integrations
-.PHONY: bench check fmt clean
+.PHONY: bench bench-doctor bench-tuning check fmt clean
 
 demo: $(VENV)/built .venvs/jax/ready
 	$(call WITH,jax) examples/demo.py
@@ -57,6 +57,14 @@ bench: $(VENV)/built
 	$(PYTHON) bench/run.py
 	cargo bench -p feedline-cli --bench scan | tee bench/results/scan.txt
 	cargo bench -p feedline-image --bench pictures $(call TURBO,feedline-image/)
+
+# How right the doctor's predictions are: wants a machine that has nothing else to do.
+bench-doctor: $(VENV)/built
+	$(PY) bench/doctor.py
+
+# What AUTOTUNE reaches beside configurations set by hand: the same.
+bench-tuning: $(VENV)/built
+	$(PY) bench/tuning.py
 
 check: $(VENV)/built-checked
 	cargo fmt --all --check

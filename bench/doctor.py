@@ -1,204 +1,141 @@
 """How right the doctor is: ceilings against measured rates, and predicted gains against those that a change made.
 
-    python bench/doctor.py [--seconds 3] [--out bench/results/doctor.json]
+    make bench-doctor                              # into results/doctor.json and results/doctor.md
+    python bench/doctor.py --seconds 0.5 --rounds 1 --name quick-doctor
 
-A ceiling, with the time of the loop that reads, is compared with the rate of a pipeline that nothing holds back needlessly. A
-gain is compared with what the same pipeline does once the change that the doctor names is made. Both are ratios, so the machine cancels out; it should
-have nothing else to do.
+The pipelines are those of tests/python/planted.py. A ceiling, with the time of the loop that reads, is compared with the rate
+of a pipeline that nothing holds back needlessly. A gain is compared with what the same pipeline does once the change that
+the doctor names is made: rounds of the two alternate, and medians are compared. Both are ratios, so the machine cancels
+out; it should have nothing else to do.
 """
 
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
 import statistics
+import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 import feedline as fl
-import numpy as np
 
-D = fl.Dataset
-MANY = 10**8
-INT = fl.TensorSpec((), fl.int64)
+from machine import machine
 
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "tests" / "python"))
 
-def heavy(items: int) -> Callable[[Any], Any]:
-    """Native work for one element: some ten nanoseconds an item."""
+from planted import PAIRS, TUNED, Pair
 
-    def function(x: Any) -> Any:
-        grid = fl.cast(fl.range(items), fl.float32) + fl.cast(x, fl.float32)
-        return fl.reduce_sum(fl.sin(grid) * fl.cos(grid))
-
-    return function
+WARM = 0.5
+"""Seconds of reading before anything is measured: caches fill, processes start, chunks find their size."""
+NEAR = 0.2
+"""How far off a prediction may be."""
 
 
-def sleeping(seconds: float) -> Callable[[Any], Any]:
-    def function(x: Any) -> Any:
-        time.sleep(seconds)
-        return x
-
-    return function
-
-
-def spinning(x: Any) -> Any:
-    end = time.perf_counter() + 0.001
-    while time.perf_counter() < end:
-        pass
-    return x
-
-
-def records(folder: Path, files: int, each: int, size: int, packed: bool = False) -> list[str]:
-    random, names = np.random.default_rng(0), []
-    folder.mkdir(exist_ok=True)
-    for number in range(files):
-        name = folder / f"{number:04}.tfrecord"
-        with fl.io.TFRecordWriter(str(name)) as writer:
-            for _ in range(each):
-                writer.write(random.bytes(size))
-        if packed:
-            name.write_bytes(gzip.compress(name.read_bytes(), 1))
-        names.append(str(name))
-    return names
-
-
-def python(function: Callable[[Any], Any]) -> dict[str, Any]:
-    return {"map_func": function, "python": True, "output_signature": INT}
-
-
-def tuned(folder: Path) -> dict[str, fl.Dataset]:
-    """Pipelines that nothing holds back needlessly."""
-    large = np.random.default_rng(0).random((512, 64, 64), dtype=np.float32)
-    files = records(folder / "plain", 8, 4000, 500)
+def ceiling(name: str, dataset: fl.Dataset, seconds: float, rounds: int) -> dict[str, Any]:
+    dataset.profile(WARM)
+    profiles = [dataset.profile(seconds) for _ in range(rounds)]
+    measured = statistics.median(p.rate for p in profiles)
+    expected = statistics.median(p.expected for p in profiles)
+    last = profiles[-1]
     return {
-        "numbers": D.range(MANY).map(lambda x: x * 2 + 1).batch(256),
-        "filter": D.range(MANY).filter(lambda x: x % 7 == 0).batch(64),
-        "work": D.range(MANY).map(heavy(2000)).batch(16),
-        "more work": D.range(MANY).map(heavy(20_000)).batch(4),
-        "two functions": D.range(MANY)
-        .map(heavy(1000))
-        .filter(lambda x: x == x)
-        .map(lambda x: x * 2)
-        .batch(8),
-        "shuffle": D.range(MANY).shuffle(10_000).map(lambda x: x + 1).batch(128),
-        "arrays": D.from_tensor_slices(large).repeat().map(lambda x: x * 2 - 1).batch(32),
-        "all orders": D.from_tensor_slices(large).shuffle().repeat().map(lambda x: x * 2 - 1).batch(32),
-        "records": fl.TFRecordDataset(files).repeat().map(lambda r: fl.strings.length(r)).batch(64),
-        "files in turn": D.from_tensor_slices(files)
-        .repeat()
-        .interleave(fl.TFRecordDataset, cycle_length=4, num_parallel_calls=fl.AUTOTUNE)
-        .batch(64),
-        "python": D.range(MANY).map(**python(spinning)).batch(4),
-        "sleep": D.range(MANY).map(**python(sleeping(0.001))).batch(4),
+        "name": name, "measured": measured, "expected": expected, "off": expected / measured - 1,
+        "ceiling": statistics.median(p.ceiling for p in profiles), "held_by": f"{last.bottleneck} ({last.limit})",
     }
 
 
-def mended(folder: Path) -> dict[str, tuple[str, fl.Dataset, fl.Dataset]]:
-    """The cause, a pipeline that has it, and the same without it."""
-    auto = fl.AUTOTUNE
-    numbers, small = D.range(MANY), D.range(400)
-    plain, packed = records(folder / "a", 4, 3000, 2000), records(folder / "b", 4, 3000, 2000, packed=True)
-    many, few = records(folder / "c", 1000, 2, 200), records(folder / "d", 2, 1000, 200)
-    names = D.from_tensor_slices(plain).repeat()
-
-    def work(name: Any) -> fl.Dataset:
-        return fl.TFRecordDataset(name).map(lambda r: heavy(2000)(fl.strings.length(r)))
-
-    late = numbers.map(lambda x: (x, heavy(5000)(x)))
+def gain(pair: Pair, folder: Path, seconds: float, rounds: int) -> dict[str, Any]:
+    made: dict[str, fl.Dataset] = {}
+    for version in ("wrong", "right"):
+        (folder / version).mkdir(parents=True)
+        made[version] = getattr(pair, version)(folder / version)
+        made[version].profile(WARM, step=pair.step)
+    rates: dict[str, list[float]] = {"wrong": [], "right": []}
+    predicted, first = [], []
+    for _ in range(rounds):
+        for version, dataset in made.items():
+            profile = dataset.profile(seconds, step=pair.step)
+            rates[version].append(profile.delivered / profile.seconds if pair.whole else profile.rate)
+            if version == "wrong":
+                found = profile.doctor()
+                predicted.append(next((f.gain for f in found if f.cause == pair.cause), 1.0))
+                first.append(found[0].cause if found else "nothing")
+    right, wrong = statistics.median(rates["right"]), statistics.median(rates["wrong"])
+    said = statistics.median(predicted)
     return {
-        "sequential": (
-            "calls_capped",
-            numbers.map(heavy(10_000), num_parallel_calls=1).batch(4),
-            numbers.map(heavy(10_000), num_parallel_calls=auto).batch(4),
-        ),
-        "synchronous": (
-            "calls_capped",
-            numbers.map(heavy(10_000), synchronous=True).batch(4),
-            numbers.map(heavy(10_000)).batch(4),
-        ),
-        "late filter": (
-            "late_filter",
-            late.filter(lambda x, y: x % 10 == 0).batch(4),
-            numbers.filter(lambda x: x % 10 == 0).map(lambda x: (x, heavy(5000)(x))).batch(4),
-        ),
-        "serial files": (
-            "serial_interleave",
-            names.interleave(work, cycle_length=4).batch(4),
-            names.interleave(work, cycle_length=4, num_parallel_calls=auto).batch(4),
-        ),
-        "compressed": (
-            "compressed",
-            fl.TFRecordDataset(packed, compression_type="GZIP").repeat().batch(64),
-            fl.TFRecordDataset(plain).repeat().batch(64),
-        ),
-        "small files": (
-            "small_files",
-            fl.TFRecordDataset(many).repeat().batch(8),
-            fl.TFRecordDataset(few).repeat().batch(8),
-        ),
-        "small prefetch": (
-            "small_prefetch",
-            numbers.map(lambda x: x + 1).prefetch(1).batch(256),
-            numbers.map(lambda x: x + 1).prefetch(auto).batch(256),
-        ),
-        "budget": (
-            "small_budget",
-            numbers.map(heavy(10_000)).batch(4).with_options(cpu_budget=1),
-            numbers.map(heavy(10_000)).batch(4),
-        ),
-        "no cache": (
-            "no_cache",
-            small.map(heavy(10_000)).map(lambda x: x + fl.random.uniform([])).repeat().batch(8),
-            small.map(heavy(10_000)).cache().map(lambda x: x + fl.random.uniform([])).repeat().batch(8),
-        ),
+        "name": pair.name, "cause": pair.cause, "first": max(set(first), key=first.count),
+        "predicted": said, "made": right / wrong, "off": said / (right / wrong) - 1,
     }
+
+
+def summary(ceilings: list[dict[str, Any]], gains: list[dict[str, Any]]) -> str:
+    off = sorted(abs(row["off"]) for row in ceilings)
+    close = sum(abs(row["off"]) <= NEAR for row in gains)
+    named = sum(row["first"] == row["cause"] for row in gains)
+    return (
+        f"Ceilings: {statistics.median(off):.0%} off in the median, {off[-1]:.0%} at worst, of {len(off)}. "
+        f"Gains: the planted cause is named first in {named} of {len(gains)}, and the gain is within {NEAR:.0%} of what the "
+        f"change made in {close}."
+    )
+
+
+def report(results: dict[str, Any]) -> str:
+    m, s = results["machine"], results["settings"]
+    lines = [
+        "# How right the doctor is\n",
+        "Written by `bench/doctor.py` (`make bench-doctor`), which says what is compared with what.\n",
+        f"{results['when']}: {m['cpu']}, {m['cores']} cores, Linux {m['linux']}, feedline {results['version']}. "
+        f"Rounds: {s['rounds']}, of {s['seconds']:g} s.\n",
+        summary(results["ceilings"], results["gains"]) + "\n",
+        "## The best rate\n",
+        "| pipeline | measured, 1/s | expected, 1/s | off | ceiling, 1/s | held by |\n|---|--:|--:|--:|--:|---|",
+        *(
+            f"| {r['name']} | {r['measured']:.4g} | {r['expected']:.4g} | {r['off']:+.0%} | {r['ceiling']:.4g} | {r['held_by']} |"
+            for r in results["ceilings"]
+        ),
+        "\n## What a change gains\n",
+        "| fault | cause | named first | predicted | made | off |\n|---|---|---|--:|--:|--:|",
+        *(
+            f"| {r['name']} | {r['cause']} | {'yes' if r['first'] == r['cause'] else r['first']} | {r['predicted']:.2f} "
+            f"| {r['made']:.2f} | {r['off']:+.0%} |"
+            for r in results["gains"]
+        ),
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--seconds", type=float, default=3.0)
-    parser.add_argument("--out", type=Path)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=2.0, help="of one measurement")
+    parser.add_argument("--rounds", type=int, default=3, help="measurements of each pipeline")
+    parser.add_argument("--name", default="doctor", help="of the files in results/")
+    parser.add_argument("--only", default="", help="pipelines and faults with this in their name")
     given = parser.parse_args()
     ceilings, gains = [], []
     with tempfile.TemporaryDirectory() as folder:
-        print(f"{'ceiling of':16} {'measured':>10} {'at best':>10} {'off':>6}  held by")
-        for name, dataset in tuned(Path(folder)).items():
-            profile = dataset.profile(given.seconds)
-            off = profile.expected / profile.rate - 1
-            ceilings.append(
-                {
-                    "name": name,
-                    "measured": profile.rate,
-                    "ceiling": profile.ceiling,
-                    "expected": profile.expected,
-                    "off": off,
-                }
-            )
-            print(
-                f"{name:16} {profile.rate:10.4g} {profile.ceiling:10.4g} {off:6.0%}  {profile.bottleneck} ({profile.limit})"
-            )
-        off = sorted(abs(row["off"]) for row in ceilings)
-        print(f"median {statistics.median(off):.0%}, worst {off[-1]:.0%}\n")
-        print(f"{'gain of':16} {'predicted':>10} {'made':>10} {'off':>6}  named first")
-        for name, (cause, wrong, right) in mended(Path(folder)).items():
-            before = wrong.profile(given.seconds)
-            found = before.doctor()
-            predicted = next((f.gain for f in found if f.cause == cause), 1.0)
-            made = right.profile(given.seconds).rate / before.rate
-            first = found[0].cause if found else None
-            row = {"name": name, "cause": cause, "first": first, "predicted": predicted, "made": made}
-            gains.append(row)
-            print(f"{name:16} {predicted:10.2f} {made:10.2f} {predicted / made - 1:6.0%}  {first}")
-        close = sum(abs(row["predicted"] / row["made"] - 1) <= 0.2 for row in gains)
-        named = sum(row["first"] == row["cause"] for row in gains)
-        print(f"within a fifth: {close} of {len(gains)}; named first: {named} of {len(gains)}")
-    if given.out:
-        given.out.write_text(json.dumps({"ceilings": ceilings, "gains": gains}, indent=1) + "\n")
+        for number, (name, build) in enumerate(TUNED.items()):
+            if given.only in name:
+                place = Path(folder) / f"ceiling{number}"
+                place.mkdir()
+                ceilings.append(row := ceiling(name, build(place), given.seconds, given.rounds))
+                print(f"{name:32} {row['measured']:10.4g} {row['expected']:10.4g} {row['off']:+6.0%}  {row['held_by']}", flush=True)
+        for number, pair in enumerate(PAIRS):
+            if given.only in pair.name:
+                gains.append(row := gain(pair, Path(folder) / f"gain{number}", given.seconds, given.rounds))
+                print(f"{pair.name:32} {row['predicted']:10.2f} {row['made']:10.2f} {row['off']:+6.0%}  {row['first']}", flush=True)
+    if not (ceilings and gains):
+        return
+    results = {
+        "when": time.strftime("%Y-%m-%d"), "machine": machine(), "version": fl.__version__,
+        "settings": {"seconds": given.seconds, "rounds": given.rounds}, "ceilings": ceilings, "gains": gains,
+    }
+    print(summary(ceilings, gains))
+    out = HERE / "results" / given.name
+    out.with_suffix(".json").write_text(json.dumps(results, indent=1) + "\n")
+    out.with_suffix(".md").write_text(report(results))
 
 
 if __name__ == "__main__":

@@ -42,13 +42,14 @@ def measure(workload: Workload, cell: Cell, timing: Timing, measured: Callable[[
     stream = endless(cell.make(*inputs))
     first = next(stream)
     first_ms = (time.perf_counter() - start) * 1e3
-    rows = row_counter(first)
+    rows, batch = row_counter(first), shape(first)
+    del first  # a batch of pictures that nobody needs would count as the loader's memory
     warm = window(stream, rows, workload.items, timing, block=1)
     block = max(1, int(warm.batches / warm.seconds * BLOCK_S))
     windows = [window(stream, rows, workload.items, timing, block) for _ in range(timing.windows)]
     measured()
     del stream
-    found = {"batch": shape(first), **fold(workload.digest(), endless(cell.make(*inputs)))}
+    found = {"batch": batch, **fold(workload.digest(), endless(cell.make(*inputs)))}
     expected = {"batch": workload.batch, **fold(workload.digest(), workload.truth(*inputs))}
     return {"first_batch_ms": first_ms, "threads": cell.threads, "windows": [asdict(w) for w in windows],
             "found": found, "differs": [key for key in expected if found[key] != expected[key]]}
@@ -62,11 +63,15 @@ def endless(stream: Batches) -> Iterator[Any]:
 def passes(stream: Batches) -> Iterator[Batches]:
     while True:
         batches = iter(stream)
-        try:
-            first = next(batches)
-        except StopIteration:
-            raise RuntimeError("a pass gave no batch; can the cell's answer be iterated again?") from None
-        yield chain((first,), batches)
+        yield chain(first_of(batches), batches)
+
+
+def first_of(batches: Iterator[Any]) -> Iterator[Any]:
+    """The first batch, which nobody holds when it was taken."""
+    try:
+        return iter([next(batches)])
+    except StopIteration:
+        raise RuntimeError("a pass gave no batch; can the cell's answer be iterated again?") from None
 
 
 def window(stream: Iterator[Any], rows: Callable[[Any], int], full: int, timing: Timing,

@@ -301,3 +301,14 @@ def test_a_symbol_shows_its_spec() -> None:
     seen = []
     D.from_tensor_slices(np.zeros((3, 2), np.float32)).map(lambda x: (seen.append(repr(x)), x)[1])
     assert seen == ["<symbolic float32[2]>"]
+
+
+def test_wide_elements_are_cut_in_text_only() -> None:
+    ds = D.from_tensor_slices({f"field_{i:02}": np.zeros((3, 4)) for i in range(40)}).map(lambda e: e)
+    for _ in range(2):
+        text = ds.explain()
+        assert "field_00" in text and "…" in text and "field_39" not in text
+        assert max(map(len, text.splitlines())) < 170
+        assert "field_39" in json.loads(ds.explain("json"))["written"]["spec"]
+        assert "field_39" in ds.explain("html")
+        list(ds)

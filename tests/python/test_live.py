@@ -737,3 +737,68 @@ def test_nothing_prints() -> None:
         if re.search(r"^\s*print\(", path.read_text(), re.MULTILINE)
     ]
     assert found == ["utils/directories.py"]
+
+
+def _event_class() -> Any:
+    """TensorFlow's `Event`, as far as scalars go, made from the numbers in event.proto and summary.proto."""
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+    kinds = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="event.proto", package="events", syntax="proto3")
+    fields = {
+        "Value": [("tag", 1, kinds.TYPE_STRING), ("simple_value", 2, kinds.TYPE_FLOAT)],
+        "Summary": [("value", 1, "Value")],
+        "Event": [
+            ("wall_time", 1, kinds.TYPE_DOUBLE),
+            ("step", 2, kinds.TYPE_INT64),
+            ("file_version", 3, kinds.TYPE_STRING),
+            ("summary", 5, "Summary"),
+        ],
+    }
+    for name, members in fields.items():
+        message = file.message_type.add(name=name)
+        for field, number, kind in members:
+            label = kinds.LABEL_REPEATED if kind == "Value" else kinds.LABEL_OPTIONAL
+            if isinstance(kind, str):
+                of = {"type": kinds.TYPE_MESSAGE, "type_name": f".events.{kind}"}
+            else:
+                of = {"type": kind}
+            message.field.add(name=field, number=number, label=label, **of)
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("events.Event"))
+
+
+def test_tensorboard_gets_scalars(tmp_path: Path) -> None:
+    made = _event_class()
+    ds = fl.Dataset.range(4000).map(lambda x: x + 1).batch(4)
+    with fl.tensorboard(tmp_path / "logs" / "input", every=0.05) as log:
+        # A pass is seen as long as somebody has its iterator.
+        iterators = []
+        for _ in range(2):
+            iterators.append(iter(ds))
+            assert sum(1 for _ in iterators[-1]) == 1000
+            fl.live.sampler.SAMPLER.look()
+            written = log.path.stat().st_size
+            wait_for(lambda size=written: log.path.stat().st_size > size)
+        assert log.path.parent == tmp_path / "logs" / "input" and log.path.name.startswith(
+            "events.out.tfevents."
+        )
+    log.close()
+    first, *events = (made.FromString(r) for r in fl.TFRecordDataset(str(log.path)).as_numpy_iterator())
+    assert first.file_version == "brain.Event:2" and events
+    assert all(abs(e.wall_time - time.time()) < 3600 for e in (first, *events))
+    # Other tests may have left pipelines behind; this one is the last that came.
+    number = max(int(e.summary.value[0].tag.split("/")[1]) for e in events)
+    ours = [e for e in events if e.summary.value[0].tag.startswith(f"feedline/{number}/")]
+    steps = [e.step for e in ours]
+    assert steps == sorted(steps) and steps[-1] == 2000
+    values = {v.tag.split("/", 2)[2]: v.simple_value for v in ours[-1].summary.value}
+    assert {"elements per second", "consumer waits", "held bytes", "1 range/rows per second"} <= set(values)
+    assert 0 <= values["consumer waits"] <= 1 and 0 <= values["3 batch/queue fill"] <= 1
+
+
+def test_tensorboard_refuses_what_is_no_time(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="every must be positive"):
+        fl.tensorboard(tmp_path / "logs", every=0)
+    assert not (tmp_path / "logs").exists()

@@ -83,18 +83,6 @@ def test_a_length_that_is_not_known_explains_itself() -> None:
         len(fl.Dataset.range(9).repeat())
 
 
-def test_features_and_labels_in_datasets_of_different_lengths() -> None:
-    features, labels = fl.Dataset.range(10), fl.Dataset.range(9)
-    with pytest.warns(fl.warnings.UnequalParts, match=r"FL050: zip of datasets of 10, 9 .*take\(9\).*#fl050"):
-        ds = fl.Dataset.zip((features, labels))
-    assert len(ds) == 9
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        fl.Dataset.zip(features.take(9), labels)
-        fl.Dataset.zip(features, fl.Dataset.counter())
-        fl.Dataset.zip(features, labels.filter(lambda x: x > 1))
-
-
 def test_features_and_labels_of_different_lengths() -> None:
     with pytest.raises(ValueError, match=r"value\[0\] has 10 and value\[1\] has 9"):
         fl.Dataset.from_tensor_slices((np.zeros((10, 3)), np.zeros(9)))

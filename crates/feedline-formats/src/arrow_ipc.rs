@@ -542,6 +542,10 @@ impl<W: std::io::Write> ArrowWriter<W> {
     pub fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         self.0.write(batch).map_err(|e| failed(&e))
     }
+    /// What it writes to.
+    pub fn out(&mut self) -> &mut W {
+        self.0.get_mut()
+    }
     /// Writes the footer; what was written to is given back.
     pub fn finish(mut self) -> Result<W> {
         self.0.finish().map_err(|e| failed(&e))?;
@@ -551,7 +555,10 @@ impl<W: std::io::Write> ArrowWriter<W> {
 
 fn failed(error: &arrow_schema::ArrowError) -> Error {
     match error {
-        arrow_schema::ArrowError::IoError(text, _) => Error::new(Kind::Io, text.clone()),
+        arrow_schema::ArrowError::IoError(text, e) => {
+            let same = e.raw_os_error().map_or_else(|| e.kind().into(), std::io::Error::from_raw_os_error);
+            Error::new(Kind::Io, text.clone()).with_source(Arc::new(same))
+        }
         other => Error::data(words(other)),
     }
 }

@@ -13,7 +13,16 @@ const MAX_RECORD: u64 = 1 << 30;
 
 /// CRC-32C as the format stores it: rotated and shifted, so that a checksum of data with checksums stays good.
 pub fn masked_crc(bytes: &[u8]) -> u32 {
-    crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8)
+    masked(crc32c::crc32c(bytes))
+}
+
+/// The checksum of bytes that come piece by piece, before it is masked: begun with 0.
+pub fn crc_of_more(crc: u32, bytes: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc, bytes)
+}
+
+pub fn masked(crc: u32) -> u32 {
+    crc.rotate_right(15).wrapping_add(0xa282_ead8)
 }
 
 /// The length in a header, if its checksum is right.

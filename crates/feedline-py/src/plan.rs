@@ -115,6 +115,11 @@ impl PyPlan {
     fn diagnosis(&self) -> Option<String> {
         Diagnosis::of(&self.0.plan).map(|d| d.to_json().to_string())
     }
+    /// The same with the first element of an operator in place of all that it gives.
+    fn replayed(&self, id: u64) -> PyResult<PyPlan> {
+        let dataset = feedline::Dataset::from_plan(self.0.plan.clone()).replayed(id).py()?;
+        Ok(PyPlan(BoundPlan { plan: dataset.plan().clone(), env: self.0.env.clone() }))
+    }
     fn options<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         json_to_py(py, &serde_json::to_value(&self.0.plan.options).map_err(|e| value_error(e.to_string()))?)
     }

@@ -16,6 +16,7 @@ pub mod ops;
 mod options;
 pub mod plan;
 mod reduce;
+mod replayed;
 mod retry;
 pub mod rewrite;
 pub mod runtime;

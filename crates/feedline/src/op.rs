@@ -27,6 +27,10 @@ pub trait Op: fmt::Debug + Send + Sync + Any {
     fn build_behind(&self, _cx: &BuildCx, _node: &Plan, _rows: u64) -> Result<Option<Built>> {
         Ok(None)
     }
+    /// Whether what comes out stays in memory for later passes.
+    fn keeps_rows(&self) -> bool {
+        false
+    }
     /// Access by number, where the operator and its inputs allow it.
     fn index(&self, _cx: &BuildCx, _node: &Plan) -> Result<Option<Arc<dyn Index>>> {
         Ok(None)
@@ -96,11 +100,13 @@ pub struct Props {
     pub carries: bool,
     /// As many elements come out as went in, sooner or later.
     pub keeps: bool,
+    /// Does not read each element of its input once: it stops before the end, or reads some again, or has kept them.
+    pub partial: bool,
 }
 
 impl Default for Props {
     fn default() -> Props {
-        Props { noop: false, host: false, pure: true, carries: false, keeps: false }
+        Props { noop: false, host: false, pure: true, carries: false, keeps: false, partial: false }
     }
 }
 

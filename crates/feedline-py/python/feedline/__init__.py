@@ -116,6 +116,7 @@ __all__ = [
     "serve",
     "sparse",
     "strings",
+    "tensorboard",
     "train",
     "utils",
     "warnings",
@@ -139,14 +140,14 @@ def from_tf(dataset: _Any) -> Dataset:
 
 if _TYPE_CHECKING:
     from . import live, preprocessing, utils
-    from .live import chrome_trace, dashboard, report, serve
+    from .live import chrome_trace, dashboard, report, serve, tensorboard
 
 
 def __getattr__(name: str) -> _Any:
     """Helpers that few programs need are loaded when they are first asked for."""
     if name in ("live", "preprocessing", "utils"):
         return _importlib.import_module(f".{name}", __name__)
-    if name in ("chrome_trace", "dashboard", "report", "serve"):
+    if name in ("chrome_trace", "dashboard", "report", "serve", "tensorboard"):
         return getattr(_importlib.import_module(".live", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

@@ -46,6 +46,8 @@ class Plan:
         """The same when it is asked for the first time, and nothing after that."""
     def diagnosis(self) -> str | None:
         """What the last pass was like (ceiling, model, findings), as JSON; None if there was none."""
+    def replayed(self, id: int) -> Plan:
+        """The same with the first element of that operator in place of all that it gives."""
     def options(self) -> dict[str, Any]:
         """The options in force at this node: merged from all with_options below, later wins."""
     def written(self) -> str:

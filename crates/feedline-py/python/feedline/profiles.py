@@ -107,6 +107,7 @@ class Profile:
             raise ValueError(
                 "the dataset was not read yet; use ds.profile(), or read it inside of fl.profile()"
             )
+        self._plan = plan
         self._told = json.loads(told)
         self._explained = json.loads(plan.explain("json"))
         ceiling = self._told["ceiling"]
@@ -191,6 +192,29 @@ class Profile:
         limit = told["limit"] or {"name": None, "limit": None}
         return WhatIf(told["gain"], told["expected"], told["rate"], limit["name"], limit["limit"])
 
+    def replay(
+        self, at: int | str, seconds: float = 1.0, *, step: Callable[[Any], object] | None = None
+    ) -> Profile:
+        """Measures what would be if all up to an operator were free: its first element again and again.
+
+        `what_if(cached_at=at)` says the same by the model, without running anything; this one runs what
+        follows, on an element as real ones are.
+
+        >>> import feedline as fl
+        >>> ds = fl.Dataset.range(100_000).map(lambda x: fl.sin(fl.cast(x, fl.float32))).batch(100)
+        >>> ds.profile(seconds=0.1).replay("map", seconds=0.1).delivered > 0
+        True
+
+        Args:
+            at: The operator, by name (the last of that name) or by the number that `operators` has.
+            seconds: How long to read.
+            step: What the consumer does with an element.
+
+        Raises:
+            ValueError: There is no such operator, or it runs inside of a function.
+        """
+        return _measured(self._plan.replayed(self._id(at)), seconds, step)
+
     def _ids(self, given: int | str | Iterable[int | str] | None) -> list[int]:
         if given is None:
             return []
@@ -201,7 +225,7 @@ class Profile:
         found = [number for name, number in known if given in (name, number)]
         if not found:
             names = ", ".join(dict.fromkeys(name for name, _ in known))
-            raise ValueError(f"what_if: there is no operator {given!r}; there are {names}")
+            raise ValueError(f"there is no operator {given!r}; there are {names}")
         return found[-1]
 
     def __repr__(self) -> str:
@@ -286,13 +310,17 @@ def note(plan: _native.Plan) -> None:
 
 def measure(dataset: Core, seconds: float, step: Callable[[Any], object] | None = None) -> Profile:
     """Reads a dataset for some time, again and again if it ends: the profile of the longest pass."""
+    return _measured(dataset._plan, seconds, step)
+
+
+def _measured(plan: _native.Plan, seconds: float, step: Callable[[Any], object] | None) -> Profile:
     if not seconds > 0:
         raise ValueError(f"profile: seconds must be positive, not {seconds!r}")
     end = time.perf_counter() + seconds
     best: Profile | None = None
     while best is None or time.perf_counter() < end:
-        _read(dataset._plan.iter(), end, step)
-        made = Profile(dataset._plan)
+        _read(plan.iter(), end, step)
+        made = Profile(plan)
         if best is None or made.delivered >= best.delivered:
             best = made
         if not made.delivered:

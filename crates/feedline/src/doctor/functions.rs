@@ -2,8 +2,8 @@
 
 use super::machine::CROWDED;
 use super::{Case, Finding, rows};
-use crate::plan::{Plan, time_text};
-use crate::tune::{Change, Limit};
+use crate::plan::{Plan, all_nodes, inner_plans, time_text};
+use crate::tune::{Change, Lane, Limit};
 use std::sync::atomic::Ordering::Relaxed;
 
 fn in_parallel(plan: &Plan) -> Change {
@@ -21,11 +21,13 @@ pub fn python_function(case: &Case<'_>) -> Vec<Finding> {
             time_text(once),
             case.percent(part)
         );
+        let native = "or write it with fl.* and NumPy functions, which run without Python";
+        let workers = case.model.cores.max(2.0);
         let change = match plan.name() {
-            "map" => format!(
-                ".map(function, python=True, workers={:.0})  # in processes; or write it with fl.* and NumPy functions, \
-                 which run without Python",
-                case.model.cores.max(2.0)
+            "map" => format!(".map(function, python=True, workers={workers:.0})  # in processes; {native}"),
+            "filter" => format!(
+                ".map(lambda x: (x, predicate(x)), python=True, workers={workers:.0}).filter(lambda x, keep: keep)  # in \
+                 processes; {native}"
             ),
             _ => "write it with fl.* and NumPy functions on its arguments: they run without Python".into(),
         };
@@ -57,13 +59,21 @@ pub fn calls_capped(case: &Case<'_>) -> Vec<Finding> {
         let Some(lane) = case.model.lanes.iter().find(|l| case.part(plan).is_some_and(|p| p.segment == l.id)) else {
             continue;
         };
+        if case.part(plan).is_some_and(|p| p.serial) {
+            found.extend(few_places(case, lane));
+            continue;
+        }
         // All functions that run together are freed together.
         let together = case.model.parts.iter().filter(|p| p.segment == lane.id && !p.serial).map(|p| p.id);
         let gain = case.gain(Change { parallel: together.collect(), ..Change::default() });
         let calls = lane.calls.unwrap_or(1.0);
-        if plan.op.functions().iter().any(|f| f.0.host_fn().is_some()) {
+        if case.part(plan).is_some_and(|p| p.away) {
+            // Beyond that nobody can tell whether they wait for a core or for something else.
+            if calls >= case.model.cores {
+                continue;
+            }
             let text = format!("its {calls} worker processes are all at work");
-            let change = format!(".map(function, python=True, workers={})", case.model.cores.max(calls * 2.0));
+            let change = format!(".map(function, python=True, workers={})", case.model.cores);
             found.push(case.finding("calls_capped", plan, gain, text, change));
             continue;
         }
@@ -88,6 +98,20 @@ pub fn calls_capped(case: &Case<'_>) -> Vec<Finding> {
         found.push(case.finding("calls_capped", plan, case.gain(in_parallel(plan)), text, change));
     }
     found
+}
+
+/// `num_parallel_calls` of the operator that reads these datasets lets fewer of them be read at once than are open.
+fn few_places(case: &Case<'_>, lane: &Lane) -> Option<Finding> {
+    let plan = case.nodes.iter().find(|p| inner_plans(p).iter().any(|inner| inner.id == lane.id))?;
+    let inside = inner_plans(plan).iter().flat_map(all_nodes).map(|p| p.id).collect();
+    let gain = case.gain(Change { parallel: inside, ..Change::default() });
+    let places = lane.places.unwrap_or(1.0);
+    let text = format!(
+        "num_parallel_calls={places} lets {places} of the datasets that are open be read at once, on {} threads",
+        case.model.cores
+    );
+    let change = ".interleave(function, num_parallel_calls=fl.AUTOTUNE)".into();
+    Some(case.finding("calls_capped", plan, gain, text, change))
 }
 
 /// A filter that could have come before the work on what it throws away.

@@ -3,7 +3,9 @@
 use super::{Case, Finding};
 use crate::expr::Kind;
 use crate::plan::{Plan, all_nodes, bytes_text, inner_plans};
+use crate::runtime::Meter;
 use crate::tune::Change;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Datasets of a function are read one after the other by whoever pulls.
 pub fn serial_interleave(case: &Case<'_>) -> Vec<Finding> {
@@ -25,15 +27,13 @@ pub fn serial_interleave(case: &Case<'_>) -> Vec<Finding> {
     found
 }
 
-/// What is left of the time to read a compressed file if it is not compressed: inflating takes nearly all of it.
-const PLAIN_SHARE: f64 = 0.15;
-
 /// Compressed files are read by one thread each.
 pub fn compressed(case: &Case<'_>) -> Vec<Finding> {
     let packed = |p: &&Plan| p.inputs.is_empty() && packing(p).is_some();
     let found = case.nodes.iter().filter(packed).filter_map(|plan| {
-        let part = case.part(plan)?;
-        let gain = case.gain(Change { faster: vec![(plan.id, PLAIN_SHARE)], ..Change::default() });
+        let (part, meter) = (case.part(plan)?, case.meter(plan)?);
+        let left = left_without(&meter, &meter.unpack_ns);
+        let gain = case.gain(Change { faster: vec![(plan.id, left)], ..Change::default() });
         let text = format!(
             "its files are compressed ({}), and one thread unpacks each: {:.0} % of the work for an element",
             packing(plan).unwrap_or_default(),
@@ -46,6 +46,12 @@ pub fn compressed(case: &Case<'_>) -> Vec<Finding> {
     found.collect()
 }
 
+/// What is left of an operator's time without a part of it.
+fn left_without(meter: &Meter, part_ns: &AtomicU64) -> f64 {
+    let (all, part) = (meter.busy_ns.load(Relaxed) as f64, part_ns.load(Relaxed) as f64);
+    (1.0 - part / all.max(1.0)).max(0.0)
+}
+
 fn packing(plan: &Plan) -> Option<String> {
     // Sources with data of their own would write them all.
     let reads = matches!(plan.name(), "tf_record" | "text_line" | "csv" | "json_lines" | "fixed_length_record");
@@ -56,8 +62,8 @@ fn packing(plan: &Plan) -> Option<String> {
 /// Files below this are mostly opened, not read.
 const SMALL_FILE: f64 = 128e3;
 const MANY_FILES: usize = 64;
-/// What is left of the time if the same bytes lie in a few large files.
-const JOINED_SHARE: f64 = 0.2;
+/// Files that are written in their place.
+const FEW_FILES: f64 = 8.0;
 
 /// Many files with little in them.
 pub fn small_files(case: &Case<'_>) -> Vec<Finding> {
@@ -71,9 +77,13 @@ pub fn small_files(case: &Case<'_>) -> Vec<Finding> {
             if all / files as f64 > SMALL_FILE {
                 continue;
             }
+            // Whatever is done for each file is done for a few; what is in them is read as before.
+            let share = FEW_FILES / files as f64;
+            let left = left_without(&meter, &meter.open_ns);
             let gain = case.gain(Change {
-                faster: vec![(plan.id, JOINED_SHARE)],
-                latency: Some(JOINED_SHARE),
+                faster: vec![(plan.id, left + (1.0 - left) * share)],
+                steps: vec![(part.segment, share)],
+                latency: Some(share),
                 ..Change::default()
             });
             let text = format!(

@@ -58,6 +58,7 @@ pub static LINTS: &[Lint] = &[
     Lint { code: "FL017", doc: "Parts of an element are shuffled apart.", look: order::shuffled_apart },
     Lint { code: "FL018", doc: "Shapes are open where they must be fixed.", look: rows::open_shapes },
     Lint { code: "FL019", doc: "Nothing is left.", look: rows::nothing_left },
+    Lint { code: "FL050", doc: "Parts of an element have different lengths.", look: rows::unequal_parts },
 ];
 
 /// What is wrong with a plan, in the order of the codes.

@@ -3,6 +3,7 @@
 use super::{Look, Said, before, is_batch, repeats};
 use crate::element::Leaf;
 use crate::plan::{Card, Plan};
+use std::collections::HashSet;
 
 /// FL013: if the predicate rejects everything, the search for an element has no end.
 pub fn endless_filter(look: &Look<'_>) -> Option<Said> {
@@ -43,6 +44,39 @@ pub fn nothing_left(look: &Look<'_>) -> Option<Said> {
     }
     let count = node.number("count").filter(|c| node.name() == "skip" && *c > 0)?;
     Some((format!("skip({count}) leaves nothing of {n} elements"), format!(".skip({})", n - 1)))
+}
+
+/// Operators that say where data end, or that are nothing but numbers: a different length behind them is meant.
+const ENDS: [&str; 6] = ["take", "skip", "repeat", "window", "range", "assert_cardinality"];
+
+/// FL050: features and labels that do not belong together. Parts of the same data, and what was cut by hand, are meant.
+pub fn unequal_parts(look: &Look<'_>) -> Option<Said> {
+    let node = Some(look.node).filter(|n| n.name() == "zip")?;
+    let mut lengths = Vec::new();
+    let mut sources = HashSet::new();
+    for input in &node.inputs {
+        let (mut meant, mut own) = (false, HashSet::new());
+        input.walk(&mut |p| {
+            meant |= ENDS.contains(&p.name());
+            if p.inputs.is_empty() {
+                own.insert(p.id);
+            }
+        });
+        if meant || own.into_iter().any(|source| !sources.insert(source)) {
+            return None;
+        }
+        lengths.extend(input.card.known());
+    }
+    let (least, most) = (*lengths.iter().min()?, *lengths.iter().max()?);
+    let shown: Vec<String> = lengths.iter().map(|n| n.to_string()).collect();
+    (least < most).then(|| {
+        let text = format!(
+            "its datasets have {} elements, and it ends with the shortest: {} of the longest are never read",
+            shown.join(" and "),
+            most - least
+        );
+        (text, format!("datasets of one length; if that is meant, cut the longer ones with .take({least})"))
+    })
 }
 
 #[cfg(test)]

@@ -421,9 +421,10 @@ mod tests {
         assert_eq!(read(&ds.take(9).unwrap(), Some(3)).1, 0);
         let dropped = pictures(&Dataset::range(100).unwrap()).batch(8, true).unwrap();
         assert_eq!(read(&dropped, Some(3)), (expect[..expect.rfind(" [").unwrap()].to_string(), 0));
-        // Without a function there is nothing to make: rows of a source are gathered.
-        let source = pictures(&Dataset::range(100).unwrap()).shuffle(Some(4), Some(1), false).unwrap();
-        assert!(read(&source.batch(8, false).unwrap(), Some(3)).1 > 0);
+        // What a cache keeps is copied by workers, each row to its place.
+        let kept = pictures(&Dataset::range(100).unwrap()).cache().unwrap().batch(8, false).unwrap();
+        assert_eq!(read(&kept, Some(3)), (expect.clone(), 0));
+        assert_eq!(read(&kept, Some(3)), (expect, 0));
     }
 
     #[test]

@@ -199,6 +199,19 @@ mod tests {
     }
 
     #[test]
+    fn workers_bound_what_it_can_reach() {
+        let ds = mapped(&Dataset::range(200).unwrap(), Threads::default(), 3, None);
+        assert_eq!(ds.iter().unwrap().count(), 200);
+        let model = crate::plan::model(&ds.plan().runs().unwrap(), &ds.plan().meters().unwrap());
+        // Each answer says that a row took 100 µs.
+        let part = model.parts.iter().find(|p| p.name == "map").unwrap();
+        assert!(part.away && !part.locks && part.cost_ns == 100_000.0, "{part:?}");
+        let bounds = model.bounds();
+        let bound = bounds.iter().find(|b| b.limit == crate::tune::Limit::Calls).unwrap();
+        assert_eq!((bound.id, bound.ns), (part.id, 100_000.0 / 3.0));
+    }
+
+    #[test]
     fn an_end_is_the_end() {
         let ds = mapped(&Dataset::range(40).unwrap(), Threads { fails: vec![], dies: Some(9) }, 3, None);
         let ds = ds.with_options(Options { chunk_rows: Some(2), ..Default::default() }).unwrap();

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Instant;
 
 /// File names: a string, a vector of them, or a value of the function around the dataset.
 #[derive(Debug, Serialize, Deserialize)]
@@ -394,7 +395,10 @@ impl Stage for RecordFiles {
         loop {
             let reading = self.reading.clone();
             let Some(file) = &mut self.file else {
-                match self.later.take().or_else(|| self.open()) {
+                let start = Instant::now();
+                let opened = self.later.take().or_else(|| self.open());
+                cx.files.open_ns += start.elapsed().as_nanos() as u64;
+                match opened {
                     Some(Ok(file)) => self.file = Some(file),
                     Some(Err(error)) => return Pull::Fail(error),
                     None => return Pull::End,
@@ -450,8 +454,20 @@ impl Stage for RecordFiles {
                     return Pull::End;
                 }
             }
-            match file.feed(cx, &reading) {
-                Poll::Ready(Ok(())) => self.look_ahead(),
+            let start = Instant::now();
+            let fed = file.feed(cx, &reading);
+            let is_first = file.record == 0;
+            if let Poll::Ready(Ok(())) = fed {
+                self.look_ahead();
+            }
+            let ns = start.elapsed().as_nanos() as u64;
+            match reading.compression {
+                Compression::None if is_first => cx.files.open_ns += ns,
+                Compression::None => {}
+                _ => cx.files.unpack_ns += ns,
+            }
+            match fed {
+                Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(error)) => return self.failed(error),
                 Poll::Pending => return Pull::Pending,
             }

@@ -66,7 +66,7 @@ impl Op for Repeat {
         }
     }
     fn props(&self) -> Props {
-        Props { noop: self.count.and_then(Int::known) == Some(1), carries: true, ..Props::default() }
+        Props { noop: self.count.and_then(Int::known) == Some(1), carries: true, partial: true, ..Props::default() }
     }
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
         let input = node.inputs[0].clone();

@@ -1,8 +1,11 @@
 //! The rows of a saved set (`save/set.rs`). Not an operator: what `load` and a cache on disk read.
+//!
+//! A set that stands for a stream, as a cache does, has the position of each row as its first column (`positioned`):
+//! random functions behind it ask for it, and must find what they would have found in the first pass.
 
 use super::arrow_arrays::{Fill, Nulls, columns_of};
 use super::table::{self, Decoded, Table};
-use crate::element::{Chunk, Pos, Spec};
+use crate::element::{Chunk, Column, DType, Pos, Spec, Tensor};
 use crate::error::{Error, Kind, Result};
 use crate::runtime::{At, Cx, Mark, Pull, Stage};
 use crate::save::{MANIFEST, Manifest, from_stored, within};
@@ -22,6 +25,31 @@ pub struct StoredSet {
     places: Vec<usize>,
     blocks: Vec<Block>,
     starts: Vec<u64>,
+    /// The first column has the rows' positions.
+    positioned: bool,
+    /// Goes when nobody reads any more: a folder that is removed, for instance.
+    _guard: Option<Box<dyn Send + Sync>>,
+}
+
+/// What is written of rows whose positions are to come back.
+pub fn positioned(rows: &Chunk) -> Chunk {
+    let positions: Vec<i64> = (0..rows.rows()).map(|row| rows.pos.at(row) as i64).collect();
+    let positions = Column::Dense(Tensor::from_items([rows.rows()], &positions));
+    let columns = std::iter::once(positions).chain(rows.columns().iter().cloned());
+    Chunk::new(rows.rows(), rows.pos.clone(), columns)
+}
+
+/// The spec of that.
+pub fn positioned_spec(spec: &Spec) -> Spec {
+    Spec::tuple(vec![Spec::scalar(DType::Int64), spec.clone()])
+}
+
+fn positions(column: &Column) -> Pos {
+    let at: Vec<u64> = (0..column.rows()).map(|row| column.get(row).tensor().item::<i64>() as u64).collect();
+    match at.windows(2).all(|w| w[1] == w[0] + 1) {
+        true => Pos::Run(at.first().copied().unwrap_or(0)),
+        false => Pos::List(at.into()),
+    }
 }
 
 struct Block {
@@ -68,13 +96,24 @@ impl StoredSet {
             Some(first) => first.schema().fields().iter().map(|f| f.name().clone()).collect(),
             None => vec![],
         };
-        let places = (0..columns.len()).collect();
-        Ok(StoredSet { files: opened, spec: manifest.spec.clone(), columns, places, blocks, starts })
+        let (places, spec) = ((0..columns.len()).collect(), manifest.spec.clone());
+        let (positioned, _guard) = (false, None);
+        Ok(StoredSet { files: opened, spec, columns, places, blocks, starts, positioned, _guard })
+    }
+    /// A set of what `positioned` made.
+    pub fn with_positions(mut self) -> StoredSet {
+        self.positioned = true;
+        self
+    }
+    pub fn guarded_by(mut self, guard: impl Send + Sync + 'static) -> StoredSet {
+        self._guard = Some(Box::new(guard));
+        self
     }
     pub fn len(&self) -> u64 {
         self.starts.last().copied().unwrap_or(0)
     }
-    fn columns(&self, block: usize, rows: Range<usize>, body: &Buf) -> Result<Decoded> {
+    fn columns(&self, block: usize, rows: Range<usize>, body: &Buf) -> Result<(Pos, Decoded)> {
+        let first = self.starts[block] + rows.start as u64;
         let Block { file, batch, sum } = self.blocks[block];
         let file = &self.files[file];
         if masked_crc(body.as_slice()) != sum {
@@ -86,8 +125,9 @@ impl StoredSet {
         for (array, name) in arrays.into_iter().zip(&self.columns) {
             columns_of(array, name, &Fill::default(), &mut columns, &mut nulls)?;
         }
-        let columns = from_stored(columns, &self.spec).map_err(|e| e.in_file(file.source().name(), None))?;
-        Ok(Decoded { columns, bad: nulls.errors() })
+        let mut columns = from_stored(columns, &self.spec).map_err(|e| e.in_file(file.source().name(), None))?;
+        let pos = if self.positioned { positions(&columns.remove(0)) } else { Pos::Run(first) };
+        Ok((pos, Decoded { columns, bad: nulls.errors() }))
     }
 }
 
@@ -112,7 +152,7 @@ impl Table for StoredSet {
     }
     fn decode(&self, block: usize, rows: Range<usize>, read: &[Buf]) -> Result<Decoded> {
         let body = read.first().ok_or_else(|| Error::internal("a block without bytes"))?;
-        self.columns(block, rows, body)
+        Ok(self.columns(block, rows, body)?.1)
     }
 }
 
@@ -144,11 +184,11 @@ impl StoredStage {
         self.coming = None;
         Poll::Ready(read.and_then(|body| {
             let rows = (self.set.starts[block + 1] - self.set.starts[block]) as usize;
-            let mut decoded = self.set.columns(block, 0..rows, &body)?;
+            let (pos, mut decoded) = self.set.columns(block, 0..rows, &body)?;
             if let Some((_, error)) = decoded.bad.pop() {
                 return Err(error.in_file(self.set.source(block).name(), None));
             }
-            self.block = Some((block, Chunk::new(rows, Pos::Run(self.set.starts[block]), decoded.columns)));
+            self.block = Some((block, Chunk::new(rows, pos, decoded.columns)));
             if block + 1 < self.set.blocks.len() {
                 self.read(block + 1);
             }

@@ -62,7 +62,7 @@ impl Op for Take {
         }
     }
     fn props(&self) -> Props {
-        Props { noop: self.count.known() == Some(-1), carries: true, ..Props::default() }
+        Props { noop: self.count.known() == Some(-1), carries: true, partial: true, ..Props::default() }
     }
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
         match self.limit(cx)? {

@@ -51,7 +51,7 @@ impl Op for TakeWhile {
     fn props(&self) -> Props {
         let graph = &self.predicate.0;
         // Any host code runs inside a serial stage here.
-        Props { host: graph.host_fn().is_some(), pure: graph.is_pure(), ..Props::default() }
+        Props { host: graph.host_fn().is_some(), pure: graph.is_pure(), partial: true, ..Props::default() }
     }
     fn functions(&self) -> Vec<&Function> {
         vec![&self.predicate]

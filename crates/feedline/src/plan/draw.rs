@@ -31,12 +31,12 @@ fn shapes(plan: &Plan, meters: Option<&Meters>) -> Vec<Shape> {
     let busy = |m: &Option<Arc<Meter>>| m.as_ref().map_or(0, |m| m.busy_ns.load(Relaxed));
     let total: u64 = found.iter().map(busy).sum::<u64>().max(1);
     let draw = |(plan, meter): (&Plan, &Option<Arc<Meter>>)| {
-        let spec = cut(&plan.spec.to_string(), 60);
+        let spec = plan.spec.to_string();
         let mut cells =
             vec![cut(&format!("{}({})", plan.name(), plan.op.show()), 120), spec.clone(), plan.card.to_string()];
         let share = busy(meter) as f64 / total as f64;
         let detail = match meter {
-            None => spec,
+            None => cut(&spec, 60),
             Some(m) => {
                 let rows = m.rows.load(Relaxed);
                 let each = busy(meter).checked_div(rows).map_or("-".into(), time);

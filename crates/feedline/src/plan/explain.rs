@@ -118,13 +118,13 @@ fn meter_json(m: &Meter, meters: &Meters) -> serde_json::Value {
     let mut json = json!({
         "rows": rows, "chunks": m.chunks.load(Relaxed), "fails": m.fails.load(Relaxed),
         "busy_ns": busy, "starved": m.starved.load(Relaxed),
-        "held_bytes": m.held.load(Relaxed), "held_bytes_peak": m.held_peak.load(Relaxed),
+        "held_bytes": m.held(), "held_bytes_peak": m.held_peak.load(Relaxed),
         "copied_bytes": m.copied.load(Relaxed),
         "chunk_rows": m.chunk_rows.load(Relaxed),
         "bytes": (m.row_bytes() * rows as f64) as u64,
         "cpu_ns": (busy as f64 * shares.map_or(1.0, |(cpu, _)| cpu)) as u64,
         "row_ns_p50": m.spread.at(0.5), "row_ns_p99": m.spread.at(0.99),
-        "lock_ns": m.lock_ns.load(Relaxed),
+        "lock_ns": m.lock_ns.load(Relaxed), "open_ns": m.open_ns.load(Relaxed), "unpack_ns": m.unpack_ns.load(Relaxed),
         "parallel": is_parallel, "segment": m.place.load(Relaxed),
     });
     if let Some(lane) = m.ended_here() {
@@ -168,7 +168,7 @@ pub fn limit_text(limit: Limit) -> &'static str {
 fn text(plan: &Plan, runs: &Plan, log: &[(&'static str, String)], meters: Option<&Meters>) -> String {
     let mut out = String::new();
     out.push_str("as written\n");
-    let rows = lines(plan).into_iter().map(|l| vec![l.label, l.plan.spec.to_string(), card_text(&l.plan)]).collect();
+    let rows = lines(plan).into_iter().map(|l| vec![l.label, element_text(&l.plan), card_text(&l.plan)]).collect();
     table(&mut out, &["operator", "element", "elements"], rows);
     if log.is_empty() {
         out.push_str("\nno rewrites; a final prefetch is added\n");
@@ -181,7 +181,7 @@ fn text(plan: &Plan, runs: &Plan, log: &[(&'static str, String)], meters: Option
     let Some(meters) = meters else {
         if !log.is_empty() {
             out.push_str("\nas it runs\n");
-            let rows = lines(runs).into_iter().map(|l| vec![l.label, l.plan.spec.to_string()]).collect();
+            let rows = lines(runs).into_iter().map(|l| vec![l.label, element_text(&l.plan)]).collect();
             table(&mut out, &["operator", "element"], rows);
         }
         out.push_str("\nnot run yet: iterate over it to see what each operator costs\n");
@@ -205,7 +205,7 @@ fn text(plan: &Plan, runs: &Plan, log: &[(&'static str, String)], meters: Option
                 time(busy(meter)),
                 busy(meter).checked_div(rows).map_or("-".into(), time),
                 format!("{:.0} %", busy(meter) as f64 * 100.0 / total as f64),
-                bytes_text(m.held.load(Relaxed) as usize),
+                bytes_text(m.held() as usize),
                 bytes_text(m.held_peak.load(Relaxed) as usize),
             ]
         })
@@ -298,6 +298,13 @@ fn lines(plan: &Plan) -> Vec<Line> {
     let mut out = Vec::new();
     visit(plan, 0, &mut HashSet::new(), &mut out);
     out
+}
+
+/// A record of many fields would push everything behind it off the screen; the other formats have it whole.
+const ELEMENT_CHARS: usize = 72;
+
+fn element_text(plan: &Plan) -> String {
+    cut(&plan.spec.to_string(), ELEMENT_CHARS)
 }
 
 fn card_text(plan: &Plan) -> String {

@@ -59,10 +59,12 @@ fn visits(nodes: &[Plan], meters: &HashMap<u64, Arc<Meter>>) -> HashMap<u64, f64
     for plan in nodes.iter().rev() {
         let own = visits.get(&plan.id).copied().unwrap_or(0.0);
         let rows = meters.get(&plan.id).map_or(0.0, |m| read(&m.rows));
+        let props = plan.op.props();
         for input in &plan.inputs {
             let share = match (input.card.known(), plan.card.known()) {
-                _ if plan.op.props().keeps => 1.0,
-                (Some(n), Some(out)) if plan.inputs.len() == 1 && out > 0 => n as f64 / out as f64,
+                _ if props.keeps => 1.0,
+                // What was counted so far may end in the middle of a batch; the whole does not.
+                (Some(n), Some(out)) if !props.partial && plan.inputs.len() == 1 && out > 0 => n as f64 / out as f64,
                 _ => meters.get(&input.id).map_or(0.0, |m| taken(m)) / rows.max(1.0),
             };
             *visits.entry(input.id).or_default() += own * share;
@@ -96,6 +98,7 @@ pub fn model(runs: &Plan, meters: &Meters) -> Model {
         let segment = meter.place.load(Relaxed);
         let serial = !meter.is_parallel.load(Relaxed);
         let lane = meters.get(segment);
+        let away = !serial && lane.as_ref().and_then(|m| m.ended_here()).is_some_and(|l| l.away.load(Relaxed));
         let (cpu, blocked) = match lane.as_ref().and_then(|m| m.ended_here()) {
             Some(lane) if serial => lane.head.shares(),
             Some(lane) => lane.work.shares(),
@@ -113,15 +116,16 @@ pub fn model(runs: &Plan, meters: &Meters) -> Model {
             cost_ns: busy * (cpu + blocked),
             cpu_ns: busy * cpu,
             locks: plan.op.props().host,
+            away,
             visits: often,
             row_bytes: meter.row_bytes(),
             with_inputs: all,
         });
         if let Some(lane) = meter.ended_here() {
-            let calls = Some(read(&lane.calls)).filter(|n| *n > 0.0);
+            let [calls, places] = [&lane.calls, &lane.places].map(|n| Some(read(n)).filter(|n| *n > 0.0));
             let io_ns = read(&lane.io_ns) * per_row;
             let lanes = read(&lane.lanes_peak).max(1.0);
-            model.lanes.push(Lane { id: plan.id, lanes, calls, io_ns, over_ns: 0.0 });
+            model.lanes.push(Lane { id: plan.id, lanes, places, calls, io_ns, over_ns: 0.0 });
         }
     }
     for lane in &mut model.lanes {
@@ -131,4 +135,37 @@ pub fn model(runs: &Plan, meters: &Meters) -> Model {
         lane.over_ns = counted.over_ns(taken_ns.get(&lane.id).copied().unwrap_or(0.0)) * per_row;
     }
     model
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Dataset;
+    use crate::error::Result;
+
+    /// Elements of each operator for one that is delivered, by name, after a pass.
+    fn measured(ds: &Dataset) -> Result<HashMap<String, f64>> {
+        ds.iter()?.for_each(|element| drop(element.unwrap()));
+        let model = model(&ds.plan().runs()?, &ds.plan().meters().unwrap());
+        Ok(model.parts.into_iter().map(|p| (p.name, p.visits)).collect())
+    }
+
+    #[test]
+    fn a_part_of_a_huge_source_is_all_that_is_charged() -> Result<()> {
+        for (name, source) in [("range", Dataset::range(1_000_000_000)?), ("counter", Dataset::counter(0, 1)?)] {
+            let visits = measured(&source.take(600)?.batch(6, false)?)?;
+            assert_eq!((visits[name], visits["take"]), (6.0, 6.0));
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn what_is_read_again_is_charged_each_time() -> Result<()> {
+        let visits = measured(&Dataset::range(100)?.repeat(Some(5))?.batch(10, false)?)?;
+        assert_eq!((visits["range"], visits["repeat"]), (10.0, 10.0));
+        // A cache reads its input once, however often it is read itself.
+        let visits = measured(&Dataset::range(100)?.cache()?.repeat(Some(5))?)?;
+        assert_eq!((visits["range"], visits["cache"]), (0.2, 1.0));
+        Ok(())
+    }
 }

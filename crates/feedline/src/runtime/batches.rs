@@ -8,8 +8,11 @@
 //! 4. An element that fails ends the batch that it stands in (`batch` loses what it had collected), so batches are
 //!    counted from the last one that failed. Functions fail later than rows are counted: until it is known, chunks
 //!    get parts that do not fit the batches, and are copied.
+//! 5. Rows that an operator keeps for later passes must be copied into batches in any case. Workers do that (`Lay`): one
+//!    core alone copies large rows at half the speed of the memory.
 
-use crate::element::{DType, Leaf, Slot, Slots, Spec};
+use super::stage::{ChunkFn, Item};
+use crate::element::{Chunk, Column, DType, Leaf, Shape, Slot, Slots, Spec, Tensor, Value};
 
 /// Rows of fewer bytes are copied: counting would cost more.
 const SMALL_ROW: usize = 1024;
@@ -20,8 +23,6 @@ pub struct Batches {
     size: usize,
     /// The dtype and the bytes of a row, of each component that is made in place.
     components: Vec<Option<(DType, usize)>>,
-    /// Rows so far; those that failed count.
-    row: u64,
     /// What is left of the batch that was begun.
     open: Slots,
 }
@@ -39,23 +40,17 @@ impl Batches {
         };
         let components: Vec<_> = spec.leaves().iter().map(component).collect();
         let any = size > 1 && components.iter().any(|c| c.is_some());
-        any.then(|| Batches { size, components, row: 0, open: Slots::new() })
+        any.then(|| Batches { size, components, open: Slots::new() })
     }
-    /// Rows of the batch that was begun, if batches are counted from row `start`.
-    fn begun(&self, start: u64) -> usize {
-        (self.row.saturating_sub(start) % self.size as u64) as usize
-    }
-    /// As many rows as wanted, or fewer, so that a chunk does not cross the end of a batch that it does not begin.
-    pub fn limit(&self, want: usize, start: u64) -> usize {
-        match self.begun(start) {
+    /// As many rows as wanted, or fewer, so that a chunk does not cross the end of a batch of which `begun` rows are there.
+    pub fn limit(&self, want: usize, begun: usize) -> usize {
+        match begun {
             0 if want >= self.size => want,
             begun => want.min(self.size - begun),
         }
     }
-    /// Counts rows that were pulled, and says where their results belong.
-    pub fn place(&mut self, rows: usize, start: u64) -> Slots {
-        let begun = self.begun(start);
-        self.row += rows as u64;
+    /// Says where the results of these rows belong, which follow `begun` of a batch.
+    pub fn place(&mut self, rows: usize, begun: usize) -> Slots {
         if begun == 0 {
             let begin = |c: &Option<(DType, usize)>| c.map(|(dtype, bytes)| Slot::new(dtype, bytes, self.size));
             self.open = if rows < self.size { self.components.iter().map(begin).collect() } else { Slots::new() };
@@ -64,20 +59,61 @@ impl Batches {
         let part = |slot: &mut Option<Slot>| slot.as_mut().filter(|s| s.rows() == left)?.split_to(rows);
         self.open.iter_mut().map(part).collect()
     }
-    /// An element failed before it reached the functions. Returns the row behind it.
-    pub fn fail(&mut self) -> u64 {
-        self.row += 1;
-        self.row
+}
+
+/// Copies rows to where they belong; those of whole batches stay where they lie.
+pub struct Lay;
+
+impl ChunkFn for Lay {
+    fn run(&self, chunk: Chunk, out: &mut Vec<Item>) {
+        out.push(Item::Rows(chunk));
     }
-    pub fn row(&self) -> u64 {
-        self.row
+    fn run_into(&self, chunk: Chunk, mut slots: Slots, out: &mut Vec<Item>) {
+        let (rows, pos) = (chunk.rows(), chunk.pos.clone());
+        let columns = chunk.into_columns().into_iter().enumerate();
+        let columns = columns.map(|(i, column)| match slots.get_mut(i) {
+            Some(Some(slot)) => laid(&column, rows, slot).map_or(column, Column::Dense),
+            _ => column,
+        });
+        out.push(Item::Rows(Chunk::new(rows, pos, columns)));
+    }
+    fn keeps_rows(&self) -> bool {
+        true
+    }
+    fn fills_slots(&self) -> bool {
+        true
+    }
+}
+
+/// A copy of all rows in the slot; `None` if they are not alike.
+fn laid(column: &Column, rows: usize, slot: &mut Slot) -> Option<Tensor> {
+    let mut new = |dtype, shape: &[usize]| slot.offer(rows, || Tensor::new(dtype, shape));
+    match column {
+        Column::Dense(from) => {
+            let mut to = new(from.dtype(), from.shape());
+            to.bytes_mut().copy_from_slice(from.bytes());
+            Some(to)
+        }
+        Column::Rows(values, range) => {
+            let values = &values[range.clone()];
+            let first = values.first().and_then(Value::as_tensor)?;
+            let alike = |t: &Tensor| t.dtype() == first.dtype() && t.shape() == first.shape();
+            if first.nbytes() == 0 || !values.iter().all(|v| v.as_tensor().is_some_and(alike)) {
+                return None;
+            }
+            let shape: Shape = [rows].into_iter().chain(first.shape().iter().copied()).collect();
+            let mut to = new(first.dtype(), &shape);
+            let places = to.bytes_mut().chunks_exact_mut(first.nbytes());
+            places.zip(values).for_each(|(place, v)| place.copy_from_slice(v.tensor().bytes()));
+            Some(to)
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::element::{Dims, Tensor};
+    use crate::element::{Dims, Pos};
 
     fn batches(size: usize) -> Batches {
         let picture = Leaf::tensor(DType::Uint8, Dims::of([Some(32), Some(32)]));
@@ -93,18 +129,16 @@ mod tests {
 
     #[test]
     fn chunks_end_where_batches_end() {
-        let mut b = batches(8);
+        let b = batches(8);
         assert_eq!([3, 8, 20].map(|want| b.limit(want, 0)), [3, 8, 20]);
-        b.place(6, 0);
-        assert_eq!([1, 3, 8, 20].map(|want| b.limit(want, 0)), [1, 2, 2, 2]);
-        assert_eq!(b.limit(20, 6), 20, "the last row failed: a batch begins");
-        assert_eq!(b.limit(20, 5), 7);
+        assert_eq!([1, 3, 8, 20].map(|want| b.limit(want, 6)), [1, 2, 2, 2]);
     }
 
     #[test]
     fn parts_of_a_batch_lie_side_by_side() {
         let mut b = batches(8);
-        let parts: Vec<Tensor> = [3, 3, 2].iter().map(|&n| made(&mut b.place(n, 0), n).unwrap()).collect();
+        let parts: Vec<Tensor> =
+            [(3, 0), (3, 3), (2, 6)].map(|(n, begun)| made(&mut b.place(n, begun), n).unwrap()).into();
         let at = parts[0].bytes().as_ptr();
         let batch = Tensor::rejoin([8, 32, 32], parts).unwrap();
         assert!(batch.bytes().as_ptr() == at && batch.is_unique());
@@ -116,14 +150,42 @@ mod tests {
     fn after_a_failure_batches_are_counted_anew() {
         let mut b = batches(4);
         b.place(2, 0);
-        let start = b.fail();
-        let first = made(&mut b.place(1, start), 1).unwrap();
-        let rest = made(&mut b.place(3, start), 3).unwrap();
+        // The next one failed.
+        let first = made(&mut b.place(1, 0), 1).unwrap();
+        let rest = made(&mut b.place(3, 1), 3).unwrap();
         assert!(Tensor::rejoin([4, 32, 32], vec![first, rest]).is_ok());
-        // A function's failure comes late: row 8 failed, and two rows behind it are on their way.
-        b.place(4, start);
-        assert!(made(&mut b.place(2, 9), 2).is_none(), "the batch was begun elsewhere");
-        assert!(made(&mut b.place(1, 9), 1).is_some());
+        // A function's failure comes late: when it is known, rows of a batch that begins behind it are on their way.
+        b.place(4, 0);
+        assert!(made(&mut b.place(2, 1), 2).is_none(), "the batch was begun elsewhere");
+        assert!(made(&mut b.place(1, 0), 1).is_some());
+    }
+
+    #[test]
+    fn kept_rows_are_laid_side_by_side() {
+        let picture = |n: u8, shape: &[usize]| {
+            let mut t = Tensor::new(DType::Uint8, shape);
+            t.bytes_mut().fill(n);
+            t
+        };
+        let labels = |n: usize| Column::Dense(Tensor::zeros(DType::Int64, [n]));
+        let apart = Column::Rows((0..3).map(|n| Value::Tensor(picture(n, &[32, 32]))).collect(), 0..3);
+        let chunk = Chunk::new(3, Pos::Run(0), [apart, labels(3)]);
+        let dense = Chunk::new(5, Pos::Run(3), [Column::Dense(picture(7, &[5, 32, 32])), labels(5)]);
+        chunk.freeze();
+        dense.freeze();
+        let mut b = batches(8);
+        let mut out = vec![];
+        Lay.run_into(chunk, b.place(3, 0), &mut out);
+        Lay.run_into(dense, b.place(5, 3), &mut out);
+        let parts = out.into_iter().map(|item| match item {
+            Item::Rows(chunk) => chunk,
+            Item::Fail(error) => panic!("{error}"),
+        });
+        let (batch, copied) = Chunk::gathered(Pos::Run(0), parts.collect());
+        assert_eq!(copied, 8 * 8, "labels only");
+        let pictures = batch.columns()[0].stack().unwrap();
+        let firsts: Vec<u8> = pictures.tensor().bytes().chunks(1024).map(|p| p[0]).collect();
+        assert_eq!(firsts, [0, 1, 2, 7, 7, 7, 7, 7]);
     }
 
     #[test]

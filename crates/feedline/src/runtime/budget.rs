@@ -135,7 +135,7 @@ impl Hold {
         if before == bytes {
             return Ok(());
         }
-        self.meter.hold(bytes);
+        self.meter.keep(bytes);
         let all =
             self.budget.kept.fetch_add(bytes.wrapping_sub(before), Relaxed).wrapping_add(bytes).wrapping_sub(before);
         let (most, others) = (self.budget.most(), all.saturating_sub(bytes));
@@ -158,7 +158,7 @@ impl Drop for Hold {
     fn drop(&mut self) {
         self.budget.account.reserve(-(self.reserved as isize));
         self.budget.kept.fetch_sub(self.bytes, Relaxed);
-        self.meter.hold(0);
+        self.meter.keep(0);
     }
 }
 
@@ -226,9 +226,9 @@ mod tests {
             assert!(text.contains(part), "{text}");
         }
         assert_eq!(b.set(30 << 20), Ok(()), "less is never too much");
-        assert_eq!(meter.held.load(Relaxed), 40 << 20);
+        assert_eq!(meter.held(), 40 << 20);
         drop(a);
-        assert_eq!((b.set(70 << 20), meter.held.load(Relaxed)), (Ok(()), 0));
+        assert_eq!((b.set(70 << 20), meter.held()), (Ok(()), 0));
         assert_eq!(b.reserve(60 << 20), Ok(()));
         assert_eq!(budget.live(), 60 << 20);
         drop(b);

@@ -1,6 +1,6 @@
 //! From a plan to running stages: what operators ask for while they start.
 
-use super::batches::Batches;
+use super::batches::{Batches, Lay};
 use super::errors::{Errors, Sieve};
 use super::mark::{At, Mark};
 use super::meter::take_lock_wait;
@@ -8,7 +8,7 @@ use super::pool::Pool;
 use super::replay::Replay;
 use super::segment::{AWAY, Bounds, Segment};
 use super::spans::span;
-use super::stage::{ChunkFn, Cx, Inline, Pull, Stage, Wait};
+use super::stage::{ChunkFn, Cx, FileTime, Inline, Pull, Stage, Wait};
 use super::sync::atomic::AtomicBool;
 use super::sync::{Mutex, lock};
 use super::trace::{Trace, TracedIndex, Tracer};
@@ -158,10 +158,22 @@ impl BuildCx {
     /// The same for whoever stacks so many rows at a time.
     fn build_for(&self, plan: &Plan, batch: Option<usize>) -> Result<Built> {
         let mut built = plan.op.build(self, plan).map_err(|e| e.in_op(plan.name()))?;
+        if let Some(size) = batch {
+            built = self.laid(plan, built, size);
+        }
         if let (Built::Open(open), Some(size)) = (&mut built, batch) {
             open.make_batches(plan, size);
         }
         self.finished(plan, built)
+    }
+    /// Rows that an operator keeps are copied into batches by workers, where they are large.
+    fn laid(&self, plan: &Plan, built: Built, size: usize) -> Built {
+        match built {
+            Built::Stage(stage) if plan.op.keeps_rows() && Batches::new(&plan.spec, size).is_some() => {
+                self.open(plan, if stage.replays() { Box::new(Replay::new(stage)) } else { stage }, Arc::new(Lay))
+            }
+            built => built,
+        }
     }
     /// The same behind its first `rows` elements, if it can begin there at once.
     pub fn build_behind(&self, plan: &Plan, rows: u64) -> Result<Option<Built>> {
@@ -228,9 +240,13 @@ impl BuildCx {
         let bound = Bound::of(value)?;
         let mut cx = self.with_env(bound.env.clone()).in_epoch(epoch);
         cx.nested = true;
+        cx.stage(&self.as_it_runs(bound)?)
+    }
+    /// A dataset inside of a function, rewritten unless that is not wanted.
+    fn as_it_runs(&self, bound: &Bound) -> Result<Plan> {
         match self.run.options.rewrite {
-            Some(false) => cx.stage(&bound.plan),
-            _ => cx.stage(&bound.plan.runs()?),
+            Some(false) => Ok(bound.plan.clone()),
+            _ => bound.plan.runs(),
         }
     }
     /// The same, read ahead of whoever pulls by a worker, up to these bounds. `around` may put a stage on top of it.
@@ -243,7 +259,7 @@ impl BuildCx {
     ) -> Result<Segment> {
         let below = BuildCx { depth: self.depth + 1, ..self.clone() };
         let head = around(below.nested_stage(value, epoch)?);
-        let meter = self.run.meters.of(Bound::of(value)?.plan.id);
+        let meter = self.run.meters.of(self.as_it_runs(Bound::of(value)?)?.id);
         Ok(Segment::new(&self.run, self.depth + 1, Open { layers: 1, ..Open::new(head, bounds) }, meter))
     }
     /// The count of what an operator leaves out.
@@ -403,6 +419,11 @@ impl Stage for Metered {
         let before = cx.at.map(|at| at.swap(self.meter.id, Relaxed));
         let pull = self.stage.next(cx, want);
         let (ns, lock_ns) = (start.elapsed().as_nanos() as u64, take_lock_wait());
+        let FileTime { open_ns, unpack_ns } = std::mem::take(&mut cx.files);
+        if open_ns + unpack_ns > 0 {
+            self.meter.open_ns.fetch_add(open_ns, Relaxed);
+            self.meter.unpack_ns.fetch_add(unpack_ns, Relaxed);
+        }
         let own = ns.saturating_sub(cx.inner_ns);
         if let (Some(at), Some(before)) = (cx.at, before) {
             at.store(before, Relaxed);

@@ -27,12 +27,16 @@ pub struct Meter {
     pub busy_ns: AtomicU64,
     /// Time that it waited for Python's lock.
     pub lock_ns: AtomicU64,
+    /// Of its own time, what opening files and unpacking them took.
+    pub open_ns: AtomicU64,
+    pub unpack_ns: AtomicU64,
     /// What a row cost in each chunk.
     pub spread: Spread,
     /// Pulls that found nothing below.
     pub starved: AtomicU64,
-    /// Bytes that it keeps or its queue holds now, and at most so far.
-    pub held: AtomicU64,
+    /// Bytes that it keeps now, those in the queue behind it, and both together at most so far.
+    kept: AtomicU64,
+    queued: AtomicU64,
     pub held_peak: AtomicU64,
     /// Bytes of rows that it had to copy to put them together.
     pub copied: AtomicU64,
@@ -68,9 +72,17 @@ impl Meter {
             }
         }
     }
-    pub fn hold(&self, bytes: usize) {
-        self.held.store(bytes as u64, Relaxed);
-        self.held_peak.fetch_max(bytes as u64, Relaxed);
+    pub fn keep(&self, bytes: usize) {
+        self.kept.store(bytes as u64, Relaxed);
+        self.held_peak.fetch_max(self.held(), Relaxed);
+    }
+    pub fn queue(&self, bytes: usize) {
+        self.queued.store(bytes as u64, Relaxed);
+        self.held_peak.fetch_max(self.held(), Relaxed);
+    }
+    /// Bytes that it keeps, or that wait behind it.
+    pub fn held(&self) -> u64 {
+        self.kept.load(Relaxed) + self.queued.load(Relaxed)
     }
     /// Bytes of a row that comes out, on average.
     pub fn row_bytes(&self) -> f64 {
@@ -90,8 +102,12 @@ impl Meter {
 pub struct Lane {
     pub lanes: AtomicU64,
     pub lanes_peak: AtomicU64,
+    /// How many of these may be pulled at once, as it was asked for; 0: no bound.
+    pub places: AtomicU64,
     /// Chunks under way at once as it was asked for; 0: no bound.
     pub calls: AtomicU64,
+    /// Its functions run elsewhere, in `calls` processes.
+    pub away: AtomicBool,
     /// Rows that were taken out of its queue.
     pub given: AtomicU64,
     /// Whole steps, and what they are made of: pulling the head, and running the functions.

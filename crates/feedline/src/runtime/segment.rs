@@ -107,6 +107,8 @@ pub struct Shared {
 struct Head {
     stage: Box<dyn Stage>,
     batches: Option<Batches>,
+    /// Rows so far; those that failed count.
+    row: u64,
     /// Rows that were given before a state was taken: not worth running functions on.
     skip: u64,
 }
@@ -193,6 +195,7 @@ impl Segment {
             },
             Relaxed,
         );
+        lane.away.store(bounds.calls == AWAY, Relaxed);
         for (_, function) in &functions {
             function.place.store(meter.id, Relaxed);
             function.is_parallel.store(true, Relaxed);
@@ -208,7 +211,7 @@ impl Segment {
             depth,
             want: AtomicUsize::new(bounds.chunk_rows.unwrap_or(1).max(1)),
             bounds,
-            head: Mutex::new(Head { stage: head, batches, skip: 0 }),
+            head: Mutex::new(Head { stage: head, batches, row: 0, skip: 0 }),
             counted_from: AtomicU64::new(0),
             functions,
             queue: Mutex::new(Queue {
@@ -237,6 +240,10 @@ impl Segment {
         });
         run.note_segment(&shared);
         Segment { shared, drop: 0, layers }
+    }
+    /// Of all segments of its kind so many may be pulled at once; 0: no bound.
+    pub fn note_places(&self, places: usize) {
+        self.shared.lane.places.store(places as u64, Relaxed);
     }
 }
 
@@ -431,7 +438,7 @@ impl Shared {
                 self.lane.fills.fetch_add(1, Relaxed);
                 self.lane.given.fetch_add(slot.rows as u64, Relaxed);
                 queue.bytes -= slot.bytes;
-                self.meter.held.store(queue.bytes as u64, Relaxed);
+                self.meter.queue(queue.bytes);
                 queue.rows -= slot.rows;
                 queue.first += 1;
                 queue.taken = 0;
@@ -645,21 +652,25 @@ impl Shared {
         pulled
     }
     fn pull_head(&self, head: &mut Head, cx: &mut Cx<'_>) -> (Pull, Place) {
-        let Head { stage, batches, .. } = head;
-        let want = self.want_now();
-        let Some(batches) = batches else { return (stage.next(cx, want), Place::default()) };
         let from = self.counted_from.load(Relaxed);
-        let pull = stage.next(cx, batches.limit(want, from));
-        let row = batches.row();
-        let slots = match &pull {
-            Pull::Rows(chunk) => batches.place(chunk.rows(), from),
-            Pull::Fail(_) => {
-                self.counted_from.fetch_max(batches.fail(), Relaxed);
-                Slots::new()
+        let begun = (head.row.saturating_sub(from) % self.bounds.grain.max(1) as u64) as usize;
+        let want = self.want_now(begun);
+        let pull = head.stage.next(cx, head.batches.as_ref().map_or(want, |b| b.limit(want, begun)));
+        let mut place = Place { row: head.row, ..Place::default() };
+        match &pull {
+            Pull::Rows(chunk) => {
+                head.row += chunk.rows() as u64;
+                if let Some(batches) = &mut head.batches {
+                    place.slots = batches.place(chunk.rows(), begun);
+                }
             }
-            Pull::Pending | Pull::End => Slots::new(),
-        };
-        (pull, Place { row, slots, ..Place::default() })
+            Pull::Fail(_) => {
+                head.row += 1;
+                self.counted_from.fetch_max(head.row, Relaxed);
+            }
+            Pull::Pending | Pull::End => {}
+        }
+        (pull, place)
     }
 
     /// Batches are counted from the last row that failed. `first` is the number of the first of these.
@@ -751,7 +762,7 @@ impl Shared {
             queue.bytes += bytes;
             queue.rows += rows;
             queue.estimate = if queue.estimate == 0 { bytes } else { (queue.estimate * 7 + bytes) / 8 };
-            self.meter.hold(queue.bytes);
+            self.meter.queue(queue.bytes);
             self.budget.note();
             let front = if self.bounds.ordered {
                 let slot = &mut queue.slots[at];
@@ -784,11 +795,15 @@ impl Shared {
         }
     }
 
-    /// Rows to ask the head for now.
-    fn want_now(&self) -> usize {
+    /// Rows to ask the head for now, when `begun` of a batch are there: whole batches end where the chunk does, so that
+    /// they are cut out of it without a copy, at addresses that NumPy takes.
+    fn want_now(&self, begun: usize) -> usize {
         let want = self.want.load(Relaxed).min(self.bounds.rows).max(1);
         let grain = self.bounds.grain;
-        if self.bounds.chunk_rows.is_none() && want > grain && grain > 1 { want - want % grain } else { want }
+        if self.bounds.chunk_rows.is_some() || want < grain || grain < 2 {
+            return want;
+        }
+        want - (begun + want) % grain
     }
 
     /// Takes note of what a step cost.

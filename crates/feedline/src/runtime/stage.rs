@@ -94,6 +94,17 @@ pub struct Cx<'a> {
     pub deadline: Instant,
     /// Where the node is noted that is being pulled, for whoever looks at the pass.
     pub at: Option<&'a std::sync::atomic::AtomicU64>,
+    /// What the stage that is pulled has spent on files rather than on what is in them.
+    pub files: FileTime,
+}
+
+/// Parts of the time of a reader that other files with the same records would not take.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FileTime {
+    /// Opening them, up to the first bytes of each.
+    pub open_ns: u64,
+    /// Making plain bytes of compressed ones.
+    pub unpack_ns: u64,
 }
 
 /// How long a pull may go on without giving anything.
@@ -102,7 +113,17 @@ const PATIENCE: Duration = Duration::from_millis(20);
 impl<'a> Cx<'a> {
     pub fn new(waker: &'a Weak<dyn Wake>, cancelled: &'a super::sync::atomic::AtomicBool) -> Cx<'a> {
         let deadline = Instant::now() + PATIENCE;
-        Cx { waker, cancelled, inner_ns: 0, lock_ns: 0, place: 0, waits: None, deadline, at: None }
+        Cx {
+            waker,
+            cancelled,
+            inner_ns: 0,
+            lock_ns: 0,
+            place: 0,
+            waits: None,
+            deadline,
+            at: None,
+            files: FileTime::default(),
+        }
     }
 
     /// The waker as futures want it.

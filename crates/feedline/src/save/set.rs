@@ -4,7 +4,9 @@
 //!    blocks. What an element is like in a file is said in `stored.rs`.
 //! 2. All files of a run lie in a folder of their own. The manifest names them, with the checksum of every block, and is
 //!    written last, in one step: a run that was killed is not there, and what was there before still is.
-//! 3. One process at a time writes to a folder. It removes what the manifest does not refer to any more.
+//! 3. A run that is to be gone on with commits what it has from time to time: it ends its files and names them in another
+//!    manifest, `partial.json`, with where they break off. Whoever goes on takes these files over and adds its own.
+//! 4. One process at a time writes to a folder. It removes what no manifest refers to any more.
 
 use super::arrays::{Binary, batch_of, schema_of};
 use super::folder::{Folder, local, new_run};
@@ -16,17 +18,20 @@ use crate::error::{Error, Kind, Result};
 use crate::plan::{Bound, Card};
 use feedline_formats::arrow_ipc::ArrowWriter;
 use feedline_formats::columnar::schema::SchemaRef;
-use feedline_formats::tfrecord::masked_crc;
+use feedline_formats::tfrecord::{crc_of_more, masked};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub const MANIFEST: &str = "dataset.json";
+const PARTIAL: &str = "partial.json";
 /// Changes whenever sets of before cannot be read any more.
 const VERSION: u64 = 1;
 const BLOCK_BYTES: usize = 4 << 20;
+/// Where memory is short, blocks are smaller; yet each has a description, and is read by itself.
+const LEAST_BLOCK_BYTES: usize = 256 << 10;
 const BLOCK_ROWS: usize = 64 << 10;
 const FILE_BYTES: u64 = 256 << 20;
 /// Rows that wait to be written, of all shards together.
@@ -35,6 +40,9 @@ const WAITING_BYTES: usize = 64 << 20;
 const MOST_SHARDS: i64 = 512;
 /// More than any manifest of a set that fits on a disk.
 const MOST_MANIFEST: u64 = 1 << 30;
+/// What a killed run may lose: this, or this part of the time it took.
+const COMMIT_AFTER: Duration = Duration::from_secs(1);
+const COMMIT_PART: u32 = 16;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -65,7 +73,14 @@ pub struct File {
 impl Manifest {
     /// The manifest of a folder; `None` if there is none.
     pub fn read(folder: &str) -> Result<Option<Manifest>> {
-        let name = within(folder, MANIFEST);
+        Manifest::read_named(folder, MANIFEST)
+    }
+    /// What was committed of a run that has not ended.
+    pub fn read_partial(folder: &str) -> Result<Option<Manifest>> {
+        Manifest::read_named(folder, PARTIAL)
+    }
+    fn read_named(folder: &str, name: &str) -> Result<Option<Manifest>> {
+        let name = within(folder, name);
         if !feedline_io::exists(&name)? {
             return Ok(None);
         }
@@ -90,6 +105,14 @@ impl Manifest {
             Some(file) => Err(bad(format!("{:?} is no file of this set", file.name))),
             None => Ok(Some(manifest)),
         }
+    }
+    fn write(&self, folder: &str, name: &str) -> Result<()> {
+        let name = within(folder, name);
+        let mut output = feedline_io::create(&name)?;
+        output
+            .write_all(serde_json::to_string_pretty(self)?.as_bytes())
+            .map_err(|e| Error::new(Kind::Io, e.to_string()).in_file(&name, None).with_source(Arc::new(e)))?;
+        output.commit()
     }
     fn refers_to(&self, run: &str) -> bool {
         self.shards.iter().flatten().any(|file| file.name.split('/').next() == Some(run))
@@ -118,7 +141,7 @@ pub fn check_storable(spec: &Spec) -> Result<()> {
     schema_of(&stored_spec(spec)?, &Binary::All(true)).map(|_| ())
 }
 
-/// A set that is being written. Dropped before `finish`, nothing is left of it.
+/// A set that is being written. Dropped before `finish`, only what was committed is left of it.
 pub struct SetWriter {
     folder: String,
     run: String,
@@ -127,9 +150,16 @@ pub struct SetWriter {
     compression: &'static str,
     shards: BTreeMap<i64, Shard>,
     elements: u64,
+    block_bytes: usize,
     /// `None` for an object store, which has no locks.
     lock: Option<Folder>,
-    finished: bool,
+    /// The files of this run are in a manifest.
+    kept: bool,
+    /// When it began and when it committed, and how many elements it had then.
+    began: Instant,
+    committed: (Instant, u64),
+    /// A child of a fork has a copy of it, and must leave all files alone.
+    process: u32,
 }
 
 #[derive(Default)]
@@ -140,69 +170,80 @@ struct Shard {
     files: Vec<File>,
 }
 
-/// Arrow writes into a page of memory: what it is asked to write at once is known from its first to its last byte.
-#[derive(Clone, Default)]
-struct Page(Arc<Mutex<Vec<u8>>>);
+/// Where Arrow writes: everything goes on to the file at once. Of a message on its way the checksum is made.
+struct Through {
+    output: Box<dyn Output>,
+    bytes: u64,
+    message: Message,
+}
 
-impl Page {
-    fn take(&self) -> Vec<u8> {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+/// A mark, the length of the description, the description, the body.
+#[derive(Default)]
+struct Message {
+    head: [u8; 8],
+    seen: usize,
+    crc: u32,
+}
+
+impl Message {
+    fn see(&mut self, mut bytes: &[u8]) {
+        if let Some(missing) = self.head.get_mut(self.seen..) {
+            let (front, rest) = bytes.split_at(missing.len().min(bytes.len()));
+            missing[..front.len()].copy_from_slice(front);
+            self.seen += front.len();
+            bytes = rest;
+        }
+        let [_, _, _, _, length @ ..] = self.head;
+        let body = self.head.len() + u32::from_le_bytes(length) as usize;
+        let before = body.saturating_sub(self.seen).min(bytes.len());
+        self.crc = crc_of_more(self.crc, &bytes[before..]);
+        self.seen += bytes.len();
     }
 }
 
-impl Write for Page {
+impl Write for Through {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
-        Ok(bytes.len())
+        let n = self.output.write(bytes)?;
+        self.bytes += n as u64;
+        self.message.see(&bytes[..n]);
+        Ok(n)
     }
     fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
+        self.output.flush()
     }
 }
 
 struct Open {
     path: String,
     file: File,
-    arrow: ArrowWriter<Page>,
-    page: Page,
-    output: Box<dyn Output>,
+    arrow: ArrowWriter<Through>,
 }
 
 impl Open {
     fn new(folder: &str, name: String, schema: &SchemaRef, compression: &str) -> Result<Open> {
-        let (path, page) = (within(folder, &name), Page::default());
+        let path = within(folder, &name);
         let output = Box::new(Staged::create(&path)?);
-        let arrow = ArrowWriter::new(page.clone(), schema, compression)?;
-        let file = File { name, elements: 0, bytes: 0, blocks: vec![] };
-        Ok(Open { path, file, arrow, page, output })
-    }
-    fn put(&mut self) -> Result<Vec<u8>> {
-        let bytes = self.page.take();
-        self.output.write_all(&bytes).map_err(|e| {
-            Error::new(Kind::Io, e.to_string()).in_file(&self.path, Some(self.file.bytes)).with_source(Arc::new(e))
-        })?;
-        self.file.bytes += bytes.len() as u64;
-        Ok(bytes)
+        let through = Through { output, bytes: 0, message: Message::default() };
+        let arrow = ArrowWriter::new(through, schema, compression).map_err(|e| e.in_file(&path, None))?;
+        Ok(Open { path, file: File { name, elements: 0, bytes: 0, blocks: vec![] }, arrow })
     }
     fn block(&mut self, rows: &Chunk, schema: &SchemaRef) -> Result<()> {
-        self.put()?;
-        self.arrow.write(&batch_of(rows, schema)?)?;
-        let message = self.put()?;
-        // A mark, the length of the description, the description, the body.
-        let length = message.get(4..8).and_then(|b| b.try_into().ok()).map_or(0, u32::from_le_bytes) as usize;
-        let body = message.get(8 + length..).ok_or_else(|| Error::internal("Arrow wrote no whole message"))?;
-        self.file.blocks.push(masked_crc(body));
+        let batch = batch_of(rows, schema)?;
+        let through = self.arrow.out();
+        through.message = Message::default();
+        let at = through.bytes;
+        self.arrow.write(&batch).map_err(|e| e.in_file(&self.path, Some(at)))?;
+        let through = self.arrow.out();
+        self.file.bytes = through.bytes;
+        self.file.blocks.push(masked(through.message.crc));
         self.file.elements += rows.rows() as u64;
         Ok(())
     }
-    fn finish(mut self) -> Result<File> {
-        self.put()?;
-        let Open { path, mut file, arrow, page, mut output } = self;
-        arrow.finish()?;
-        let end = page.take();
-        output.write_all(&end).map_err(|e| Error::new(Kind::Io, e.to_string()).in_file(&path, Some(file.bytes)))?;
-        file.bytes += end.len() as u64;
-        output.commit()?;
+    fn finish(self) -> Result<File> {
+        let Open { path, mut file, arrow } = self;
+        let through = arrow.finish().map_err(|e| e.in_file(&path, Some(file.bytes)))?;
+        file.bytes = through.bytes;
+        through.output.commit()?;
         Ok(file)
     }
 }
@@ -218,14 +259,86 @@ impl SetWriter {
                 None => return Ok(None),
             },
         };
-        let (folder, spec) = (folder.to_string(), spec.clone());
-        let (run, shards) = (new_run(), BTreeMap::new());
-        Ok(Some(SetWriter { folder, run, spec, schema, compression, shards, elements: 0, lock, finished: false }))
+        let (now, process) = (Instant::now(), std::process::id());
+        Ok(Some(SetWriter {
+            folder: folder.to_string(),
+            run: new_run(),
+            spec: spec.clone(),
+            schema,
+            compression,
+            shards: BTreeMap::new(),
+            elements: 0,
+            block_bytes: BLOCK_BYTES,
+            lock,
+            kept: false,
+            began: now,
+            committed: (now, 0),
+            process,
+        }))
+    }
+    /// Blocks of about a part of the memory that there is.
+    pub fn with_memory(mut self, limit: usize) -> SetWriter {
+        self.block_bytes = (limit / 64).clamp(LEAST_BLOCK_BYTES, BLOCK_BYTES);
+        self
+    }
+    /// What it needs besides the rows that wait: those of a block in one piece, as they are stored, and a file's buffer.
+    pub fn working_bytes(&self) -> usize {
+        2 * self.block_bytes + (1 << 20)
+    }
+    /// Goes on behind what another run committed, and removes what nobody committed.
+    pub fn go_on(&mut self, partial: &Manifest) {
+        for (shard, files) in (0..).zip(&partial.shards) {
+            self.shards.insert(shard, Shard { files: files.clone(), ..Shard::default() });
+        }
+        self.elements = partial.elements;
+        self.committed.1 = partial.elements;
+        if let Some(lock) = &self.lock {
+            lock.sweep(|run| run == self.run || partial.refers_to(run));
+        }
+    }
+    /// Whether there is something to commit.
+    pub fn has_news(&self) -> bool {
+        self.committed.1 < self.elements && self.process == std::process::id()
+    }
+    /// Whether enough was written since the last commit that its loss would matter.
+    pub fn is_due(&self) -> bool {
+        let last = self.committed.0;
+        self.has_news() && last.elapsed() >= COMMIT_AFTER.max(self.began.elapsed() / COMMIT_PART)
+    }
+    /// Keeps what was pushed so far, for whoever goes on from there: `origin` has to tell him where that is.
+    pub fn commit(&mut self, origin: serde_json::Value) -> Result<()> {
+        if !self.has_news() {
+            return Ok(());
+        }
+        self.flush()?;
+        let last = self.shards.keys().last().copied().unwrap_or(0);
+        let files = |shard: i64| self.shards.get(&shard).map_or_else(Vec::new, |shard| shard.files.clone());
+        let shards = (0..=last).map(files).collect();
+        self.manifest(shards, Some(origin)).write(&self.folder, PARTIAL)?;
+        self.kept = true;
+        self.committed = (Instant::now(), self.elements);
+        Ok(())
+    }
+    /// Writes what waits, and ends all files.
+    fn flush(&mut self) -> Result<()> {
+        for shard in self.shards.keys().copied().collect::<Vec<_>>() {
+            self.write_block(shard)?;
+        }
+        for shard in self.shards.values_mut() {
+            if let Some(open) = shard.open.take() {
+                shard.files.push(open.finish()?);
+            }
+        }
+        Ok(())
+    }
+    fn manifest(&self, shards: Vec<Vec<File>>, origin: Option<serde_json::Value>) -> Manifest {
+        let (spec, compression, elements) = (self.spec.clone(), self.compression.to_string(), self.elements);
+        Manifest { feedline_dataset: VERSION, elements, compression, spec, shards, origin }
     }
     /// Rows of a shard, behind those that it has.
     pub fn push(&mut self, shard: i64, rows: &Chunk) -> Result<()> {
         self.shards.entry(shard).or_default();
-        let most = (WAITING_BYTES / self.shards.len()).min(BLOCK_BYTES);
+        let most = (WAITING_BYTES / self.shards.len()).min(self.block_bytes);
         let bytes = rows.nbytes();
         let step = (rows.rows() * most).checked_div(bytes).unwrap_or(BLOCK_ROWS).clamp(1, BLOCK_ROWS);
         for from in (0..rows.rows()).step_by(step) {
@@ -271,27 +384,14 @@ impl SetWriter {
             let open = Some(Open::new(&self.folder, name, &self.schema, self.compression)?);
             self.shards.insert(0, Shard { open, ..Shard::default() });
         }
-        for shard in self.shards.keys().copied().collect::<Vec<_>>() {
-            self.write_block(shard)?;
-        }
-        let mut shards = Vec::with_capacity(self.shards.len());
-        for (_, mut shard) in std::mem::take(&mut self.shards) {
-            if let Some(open) = shard.open {
-                shard.files.push(open.finish()?);
-            }
-            shards.push(shard.files);
-        }
-        let (spec, compression) = (self.spec.clone(), self.compression.to_string());
-        let manifest =
-            Manifest { feedline_dataset: VERSION, elements: self.elements, compression, spec, shards, origin };
-        let mut output = feedline_io::create(&within(&self.folder, MANIFEST))?;
-        let text = serde_json::to_string_pretty(&manifest)?;
-        output.write_all(text.as_bytes()).map_err(|e| {
-            Error::new(Kind::Io, e.to_string()).in_file(&within(&self.folder, MANIFEST), None).with_source(Arc::new(e))
-        })?;
-        output.commit()?;
-        self.finished = true;
-        if let Some(lock) = &self.lock {
+        self.flush()?;
+        let shards = std::mem::take(&mut self.shards).into_values().map(|shard| shard.files).collect();
+        let manifest = self.manifest(shards, origin);
+        manifest.write(&self.folder, MANIFEST)?;
+        self.kept = true;
+        if let (Some(lock), Some(folder)) = (&self.lock, local(&self.folder)) {
+            // Nobody looks for a part once the whole is there.
+            let _ = std::fs::remove_file(folder.join(PARTIAL));
             lock.sweep(|run| manifest.refers_to(run));
         }
         Ok(manifest)
@@ -300,8 +400,13 @@ impl SetWriter {
 
 impl Drop for SetWriter {
     fn drop(&mut self) {
+        if self.process != std::process::id() {
+            // The files that are open belong to another process: not even their temporary names may go.
+            std::mem::take(&mut self.shards).into_values().for_each(std::mem::forget);
+            return;
+        }
         self.shards.clear();
-        if let (false, Some(folder)) = (self.finished, local(&self.folder)) {
+        if let (false, Some(folder)) = (self.kept, local(&self.folder)) {
             let _ = std::fs::remove_dir_all(folder.join(&self.run));
         }
     }

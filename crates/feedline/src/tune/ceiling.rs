@@ -4,7 +4,8 @@
 //! of a thread; the slowest of these bounds says how fast the whole can be:
 //!
 //! 1. a segment's head is pulled by one thread at a time: the sum of its serial operators, and of the reads it waits for;
-//! 2. the functions of a segment run on as many threads as there are, or as were asked for;
+//!    of datasets that are read side by side, as many at once as were asked for;
+//! 2. the functions of a segment run on as many threads as there are, or as were asked for, or in as many processes;
 //! 3. Python functions share one lock: the sum of what they compute;
 //! 4. all of it together runs on so many threads at once;
 //! 5. what the consumer runs itself (nothing works ahead) comes on top of its own time.
@@ -29,6 +30,8 @@ pub struct Part {
     pub cpu_ns: f64,
     /// Holds Python's lock while it computes.
     pub locks: bool,
+    /// Runs in processes of its own, so takes no thread. Their time is not told apart from their waiting for a core.
+    pub away: bool,
     /// Elements of this operator for one that is delivered.
     pub visits: f64,
     /// Bytes of one of its elements.
@@ -43,6 +46,8 @@ pub struct Lane {
     pub id: u64,
     /// How many of its kind run side by side: datasets that are read at once.
     pub lanes: f64,
+    /// How many of these may be pulled at once, where that was asked for.
+    pub places: Option<f64>,
     /// Chunks under way at once, where that was asked for.
     pub calls: Option<f64>,
     /// Nanoseconds that it waits for files or objects, for one element that is delivered.
@@ -111,6 +116,8 @@ pub struct Change {
     pub ahead: bool,
     /// The operator takes this part of its time.
     pub faster: Vec<(u64, f64)>,
+    /// The segment that ends at this operator takes this part of its steps: more travels together.
+    pub steps: Vec<(u64, f64)>,
 }
 
 /// What is left of a cost that is said to be nothing, so that nothing is divided by zero.
@@ -131,26 +138,35 @@ impl Model {
             }
         };
         for lane in &self.lanes {
-            let side_by_side = lane.lanes.clamp(1.0, cores);
+            let open = lane.lanes.clamp(1.0, cores);
+            let side_by_side = lane.places.map_or(open, |places| places.clamp(1.0, open));
             let head: f64 = self.in_lane(lane.id).filter(|p| p.serial).map(|p| p.cost_ns).sum();
             let work: f64 = self.in_lane(lane.id).filter(|p| !p.serial).map(|p| p.cost_ns).sum();
             // Without functions there is nobody to whom the head could be left meanwhile.
             let head = if self.in_lane(lane.id).all(|p| p.serial) { head + lane.over_ns } else { head };
-            add(Limit::Serial, &mut self.in_lane(lane.id).filter(|p| p.serial), head / side_by_side);
+            // Nothing else keeps threads idle that could read more of them.
+            let limit = if side_by_side < open { Limit::Calls } else { Limit::Serial };
+            add(limit, &mut self.in_lane(lane.id).filter(|p| p.serial), head / side_by_side);
             if lane.io_ns > 0.0 {
                 // Reads of several datasets overlap whatever the number of threads is.
                 let ns = head / side_by_side + lane.io_ns / lane.lanes.max(1.0);
                 add(Limit::Io, &mut self.in_lane(lane.id).filter(|p| p.serial), ns);
             }
-            if let Some(calls) = lane.calls.filter(|calls| *calls < cores) {
+            let away: f64 = self.in_lane(lane.id).filter(|p| p.away).map(|p| p.cost_ns).sum();
+            if let Some(calls) = lane.calls.filter(|_| away > 0.0) {
+                // Whoever pulls does so meanwhile, and waiting processes take no thread: there may be more than cores.
+                let ns = away / (calls * lane.lanes.max(1.0)).max(1.0);
+                add(Limit::Calls, &mut self.in_lane(lane.id).filter(|p| p.away), ns);
+            } else if let Some(calls) = lane.calls.filter(|calls| *calls < cores) {
                 let at_once = (calls * lane.lanes.max(1.0)).clamp(1.0, cores);
                 add(Limit::Calls, &mut self.in_lane(lane.id).filter(|p| !p.serial), (head + work) / at_once);
             }
         }
         let locks = || self.parts.iter().filter(|p| p.locks);
         add(Limit::Lock, &mut locks(), locks().map(|p| p.cpu_ns).sum());
-        let all = self.parts.iter().map(|p| p.cost_ns).chain(self.lanes.iter().map(|l| l.over_ns));
-        add(Limit::Cores, &mut self.parts.iter(), all.sum::<f64>() / cores);
+        let here = self.parts.iter().filter(|p| !p.away);
+        let all = here.clone().map(|p| p.cost_ns).chain(self.lanes.iter().map(|l| l.over_ns));
+        add(Limit::Cores, &mut here.clone(), all.sum::<f64>() / cores);
         add(Limit::NotAhead, &mut self.in_lane(0), self.in_lane(0).map(|p| p.cost_ns).sum());
         // Of equal bounds the one with the narrower reason, which stands first, is told.
         bounds.sort_by(|a, b| b.ns.total_cmp(&a.ns));
@@ -176,7 +192,7 @@ impl Model {
     /// The same plan with something different.
     pub fn changed(&self, change: &Change) -> Model {
         let mut model = self.clone();
-        let Change { cores, free, cached_at, latency, parallel, ahead, faster } = change;
+        let Change { cores, free, cached_at, latency, parallel, ahead, faster, steps } = change;
         if let Some(cores) = cores {
             model.cores = *cores;
         }
@@ -198,12 +214,13 @@ impl Model {
                 lane.over_ns = 0.0;
             }
             lane.io_ns *= latency.unwrap_or(1.0);
+            lane.over_ns *= steps.iter().filter(|(id, _)| *id == lane.id).map(|(_, share)| *share).product::<f64>();
         }
         for id in parallel {
             let Some(at) = model.parts.iter().position(|p| p.id == *id) else { continue };
             // It gets a segment of its own.
             let part = &mut model.parts[at];
-            (part.segment, part.serial, part.locks) = (part.id, false, false);
+            (part.segment, part.serial, part.locks, part.away) = (part.id, false, false, false);
             match model.lanes.iter_mut().find(|l| l.id == *id) {
                 Some(lane) => lane.calls = None,
                 None => model.lanes.push(Lane { id: *id, lanes: 1.0, ..Lane::default() }),
@@ -263,11 +280,54 @@ mod tests {
     }
 
     #[test]
+    fn calls_are_a_bound_only_where_there_are_more_threads() {
+        let mut model = model(2.0);
+        model.lanes[0].calls = Some(4.0);
+        assert_eq!(tightest(&model), (Limit::Cores, 2, 525.0));
+        let many = model.changed(&Change { cores: Some(64.0), ..Change::default() });
+        assert_eq!(tightest(&many), (Limit::Calls, 2, 250.0));
+    }
+
+    #[test]
+    fn datasets_that_are_read_at_once_are_as_many_as_were_asked_for() {
+        // Sixteen datasets are open, whose elements take 100 ns each.
+        let mut model = Model { parts: vec![part(1, 1, true, 100.0)], lanes: vec![], ..model(8.0) };
+        model.lanes.push(Lane { id: 1, lanes: 16.0, ..Lane::default() });
+        assert_eq!(tightest(&model), (Limit::Serial, 1, 12.5));
+        model.lanes[0].places = Some(2.0);
+        assert_eq!(tightest(&model), (Limit::Calls, 1, 50.0));
+        // Whoever waits for bytes leaves its place to others.
+        model.lanes[0].io_ns = 1600.0;
+        assert_eq!(tightest(&model), (Limit::Io, 1, 150.0));
+        // More than there are threads is no bound.
+        model.lanes[0] = Lane { id: 1, lanes: 16.0, places: Some(12.0), ..Lane::default() };
+        assert_eq!(tightest(&model), (Limit::Serial, 1, 12.5));
+    }
+
+    #[test]
+    fn processes_are_as_many_as_were_asked_for() {
+        let mut model = model(2.0);
+        model.parts[1].away = true;
+        model.lanes[0].calls = Some(3.0);
+        assert_eq!(tightest(&model), (Limit::Calls, 2, 300.0));
+        // More of them than cores help functions that wait; their time takes no thread.
+        model.lanes[0].calls = Some(5.0);
+        assert_eq!(tightest(&model), (Limit::Calls, 2, 180.0));
+        assert_eq!(model.bounds()[1].limit, Limit::Serial);
+        let here = model.changed(&Change { parallel: vec![2], ..Change::default() });
+        assert_eq!(tightest(&here), (Limit::Cores, 2, 525.0));
+    }
+
+    #[test]
     fn python_functions_share_a_lock() {
         let mut model = model(8.0);
         model.parts[1].locks = true;
         model.parts.push(Part { locks: true, ..part(4, 2, false, 300.0) });
         assert_eq!(tightest(&model), (Limit::Lock, 2, 1200.0));
+        // Calls side by side share it as well.
+        model.lanes[0].calls = Some(4.0);
+        assert_eq!(tightest(&model), (Limit::Lock, 2, 1200.0));
+        model.lanes[0].calls = None;
         // A function that sleeps does not hold it.
         model.parts[1].cpu_ns = 0.0;
         assert_eq!(tightest(&model), (Limit::Lock, 2, 300.0));

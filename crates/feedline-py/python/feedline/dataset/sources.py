@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .. import _native, calls, nest, trace, warnings
+from .. import _native, calls, nest, trace
 from ..dtypes import DType, as_dtype, int64
 from ..errors import InvalidArgumentError
 from ..function import register_classes
@@ -278,20 +278,7 @@ class Sources(Core):
         places = nest.map_structure(place, structure, lists=False)
         if not inputs:
             raise TypeError("zip needs at least one dataset")
-        _check_lengths([dataset._plan.cardinality for dataset in inputs])
         return cls._make("zip", {"structure": places}, inputs)
-
-
-def _check_lengths(counts: Sequence[int]) -> None:
-    """Datasets side by side that end at different places: features and labels that do not belong together."""
-    ends = [count for count in counts if count >= 0]
-    if ends and min(ends) != max(ends):
-        warnings.warn(
-            warnings.UnequalParts,
-            f"zip of datasets of {', '.join(map(str, ends))} elements ends with the shortest: "
-            f"{max(ends) - min(ends)} of the longest are never read. If that is meant, cut them alike with "
-            f".take({min(ends)})",
-        )
 
 
 def values(value: Any) -> dict[str, Any]:

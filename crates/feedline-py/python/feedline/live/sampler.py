@@ -68,7 +68,7 @@ class _Pipeline:
             "alive": self.alive,
             "nodes": self.shape,
             "left_out": left_out(self.reading) if self.reading else [],
-            "samples": new[-most:],
+            "samples": new[len(new) - most :] if most < len(new) else new,
         }
 
 
@@ -131,6 +131,11 @@ class Sampler:
                 "pipelines": [{"id": key, **p.told(since, most)} for key, p in self._pipelines.items()],
                 "errors": errors[-MESSAGES:],
             }
+
+    def look(self) -> None:
+        """Looks now, in between."""
+        with self._lock:
+            self._look()
 
     def _run(self) -> None:
         while True:

@@ -27,6 +27,8 @@ pub struct Ahead {
     keep: usize,
     bounds: Bounds,
     gate: Option<Arc<Gate>>,
+    /// How many the gate lets be read at once; 0: all.
+    places: usize,
 }
 
 impl Ahead {
@@ -36,9 +38,9 @@ impl Ahead {
         // Together they hold no more than one segment may.
         let bytes = (all.bytes / (cycle.saturating_add(keep))).max(1);
         let bounds = Bounds { chunks: 4, parallel: 1, bytes, ..all };
-        let gate = (calls < cycle + keep)
-            .then(|| Arc::new(Gate(Mutex::new(Places { free: calls, waiting: VecDeque::new() }))));
-        Ahead { next: VecDeque::new(), ended: false, opened: 0, keep, bounds, gate }
+        let places = if calls < cycle + keep { calls } else { 0 };
+        let gate = (places > 0).then(|| Arc::new(Gate(Mutex::new(Places { free: calls, waiting: VecDeque::new() }))));
+        Ahead { next: VecDeque::new(), ended: false, opened: 0, keep, bounds, gate, places }
     }
     /// Opens datasets up to the number that is kept.
     pub fn fill(&mut self, outer: &mut Inners, cx: &mut Cx<'_>) {
@@ -71,6 +73,7 @@ impl Ahead {
         };
         let segment =
             outer.cx.nested_ahead(value, pos + 1, gated, self.bounds.clone()).map_err(|e| e.at_element(pos))?;
+        segment.note_places(self.places);
         Ok(Box::new(segment))
     }
     /// The next one, `Some(None)` at the end, `None` if it is not there yet.

@@ -510,6 +510,28 @@ mod tests {
     }
 
     #[test]
+    fn what_was_asked_for_bounds_what_it_can_reach() -> Result<()> {
+        // Rewritten when it runs: two maps become one.
+        let double = |ds: &Dataset| ds.map(|b, x| b.call("add", &[x[0], x[0]], Default::default()));
+        let inner = double(&double(&Dataset::range(50)?)?)?;
+        let ds = Dataset::range(40)?;
+        let places = |calls| -> Result<_> {
+            let function = traced(ds.spec(), |b, _| {
+                Ok(b.dataset(crate::plan::Bound::nested(inner.plan().clone()), inner.spec().clone()))
+            })?;
+            let ds = ds.interleaved(function, 4, 1, calls)?;
+            assert_eq!(ds.iter()?.count(), 2000);
+            let model = crate::plan::model(&ds.plan().runs()?, &ds.plan().meters().unwrap());
+            let map = model.parts.iter().find(|p| p.name == "map").unwrap().clone();
+            Ok(model.lanes.iter().find(|l| l.id == map.id && map.segment == l.id).map(|l| l.places))
+        };
+        assert_eq!(places(Some(2))?, Some(Some(2.0)));
+        assert_eq!(places(Some(-1))?, Some(None), "all that are open");
+        assert_eq!(places(None)?, None, "whoever pulls reads them");
+        Ok(())
+    }
+
+    #[test]
     fn it_can_be_left_at_any_time() {
         let ds = Dataset::range(1_000_000).unwrap();
         let f = repeats(&ds, |x| x % 5);
