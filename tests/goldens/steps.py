@@ -247,6 +247,13 @@ def _load(dataset: Any, params: Params, calls: Calls) -> Any:
     return fl.Dataset.load(**params)
 
 
+def _snapshot(dataset: Any, params: Params, calls: Calls) -> Any:
+    """All cases have one shard, which is what a snapshot has here."""
+    arguments = dict(params)
+    assert arguments.pop("shard_fn") == {"fn": "mod", "value": 1}
+    return dataset.snapshot(**arguments)
+
+
 def _with_options(dataset: Any, params: Params, calls: Calls) -> Any:
     options = fl.Options()
     for name, value in params.items():
@@ -298,6 +305,7 @@ STEPS: dict[str, Callable[[Any, Params, Calls], Any]] = {
     "group_by_reducer": _group_by_reducer,
     "group_by_window": _group_by_window,
     "load": _load,
+    "snapshot": _snapshot,
     "make_csv": _make_csv,
     "map_and_batch": _experimental("map_and_batch"),
     "pad_to_cardinality": _experimental("pad_to_cardinality"),

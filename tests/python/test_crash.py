@@ -69,8 +69,14 @@ def converted_found(folder: Path) -> bool | None:
     return len(path.read_text().splitlines()) == ROWS if path.exists() else None
 
 
+def snapshot_found(folder: Path) -> bool | None:
+    """The same of a snapshot."""
+    return is_whole(rows().snapshot(folder / "snapshot"))
+
+
 PROGRAMS: dict[str, tuple[str, Callable[[Path], bool | None]]] = {
     "cache": ("sum(1 for _ in rows().cache('cache'))", cache_found),
+    "snapshot": ("sum(1 for _ in rows().snapshot('snapshot'))", snapshot_found),
     "save": ("rows().save('set')", set_found),
     "save_parquet": ("rows().save_parquet('rows.parquet', overwrite=True)", parquet_found),
     "index": ("len(fl.TFRecordDataset('in.tfrecord', index=True))", index_found),
@@ -136,6 +142,52 @@ def test_killed_at_any_moment(name: str, inputs: Path, tmp_path: Path) -> None:
     process = start(tmp_path, statement)
     process.wait(60)
     assert found(tmp_path)
+
+
+LONG = 400
+CALLS: list[int] = []
+
+
+def slowly(n: int) -> int:
+    """Some seconds for all of them, so that blocks are committed on the way."""
+    CALLS.append(n)
+    time.sleep(0.01)
+    return n * 3
+
+
+def long(folder: Path) -> fl.Dataset:
+    """A pass that takes seconds, in an order of its own."""
+    numbers = fl.Dataset.range(LONG).shuffle(50, seed=3)
+    return numbers.map(slowly, python=True, output_signature=fl.TensorSpec((), fl.int64)).cache(folder / "c")
+
+
+def test_a_killed_pass_is_gone_on_with(tmp_path: Path) -> None:
+    """Killed as soon as something is committed, twice: the last pass makes what is missing, and no more."""
+    code = f"""
+        import sys
+        sys.path.insert(0, {str(Path(__file__).parent)!r})
+        from pathlib import Path
+        from test_crash import long
+        sum(1 for _ in long(Path(sys.argv[1])))
+    """
+    expected = [int(n) for n in long(tmp_path / "whole")]
+    assert sorted(expected) == list(range(0, 3 * LONG, 3))
+    before = b""
+    for _ in range(2):
+        process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(code), str(tmp_path)])
+        deadline = time.monotonic() + 60
+        while (found := b"".join(path.read_bytes() for path in tmp_path.glob("c/*/partial.json"))) == before:
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+        process.wait(60)
+        before = found
+    CALLS.clear()
+    assert [int(n) for n in long(tmp_path)] == expected
+    # Some are made again: what was not committed, and what the shuffle held.
+    assert 0 < len(CALLS) < LONG - 50
+    CALLS.clear()
+    assert [int(n) for n in long(tmp_path)] == expected and not CALLS
 
 
 def test_a_full_disk_is_an_error_that_names_the_stage(tmp_path: Path) -> None:

@@ -212,6 +212,17 @@ impl Charge {
     }
 }
 
+/// Memory that lies in no block of ours, a library's for instance, as long as this lives.
+#[must_use]
+pub struct Scratch {
+    _charge: Charge,
+}
+
+/// Charges so many bytes to whoever this thread works for, until the result is dropped.
+pub fn scratch(bytes: usize) -> Scratch {
+    Scratch { _charge: Charge::new(bytes) }
+}
+
 impl Drop for Charge {
     fn drop(&mut self) {
         let out = *self.out.get_mut();
@@ -264,6 +275,12 @@ mod tests {
         account.reserve(5);
         assert_eq!(account.live(), 5);
         account.reserve(-5);
+        let entered = Account::enter(Some(account));
+        let taken = scratch(1 << 20);
+        assert_eq!(account.live(), 1 << 20);
+        drop(taken);
+        drop(entered);
+        assert_eq!(account.live(), 0);
         account.close();
     }
 }

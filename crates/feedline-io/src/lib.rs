@@ -37,7 +37,7 @@ mod threads;
 mod upload;
 mod write;
 
-pub use account::{Account, Entered, live_bytes};
+pub use account::{Account, Entered, Scratch, live_bytes, scratch};
 pub use append::Append;
 pub use blocks::Blocks;
 pub use buf::{ALIGN, Buf, kept_bytes, release_kept};

@@ -48,20 +48,24 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// In the list as long as it lives.
-struct Writer(Arc<AtomicBool>);
+struct Writer(String);
 
 impl Writer {
     fn new(folder: &str, stopped: &Arc<AtomicBool>) -> Writer {
         let _brief = brief();
         lock(&WRITERS).push((folder.into(), stopped.clone()));
-        Writer(stopped.clone())
+        Writer(folder.into())
     }
 }
 
 impl Drop for Writer {
     fn drop(&mut self) {
         let _brief = brief();
-        lock(&WRITERS).retain(|(_, stopped)| !Arc::ptr_eq(stopped, &self.0));
+        let mut writers = lock(&WRITERS);
+        // The folder is free already: the next one may be there.
+        if let Some(first) = writers.iter().position(|(folder, _)| *folder == self.0) {
+            writers.remove(first);
+        }
     }
 }
 

@@ -3,11 +3,11 @@
 use super::group_by_window::{check_key, key_spec, keys};
 use super::map::MapFn;
 use crate::dataset::Dataset;
-use crate::element::{Chunk, Element, Pos, Spec, Tensor};
-use crate::error::Result;
+use crate::element::{Chunk, Element, Pos, Spec, Tensor, Value};
+use crate::error::{Kind, Result};
 use crate::op::{Bound, Function, Op, OpInfo, Param, Props, read};
 use crate::plan::{Card, Plan};
-use crate::runtime::{At, BuildCx, Built, Cx, Mark, Pull, Stage};
+use crate::runtime::{At, BuildCx, Built, Cx, Hold, Mark, Pull, Stage, bytes_text};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::collections::VecDeque;
@@ -77,6 +77,7 @@ impl Op for GroupByReducer {
             finalize: self.finalize.bound(cx),
             serial: self.props().host,
             states: BTreeMap::new(),
+            hold: cx.hold(node),
             failed: VecDeque::new(),
             ended: false,
             made: 0,
@@ -96,6 +97,8 @@ struct ReducerStage {
     finalize: Bound,
     serial: bool,
     states: BTreeMap<i64, Element>,
+    /// What the states take.
+    hold: Hold,
     /// Errors of the last chunk, one after the other.
     failed: VecDeque<crate::Error>,
     ended: bool,
@@ -112,9 +115,18 @@ impl ReducerStage {
         };
         let args: Element = state.into_iter().chain(element).collect();
         let state = self.reduce.call(&args, pos)?;
-        self.states.insert(key, state);
-        Ok(())
+        let more = state_bytes(&state);
+        let less = self.states.insert(key, state).map_or(0, |old| state_bytes(&old));
+        self.hold.set(self.hold.bytes() + more - less).map_err(|over| {
+            let what = format!("the states of {} keys take {}", self.states.len(), bytes_text(over.bytes));
+            over.error(&what, "have fewer keys or smaller states")
+        })
     }
+}
+
+/// A state with its place in the map.
+fn state_bytes(state: &Element) -> usize {
+    state.iter().map(Value::nbytes).sum::<usize>() + 64
 }
 
 impl Stage for ReducerStage {
@@ -129,6 +141,7 @@ impl Stage for ReducerStage {
             }
             if self.ended {
                 let Some((_, state)) = self.states.pop_first() else { return Pull::End };
+                let _ = self.hold.set(self.hold.bytes() - state_bytes(&state));
                 let pos = self.made;
                 self.made += 1;
                 return match self.finalize.call(&state, pos) {
@@ -141,8 +154,16 @@ impl Stage for ReducerStage {
                 Pull::Rows(chunk) => {
                     for (row, key) in keys(&self.key, &chunk).into_iter().enumerate() {
                         let pos = chunk.pos.at(row);
-                        if let Err(error) = key.and_then(|key| self.put(key, chunk.element(row), pos)) {
-                            self.failed.push_back(error.at_element(pos));
+                        match key.and_then(|key| self.put(key, chunk.element(row), pos)) {
+                            Ok(()) => {}
+                            // Nothing can follow.
+                            Err(error) if error.kind() == Kind::Budget => {
+                                self.states.clear();
+                                let _ = self.hold.set(0);
+                                self.ended = true;
+                                return Pull::Fail(error.at_element(pos));
+                            }
+                            Err(error) => self.failed.push_back(error.at_element(pos)),
                         }
                     }
                 }
@@ -156,6 +177,7 @@ impl Stage for ReducerStage {
     }
     fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
         self.states.clear();
+        let _ = self.hold.set(0);
         self.failed.clear();
         (self.ended, self.made, self.begun) = (false, 0, false);
         self.input.seek(at)
@@ -173,7 +195,6 @@ impl Stage for ReducerStage {
 mod tests {
     use super::super::check::*;
     use super::*;
-    use crate::element::Value;
 
     fn function(inputs: usize, f: impl Fn(&[i64]) -> Result<i64> + Send + Sync + 'static) -> Function {
         let spec = Spec::tuple(vec![key_spec(); inputs]);
@@ -195,6 +216,18 @@ mod tests {
         same(&sums(&ints(&[5, 3, 4, 3, 5, 8]), -1), "60 40 180");
         same(&sums(&ints(&[]), -1), "");
         assert_eq!(sums(&ints(&[1]), -1).cardinality(), Card::Unknown);
+    }
+
+    #[test]
+    fn states_that_do_not_fit_are_refused() {
+        let key = function(1, |x| Ok(x[0]));
+        let ds = Dataset::range(100_000).unwrap();
+        let ds = ds.group_by_reducer(key, function(1, |_| Ok(0)), function(2, |x| Ok(x[1])), function(1, |x| Ok(x[0])));
+        let options = crate::Options { memory_limit: Some(1 << 20), ..Default::default() };
+        let mut it = ds.unwrap().with_options(options).unwrap().iter().unwrap();
+        let error = it.next().unwrap().unwrap_err();
+        assert!(error.kind() == Kind::Budget && error.to_string().contains("keys take"), "{error}");
+        assert!(it.next().is_none());
     }
 
     #[test]

@@ -175,6 +175,18 @@ pub fn towers() -> Vec<(&'static str, Plan)> {
             "shuffle > cache on disk > shuffle",
             shuffle(4, on("cache", on_disk("shuffle"), shuffle(4, filter(range(9))))),
         ),
+        // What is random behind it asks for positions, which files must have kept.
+        #[cfg(feature = "columnar")]
+        (
+            "shuffle > cache on disk > noise > repeat",
+            repeat(2, noisy(on("cache", on_disk("behind"), shuffle(4, filter(range(9)))))),
+        ),
+        #[cfg(feature = "columnar")]
+        ("snapshot > repeat", {
+            let mut params = on_disk("snapshot");
+            params["compression"] = json!("AUTO");
+            repeat(2, on("cache", params, shuffle(4, filter(range(9)))))
+        }),
         ("noise > repeat > shuffle", shuffle(3, repeat(2, noisy(range(6))))),
         ("flat_map of shuffles", on("flat_map", json!({ "function": inner_shuffle(&scalar) }), range(6))),
         ("interleave of shuffles", {

@@ -20,6 +20,7 @@ pub struct Header {
     /// Where the first scan begins.
     pub scan: usize,
     lossless: bool,
+    progressive: bool,
 }
 
 impl Header {
@@ -47,6 +48,13 @@ impl Header {
     /// Whether the file has an end. A file that was cut off has none: image data never contains the marker.
     pub fn is_complete(&self, bytes: &[u8]) -> bool {
         bytes.get(self.scan..).is_some_and(|rest| rest.windows(2).rev().any(|pair| pair == [0xff, 0xd9]))
+    }
+    /// What a decoder takes for itself, besides the pixels: of a progressive picture all coefficients, two bytes each, of
+    /// another one some rows of blocks.
+    pub fn scratch_bytes(&self) -> usize {
+        let cmyk = if self.components == 4 { self.height * self.width * 4 } else { 0 };
+        let rows = if self.progressive { self.height * 2 } else { self.height.min(64) };
+        self.width * self.components * rows + cmyk
     }
     /// Whether parts of it can be decoded by themselves.
     pub fn has_blocks(&self) -> bool {
@@ -108,7 +116,9 @@ fn frame(marker: u8, body: &[u8], at: usize) -> Result<Header> {
     let subsampled = components > 1 && factors().any(|f| f != largest);
     let sampling = if components == 1 { (1, 1) } else { largest };
     let lossless = matches!(marker, 0xc3 | 0xc7 | 0xcb | 0xcf);
-    Ok(Header { height, width, components, sampling, subsampled, adobe: false, orientation: 1, scan: 0, lossless })
+    let progressive = matches!(marker, 0xc2 | 0xc6 | 0xca | 0xce);
+    let (adobe, orientation, scan) = (false, 1, 0);
+    Ok(Header { height, width, components, sampling, subsampled, adobe, orientation, scan, lossless, progressive })
 }
 
 /// The orientation in an EXIF segment.

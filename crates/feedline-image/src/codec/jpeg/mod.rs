@@ -73,6 +73,7 @@ impl<'a> Job<'a> {
     /// The pixels, into memory of exactly their size.
     pub fn decode(&self, out: &mut [u8]) -> Result<()> {
         self.check_end()?;
+        let _scratch = feedline_io::scratch(self.header.scratch_bytes());
         with_decoder(|decoder| decoder.decode(self, out))
     }
     /// The pixels of a part of the picture, somewhere in `scratch`. They equal those of the whole picture.
@@ -84,6 +85,7 @@ impl<'a> Job<'a> {
                 rect.height, rect.width, rect.y, rect.x, self.size.height, self.size.width
             )));
         }
+        let _scratch = feedline_io::scratch(self.header.scratch_bytes());
         with_decoder(|decoder| decoder.decode_window(self, rect, scratch))
     }
 }

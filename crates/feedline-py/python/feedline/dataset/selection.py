@@ -141,7 +141,7 @@ class Selection(Core):
         *,
         on_full: Literal["error", "keep", "spill"] = "error",
     ) -> Self:
-        """Keeps the elements of the first complete pass for later ones.
+        """Keeps the elements of the first pass for later ones.
 
         >>> import feedline as fl
         >>> list(fl.Dataset.range(2).cache().repeat(2).as_numpy_iterator())
@@ -150,8 +150,11 @@ class Selection(Core):
         Args:
             filename: The folder to keep them in, for later processes too; in memory if it is empty. Each
                 pipeline has its own place there, known by its operators, functions and files: none reads the
-                elements of another. Only a complete pass is kept. One iterator at a time writes; others
-                read the input meanwhile. A random function without a seed is another one in each process.
+                elements of another. A pass that breaks off, even a process that is killed, leaves what it
+                has committed: the next pass reads that and goes on behind it, if its input can be resumed.
+                One iterator at a time writes; others read what is there and the input behind it. A random
+                function without a seed is another one in each process. In memory, only a complete pass is
+                kept.
             name: A name for the operator, an identifier.
             on_full: What to do where `memory_limit` has no room for them. "error" ends the pass with the
                 numbers. "keep" keeps the elements that fit; later passes make the others again, as the first
@@ -168,6 +171,45 @@ class Selection(Core):
         with naming("cache: filename"):
             path = os.fspath(filename)
         return self._then("cache", filename=path, **extra)
+
+    def snapshot(
+        self,
+        path: Any,
+        compression: str | None = "AUTO",
+        reader_func: Any = None,
+        shard_func: Any = None,
+        name: str | None = None,
+    ) -> Self:
+        """Keeps the elements of the first pass in compressed files, for later passes and processes.
+
+        It is `cache(path)` with compression, under the name that tf.data has for it: each pipeline has its
+        own place in the folder, a pass that breaks off is gone on with, and later passes give the elements in
+        the order of the first.
+
+        >>> import feedline as fl
+        >>> ds = fl.Dataset.range(3).map(lambda x: x * 2).snapshot("numbers")
+        >>> list(ds.as_numpy_iterator()) == list(ds.as_numpy_iterator())
+        True
+
+        Args:
+            path: The folder.
+            compression: "AUTO", "SNAPPY" and "LZ4" mean LZ4, "GZIP" and "ZSTD" mean ZSTD, None is none.
+            reader_func: Not offered: blocks are read ahead, and in order.
+            shard_func: Not offered, for the same reason. `save` and `load` have shards.
+            name: A name for the operator, an identifier.
+        """
+        check_name("snapshot", name)
+        for given, what in [(reader_func, "reader_func"), (shard_func, "shard_func")]:
+            if given is not None:
+                raise ValueError(
+                    f"snapshot: {what} is not offered; a snapshot is one row of blocks, read ahead and in "
+                    "order. save(shard_func=...) and load(reader_func=...) have shards"
+                )
+        import os
+
+        with naming("snapshot: path"):
+            folder = os.fspath(path)
+        return self._then("cache", filename=folder, compression=compression or "NONE")
 
     def assert_cardinality(self, expected_cardinality: int, name: str | None = None) -> Self:
         """States the number of elements; another number is an error when the pipeline runs.
