@@ -16,11 +16,11 @@ pub mod ops;
 mod options;
 pub mod plan;
 mod reduce;
-mod replayed;
 mod retry;
 pub mod rewrite;
 pub mod runtime;
 pub mod save;
+mod trial;
 pub mod tune;
 
 pub use dataset::{Dataset, iterate, iterate_epoch, iterate_from, iterate_with};

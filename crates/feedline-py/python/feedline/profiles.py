@@ -37,6 +37,12 @@ LIMITS = {
 """In which way an operator holds a pipeline, in words."""
 
 
+TRIAL = 0.2
+"""Seconds for which a change is tried."""
+HELD = 32e6
+"""Bytes of copies of an element that are held meanwhile."""
+
+
 class Finding(NamedTuple):
     """Something that can be changed."""
 
@@ -155,11 +161,45 @@ class Profile:
         return report([self.to_dict()], path)
 
     def doctor(self) -> Report:
-        """What holds it back and what to change, the change that helps most first."""
+        """What holds it back and what to change, the change that helps most first.
+
+        Gains are those of the model. Where a change lets more elements travel together, their cost changes
+        in a way that no measurement of the present tells: such changes are tried for a moment, if no function
+        in Python would have to be called for it.
+        """
         return Report(
-            Finding(f["cause"], f["at"], f["text"], f["change"], f["gain"], f["id"])
+            Finding(f["cause"], f["at"], f["text"], f["change"], self._tried(f), f["id"])
             for f in self._told["findings"]
         )
+
+    def _tried(self, finding: dict[str, Any]) -> float:
+        """The gain of a change: measured where it can be, else what the model says."""
+        number, model, meters = (
+            finding["id"],
+            self._told["model"],
+            {node["id"]: node for node in self.operators},
+        )
+        part = next((part for part in model["parts"] if part["id"] == number), None)
+        replays = finding["cause"] in ("no_cache", "small_files")
+        if not (replays or finding["cause"] == "small_prefetch") or part is None or not self.rate:
+            return finding["gain"]
+        free = part["with_inputs"] if replays else []
+        if any(other["locks"] or other["away"] for other in model["parts"] if other["id"] not in free):
+            return finding["gain"]
+        try:
+            other = self._replayed(number) if replays else self._plan.without(number)
+            _measured(other, TRIAL / 4, None)
+            rate = _measured(other, TRIAL, None).rate
+        except ValueError:
+            # It runs inside of a function, or what follows cannot do with endless data.
+            return finding["gain"]
+        if not rate:
+            return finding["gain"]
+        ns = 1e9 / rate
+        if finding["cause"] == "small_files":
+            # What is in the files has to be read in any case.
+            ns += part["cost_ns"] * meters[number]["cut_ns"] / max(meters[number]["busy_ns"], 1)
+        return 1e9 / max(ns, model["step_ns"]) / self.rate
 
     def what_if(
         self,
@@ -213,7 +253,11 @@ class Profile:
         Raises:
             ValueError: There is no such operator, or it runs inside of a function.
         """
-        return _measured(self._plan.replayed(self._id(at)), seconds, step)
+        return _measured(self._replayed(self._id(at)), seconds, step)
+
+    def _replayed(self, number: int) -> _native.Plan:
+        size = next((part["row_bytes"] for part in self._told["model"]["parts"] if part["id"] == number), 0.0)
+        return self._plan.replayed(number, max(1, int(min(1024, HELD / max(size, 1.0)) ** 0.5)))
 
     def _ids(self, given: int | str | Iterable[int | str] | None) -> list[int]:
         if given is None:

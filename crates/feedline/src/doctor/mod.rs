@@ -33,6 +33,8 @@ pub struct Finding {
 /// How findings are ranked before their gains are: what is wrong stands before what costs memory or money.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
+    /// What a pass loses before its first element comes, whatever the limit is from then on.
+    Start,
     /// Whatever is changed, this one stays the limit.
     Limit,
     Mistake,
@@ -109,7 +111,7 @@ static CAUSES: &[Cause] = &[
     (Rank::Mistake, reading::slow_reads),
     (Rank::Mistake, buffers::not_ahead),
     (Rank::Mistake, buffers::small_prefetch),
-    (Rank::Mistake, buffers::shuffle_fill),
+    (Rank::Start, buffers::shuffle_fill),
     (Rank::Mistake, buffers::tight_memory),
     (Rank::Mistake, machine::small_budget),
     (Rank::Cost, buffers::no_cache),

@@ -32,7 +32,7 @@ pub fn compressed(case: &Case<'_>) -> Vec<Finding> {
     let packed = |p: &&Plan| p.inputs.is_empty() && packing(p).is_some();
     let found = case.nodes.iter().filter(packed).filter_map(|plan| {
         let (part, meter) = (case.part(plan)?, case.meter(plan)?);
-        let left = left_without(&meter, &meter.unpack_ns);
+        let left = 1.0 - share(&meter, &meter.unpack_ns);
         let gain = case.gain(Change { faster: vec![(plan.id, left)], ..Change::default() });
         let text = format!(
             "its files are compressed ({}), and one thread unpacks each: {:.0} % of the work for an element",
@@ -46,10 +46,9 @@ pub fn compressed(case: &Case<'_>) -> Vec<Finding> {
     found.collect()
 }
 
-/// What is left of an operator's time without a part of it.
-fn left_without(meter: &Meter, part_ns: &AtomicU64) -> f64 {
-    let (all, part) = (meter.busy_ns.load(Relaxed) as f64, part_ns.load(Relaxed) as f64);
-    (1.0 - part / all.max(1.0)).max(0.0)
+/// The share of a part in an operator's own time.
+fn share(meter: &Meter, part_ns: &AtomicU64) -> f64 {
+    (part_ns.load(Relaxed) as f64 / meter.busy_ns.load(Relaxed).max(1) as f64).min(1.0)
 }
 
 fn packing(plan: &Plan) -> Option<String> {
@@ -78,12 +77,12 @@ pub fn small_files(case: &Case<'_>) -> Vec<Finding> {
                 continue;
             }
             // Whatever is done for each file is done for a few; what is in them is read as before.
-            let share = FEW_FILES / files as f64;
-            let left = left_without(&meter, &meter.open_ns);
+            let fewer = FEW_FILES / files as f64;
+            let cut = share(&meter, &meter.cut_ns);
             let gain = case.gain(Change {
-                faster: vec![(plan.id, left + (1.0 - left) * share)],
-                steps: vec![(part.segment, share)],
-                latency: Some(share),
+                faster: vec![(plan.id, cut + (1.0 - cut) * fewer)],
+                steps: vec![(part.segment, fewer)],
+                latency: Some(fewer),
                 ..Change::default()
             });
             let text = format!(

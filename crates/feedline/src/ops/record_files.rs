@@ -395,10 +395,7 @@ impl Stage for RecordFiles {
         loop {
             let reading = self.reading.clone();
             let Some(file) = &mut self.file else {
-                let start = Instant::now();
-                let opened = self.later.take().or_else(|| self.open());
-                cx.files.open_ns += start.elapsed().as_nanos() as u64;
-                match opened {
+                match self.later.take().or_else(|| self.open()) {
                     Some(Ok(file)) => self.file = Some(file),
                     Some(Err(error)) => return Pull::Fail(error),
                     None => return Pull::End,
@@ -416,7 +413,10 @@ impl Stage for RecordFiles {
                     base: records.base(),
                     bytes: (reading.places || self.trace.is_some()).then(Vec::new),
                 };
-                match records.cut(want, &mut out) {
+                let start = Instant::now();
+                let cut = records.cut(want, &mut out);
+                cx.files.cut_ns += start.elapsed().as_nanos() as u64;
+                match cut {
                     Cut::Records(rows) if passing => {
                         file.record += rows as u64;
                         continue;
@@ -456,18 +456,11 @@ impl Stage for RecordFiles {
             }
             let start = Instant::now();
             let fed = file.feed(cx, &reading);
-            let is_first = file.record == 0;
-            if let Poll::Ready(Ok(())) = fed {
-                self.look_ahead();
-            }
-            let ns = start.elapsed().as_nanos() as u64;
-            match reading.compression {
-                Compression::None if is_first => cx.files.open_ns += ns,
-                Compression::None => {}
-                _ => cx.files.unpack_ns += ns,
+            if reading.compression != Compression::None {
+                cx.files.unpack_ns += start.elapsed().as_nanos() as u64;
             }
             match fed {
-                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Ok(())) => self.look_ahead(),
                 Poll::Ready(Err(error)) => return self.failed(error),
                 Poll::Pending => return Pull::Pending,
             }

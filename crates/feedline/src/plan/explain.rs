@@ -124,7 +124,7 @@ fn meter_json(m: &Meter, meters: &Meters) -> serde_json::Value {
         "bytes": (m.row_bytes() * rows as f64) as u64,
         "cpu_ns": (busy as f64 * shares.map_or(1.0, |(cpu, _)| cpu)) as u64,
         "row_ns_p50": m.spread.at(0.5), "row_ns_p99": m.spread.at(0.99),
-        "lock_ns": m.lock_ns.load(Relaxed), "open_ns": m.open_ns.load(Relaxed), "unpack_ns": m.unpack_ns.load(Relaxed),
+        "lock_ns": m.lock_ns.load(Relaxed), "cut_ns": m.cut_ns.load(Relaxed), "unpack_ns": m.unpack_ns.load(Relaxed),
         "parallel": is_parallel, "segment": m.place.load(Relaxed),
     });
     if let Some(lane) = m.ended_here() {

@@ -419,9 +419,9 @@ impl Stage for Metered {
         let before = cx.at.map(|at| at.swap(self.meter.id, Relaxed));
         let pull = self.stage.next(cx, want);
         let (ns, lock_ns) = (start.elapsed().as_nanos() as u64, take_lock_wait());
-        let FileTime { open_ns, unpack_ns } = std::mem::take(&mut cx.files);
-        if open_ns + unpack_ns > 0 {
-            self.meter.open_ns.fetch_add(open_ns, Relaxed);
+        let FileTime { cut_ns, unpack_ns } = std::mem::take(&mut cx.files);
+        if cut_ns + unpack_ns > 0 {
+            self.meter.cut_ns.fetch_add(cut_ns, Relaxed);
             self.meter.unpack_ns.fetch_add(unpack_ns, Relaxed);
         }
         let own = ns.saturating_sub(cx.inner_ns);

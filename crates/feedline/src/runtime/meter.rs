@@ -27,8 +27,8 @@ pub struct Meter {
     pub busy_ns: AtomicU64,
     /// Time that it waited for Python's lock.
     pub lock_ns: AtomicU64,
-    /// Of its own time, what opening files and unpacking them took.
-    pub open_ns: AtomicU64,
+    /// Of the time of a reader of files, what making records of bytes took, and plain bytes of compressed ones.
+    pub cut_ns: AtomicU64,
     pub unpack_ns: AtomicU64,
     /// What a row cost in each chunk.
     pub spread: Spread,

@@ -98,11 +98,11 @@ pub struct Cx<'a> {
     pub files: FileTime,
 }
 
-/// Parts of the time of a reader that other files with the same records would not take.
+/// Parts of the time of a reader; the rest is opening files and waiting for their bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FileTime {
-    /// Opening them, up to the first bytes of each.
-    pub open_ns: u64,
+    /// Making records of bytes, which other files with the same records would take as well.
+    pub cut_ns: u64,
     /// Making plain bytes of compressed ones.
     pub unpack_ns: u64,
 }
