@@ -34,7 +34,7 @@ def test_the_pairs_are_those_that_are_told() -> None:
 
 
 def test_a_slow_step_is_the_limit() -> None:
-    (found,) = D.range(10**6).batch(8).doctor(0.2, step=lambda _: time.sleep(0.01))
+    found = D.range(10**6).batch(8).doctor(0.2, step=lambda _: time.sleep(0.01))[0]
     assert "your training step is the bottleneck" in found.text and "headroom" in found.text
 
 
@@ -56,7 +56,7 @@ def test_caps_are_in_the_ceiling(limit: str, build: Any, tmp_path: Path) -> None
     # However many threads there are.
     told = json.loads(_native.what_if(json.dumps(model), json.dumps({"cores": 64})))
     cost = sum(part["cost_ns"] for part in model["parts"] if part["name"] == "map")
-    bound = next(b for b in told["bounds"] if b["limit"] == limit.split()[0] and b["name"] == "map")
+    bound = next(b for b in told["bounds"] if b["limit"] == limit.split()[0])
     assert bound["ns"] > cost / 2.1 if limit != "lock" else bound["ns"] > 0
 
 

@@ -174,32 +174,28 @@ class Profile:
 
     def _tried(self, finding: dict[str, Any]) -> float:
         """The gain of a change: measured where it can be, else what the model says."""
-        number, model, meters = (
-            finding["id"],
-            self._told["model"],
-            {node["id"]: node for node in self.operators},
-        )
+        number, cause, model = finding["id"], finding["cause"], self._told["model"]
         part = next((part for part in model["parts"] if part["id"] == number), None)
-        replays = finding["cause"] in ("no_cache", "small_files")
-        if not (replays or finding["cause"] == "small_prefetch") or part is None or not self.rate:
+        if cause not in ("no_cache", "small_files", "small_prefetch") or part is None or not self.rate:
             return finding["gain"]
-        free = part["with_inputs"] if replays else []
-        if any(other["locks"] or other["away"] for other in model["parts"] if other["id"] not in free):
+        replays = cause != "small_prefetch"
+        runs = [other for other in model["parts"] if not replays or other["id"] not in part["with_inputs"]]
+        slow_start = not replays and self._explained["pass"]["first_seconds"] > TRIAL
+        if slow_start or any(other["locks"] or other["away"] for other in runs):
             return finding["gain"]
         try:
             other = self._replayed(number) if replays else self._plan.without(number)
             _measured(other, TRIAL / 4, None)
-            rate = _measured(other, TRIAL, None).rate
-        except ValueError:
-            # It runs inside of a function, or what follows cannot do with endless data.
+            ns = 1e9 / _measured(other, TRIAL, None).rate
+        except Exception:
+            # Whatever is in the way of a trial (it stands inside of a function, data that fail, too little
+            # memory, nothing that comes): what was measured before still holds.
             return finding["gain"]
-        if not rate:
-            return finding["gain"]
-        ns = 1e9 / rate
-        if finding["cause"] == "small_files":
+        if cause == "small_files":
             # What is in the files has to be read in any case.
-            ns += part["cost_ns"] * meters[number]["cut_ns"] / max(meters[number]["busy_ns"], 1)
-        return 1e9 / max(ns, model["step_ns"]) / self.rate
+            source = next(node for node in self.operators if node["id"] == number)
+            ns += part["cost_ns"] * source["cut_ns"] / max(source["busy_ns"], 1)
+        return max(1e9 / max(ns, model["step_ns"]) / self.rate, 1.0)
 
     def what_if(
         self,

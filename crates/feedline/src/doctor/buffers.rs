@@ -19,7 +19,7 @@ pub fn not_ahead(case: &Case<'_>) -> Vec<Finding> {
 
 /// A row that takes as long as a step should (`tune/chunk.rs`) travels alone anyway.
 const DEAR_NS: f64 = 200_000.0;
-/// What is left of the time for a cheap row if hundreds share a step.
+/// What is left of the time for a cheap row if hundreds share a step, at least: `profile.doctor()` tries it.
 const SHARED_STEP: f64 = 1.0 / 16.0;
 
 /// A prefetch that lets too few rows travel together: each pays for a step.
