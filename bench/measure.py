@@ -44,15 +44,17 @@ def measure(workload: Workload, cell: Cell, timing: Timing, measured: Callable[[
     first_ms = (time.perf_counter() - start) * 1e3
     rows, batch = row_counter(first), shape(first)
     del first  # a batch of pictures that nobody needs would count as the loader's memory
-    warm = window(stream, rows, workload.items, timing, block=1)
+    step_s = workload.step_s
+    warm = window(stream, rows, workload.items, timing, 1, step_s)
     block = max(1, int(warm.batches / warm.seconds * BLOCK_S))
-    windows = [window(stream, rows, workload.items, timing, block) for _ in range(timing.windows)]
+    windows = [window(stream, rows, workload.items, timing, block, step_s) for _ in range(timing.windows)]
     measured()
     del stream
     found = {"batch": batch, **fold(workload.digest(), endless(cell.make(*inputs)))}
     expected = {"batch": workload.batch, **fold(workload.digest(), workload.truth(*inputs))}
-    return {"first_batch_ms": first_ms, "threads": cell.threads, "windows": [asdict(w) for w in windows],
-            "found": found, "differs": [key for key in expected if found[key] != expected[key]]}
+    return {"first_batch_ms": first_ms, "threads": cell.threads, "step_s": step_s,
+            "windows": [asdict(w) for w in windows], "found": found,
+            "differs": [key for key in expected if found[key] != expected[key]]}
 
 
 def endless(stream: Batches) -> Iterator[Any]:
@@ -75,14 +77,17 @@ def first_of(batches: Iterator[Any]) -> Iterator[Any]:
 
 
 def window(stream: Iterator[Any], rows: Callable[[Any], int], full: int, timing: Timing,
-           block: int) -> Window:
-    """Takes batches, looking at the clock once a block, and at nothing of a batch but its shape."""
+           block: int, step_s: float) -> Window:
+    """Takes batches, looking at the clock once a block, and at nothing of a batch but its shape. A consumer that takes
+    its time does so after each."""
     batches = items = 0
     parent = os.getppid()
     own, watcher, machine, start = own_cpu_s(), cpu_s(parent), machine_cpu_s(), time.perf_counter()
     while True:
         for batch in islice(stream, block):
             items += rows(batch)
+            if step_s:
+                time.sleep(step_s)
         batches += block
         seconds = time.perf_counter() - start
         if (items >= full and seconds >= timing.min_s) or seconds >= timing.max_s:

@@ -6,7 +6,7 @@ from typing import Any
 from summary import NOISY_CORES
 
 HEAD = ("| loader | {unit}/s | spread | CPU s per {many} | cores | peak MB | first batch ms | x best peer "
-        "| x tf.data | same result |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|---|")
+        "| x tf.data | same result |{busy}\n|---|--:|--:|--:|--:|--:|--:|--:|--:|---|{align}")
 
 
 def report(results: dict[str, Any]) -> str:
@@ -31,8 +31,14 @@ def table(workload: str, rows: list[dict[str, Any]]) -> list[str]:
     unit = next((row["unit"] for row in good), "items")
     failed = [f"| {name(row)} | failed: {row['error'].replace('|', '/')} |" + " |" * 8
               for row in rows if "error" in row]
-    head = HEAD.format(unit=unit, many="1,000" if many(unit) == 1_000 else "million")
+    busy, align = (" busy |", "--:|") if any(stepping(row) for row in good) else ("", "")
+    head = HEAD.format(unit=unit, many="1,000" if many(unit) == 1_000 else "million", busy=busy, align=align)
     return [f"\n## {workload}: {what}\n", head, *map(line, good), *failed]
+
+
+def stepping(row: dict[str, Any]) -> bool:
+    """Whether its consumer takes its time. Results of workloads that were kept may be older than the question."""
+    return row.get("busy") is not None
 
 
 def many(unit: str) -> int:
@@ -44,10 +50,11 @@ def line(row: dict[str, Any]) -> str:
     noisy = " (!)" if row["foreign_cores"] > NOISY_CORES else ""
     failed = f" ({row['failed']} of {row['failed'] + row['processes']} runs failed)" if row["failed"] else ""
     same = "yes" if not row["differs"] else "NO: " + ", ".join(row["differs"])
+    busy = f" {row['busy']:.1%} |" if stepping(row) else ""
     spread = (row["highest"] - row["lowest"]) / row["rate"]
     return (f"| {name(row)}{failed} | {row['rate']:,.0f}{noisy} | {spread:.0%} | {row['cpu_ns'] * many(row['unit']) / 1e9:.3g} "
             f"| {row['cores']:.2f} | {row['peak_bytes'] / 1e6:,.0f} | {row['first_batch_ms']:,.1f} "
-            f"| {ratio(row['x_best_peer'])} | {ratio(row['x_tfdata'])} | {same} |")
+            f"| {ratio(row['x_best_peer'])} | {ratio(row['x_tfdata'])} | {same} |{busy}")
 
 
 def name(row: dict[str, Any]) -> str:

@@ -28,7 +28,7 @@ RESULTS = HERE / "results"
 FULL = {"repeats": 3, "windows": 5, "min_s": 1.0, "max_s": 3.0}
 QUICK = {"repeats": 1, "windows": 3, "min_s": .2, "max_s": .4}
 LIMIT_S = 120
-PHOTOS = {"W3", "W4", "W7", "W10", "L1"}  # workloads whose input photos.py makes
+PHOTOS = {"W3", "W4", "W7", "W10", "W12", "L1"}  # workloads whose input photos.py makes
 
 
 def main() -> None:

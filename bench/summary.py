@@ -5,6 +5,7 @@ from statistics import median
 from typing import Any
 
 NOISY_CORES = .15
+NO_PEERS = ("feedline", "limits")
 
 
 def summarise(runs: list[dict[str, Any]]) -> dict[str, Any]:
@@ -13,6 +14,7 @@ def summarise(runs: list[dict[str, Any]]) -> dict[str, Any]:
     if not good:
         return {"error": runs[-1]["error"]}
     windows = [w for run in good for w in run["windows"]]
+    step_s = good[0]["step_s"]
     rates = [w["items"] / w["seconds"] for w in windows]
     return {
         "what": good[0]["what"], "unit": good[0]["unit"], "version": good[0]["version"],
@@ -20,6 +22,8 @@ def summarise(runs: list[dict[str, Any]]) -> dict[str, Any]:
         "rate": median(rates), "lowest": min(rates), "highest": max(rates),
         "cpu_ns": median(w["cpu_s"] / w["items"] for w in windows) * 1e9,
         "cores": median(w["cpu_s"] / w["seconds"] for w in windows),
+        # Of a consumer that takes its time; one that throws batches away is never busy.
+        "busy": median(w["batches"] * step_s / w["seconds"] for w in windows) if step_s else None,
         "foreign_cores": median(w["foreign_cores"] for w in windows),
         "peak_bytes": max(run["peak_bytes"] for run in good),
         "first_batch_ms": median(run["first_batch_ms"] for run in good),
@@ -33,7 +37,7 @@ def add_ratios(rows: list[dict[str, Any]]) -> None:
     for workload in {row["workload"] for row in rows}:
         good = [row for row in rows if row["workload"] == workload and "rate" in row]
         right = [row for row in good if not row["differs"]]
-        peer = max((row["rate"] for row in right if row["loader"] not in ("feedline", "limits")), default=None)
+        peer = max((row["rate"] for row in right if row["loader"] not in NO_PEERS), default=None)
         tfdata = max((row["rate"] for row in right if row["loader"] == "tfdata"), default=None)
         for row in good:
             row["x_best_peer"] = row["rate"] / peer if peer else None

@@ -15,7 +15,8 @@ from pictures import Cropped, Resized
 
 @dataclass(frozen=True)
 class Workload:
-    """One row. `inputs` are made before the clock starts; `batch` is the first one's types and shapes."""
+    """One row. `inputs` are made before the clock starts; `batch` is the first one's types and shapes. The consumer
+    throws batches away, or takes `step_s` seconds with each, as a device would that computes: then it sleeps."""
 
     what: str
     unit: str
@@ -24,6 +25,7 @@ class Workload:
     inputs: Callable[[], tuple]
     digest: Callable[[], Digest]
     truth: Callable[..., Iterator[Columns]]
+    step_s: float = 0
 
 
 PICTURES = "float32[64, 224, 224, 3], int64[64]"
@@ -76,6 +78,10 @@ WORKLOADS = {
         what="4,096 records of 64 KB in 64 shards, shuffled, from a store of 100 MB/s -> batch 16", unit="records",
         items=4096, batch="int32[16, 16384]",
         inputs=lambda: (data.shards(), 16), digest=lambda: Rows(rows=4096), truth=data.stored_rows),
+    "W12": Workload(
+        what="W3 into a consumer that takes 60 ms a batch (1,067 images/s at most): how much of the time it is busy",
+        unit="images", items=data.PHOTOS, batch=PICTURES, inputs=lambda: (data.photos(), 64),
+        digest=lambda: Cropped(data.PHOTOS, data.crops_together()), truth=data.cropped_photos, step_s=.06),
     "M1": Workload(
         what="range(1M) -> batch 1: what one batch costs in Python", unit="batches", items=1_000_000,
         batch="int64[1]",

@@ -105,6 +105,7 @@ def train(record):
     return fl.image.normalize(fl.image.random_flip_left_right(image), *NORMAL), parsed["image/class/label"]
 
 
+@cell("W12", "feedline", "pool")
 @cell("W3", "feedline", "pool")
 def w3(photos: Photos, batch: int) -> Batches:
     return records(photos.records).map(train).batch(batch)

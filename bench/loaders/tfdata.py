@@ -107,6 +107,7 @@ def w3(photos: Photos, batch: int) -> Batches:
     return numpy(records(photos.records).repeat().map(train, AUTO).batch(batch))
 
 
+@cell("W12", "tf.data tuned", "AUTOTUNE")
 @cell("W3", "tf.data tuned", "AUTOTUNE")
 def w3_tuned(photos: Photos, batch: int) -> Batches:
     return numpy(records(photos.records).repeat().map(train_tuned, AUTO).batch(batch))

@@ -150,6 +150,7 @@ def by_pil(photos: Photos, steps: list) -> Folder:
     return Folder(photos, pil, v2.Compose([*steps, v2.PILToTensor(), *NORMALISE]))
 
 
+@cell("W12", "torchvision v2 tensor", "2 workers")
 @cell("W3", "torchvision v2 tensor", "2 workers")
 def w3(photos: Photos, batch: int) -> Batches:
     return pictures(by_tensor(photos, CROP), batch, shuffle=True)
