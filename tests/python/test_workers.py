@@ -220,6 +220,18 @@ def test_random_numbers_belong_to_elements() -> None:
     assert fl.worker_info() is None
 
 
+def test_the_first_random_number_of_a_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Sent by name: nothing in the message tells what it draws from, and NumPy imports that when first used.
+    (tmp_path / "dice.py").write_text("import numpy as np\n\n\ndef thrown(x):\n    return np.random.rand()\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import dice  # type: ignore[import-not-found]
+
+    signature = fl.TensorSpec((), fl.float64)
+    datasets = [D.range(4).map(dice.thrown, workers=n, output_signature=signature) for n in (1, 2)]
+    one, two = ([float(x) for x in dataset] for dataset in datasets)
+    assert one == two and len(set(one)) == 4
+
+
 def test_groups_of_elements() -> None:
     def doubled(x: Any) -> Any:
         assert x.shape in ((8,), (4,))

@@ -172,15 +172,14 @@ def loaded(setup: bytes, number: int) -> tuple[Any, Any, Any, bool, Any]:
     sys.path[:] = parts["path"]
     with contextlib.suppress(OSError):  # It may have been deleted meanwhile.
         os.chdir(parts["directory"])
-    data = parts["function"]
-    if b"random" in data:
-        # Modules that the function may import while it runs are seeded from its first call on.
-        import random
+    # NumPy imports `numpy.random` when it is first used, and functions import what they like: it is
+    # there before their first call, so that it is seeded for that one too.
+    import random
 
-        import numpy.random
+    import numpy.random
 
-        del random, numpy
-    function, spec, output_spec, unpack = pickle.loads(data)
+    del random, numpy
+    function, spec, output_spec, unpack = pickle.loads(parts["function"])
     torch = sys.modules.get("torch")
     if torch is not None:
         torch.set_num_threads(1)
