@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import gc
-import itertools
 import json
 import time
 import weakref
@@ -459,16 +458,6 @@ def test_large_batches_are_made_in_their_own_memory() -> None:
     np.testing.assert_array_equal(np.concatenate([y for _, y in kept]), np.arange(70))
     kept[0][0][:] = 0
     assert kept[1][0].max() > 0.9 and kept[2][0].max() > 0.9
-
-
-@pytest.mark.parametrize("size", [128, 96, 1000])
-def test_small_batches_are_parts_of_chunks(size: int) -> None:
-    """Chunks end where batches end, so all but a few lie side by side as they were made."""
-    kept = list(D.range(400_000).map(lambda x: x * 2 + 1).batch(size))
-    np.testing.assert_array_equal(np.concatenate(kept), np.arange(400_000) * 2 + 1)
-    neighbours = sum(b.ctypes.data - a.ctypes.data == a.nbytes for a, b in itertools.pairwise(kept))
-    assert neighbours > 0.8 * len(kept)
-    assert all(batch.flags.writeable for batch in kept)
 
 
 def test_cached_batches_are_handed_out_as_they_lie() -> None:

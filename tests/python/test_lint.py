@@ -172,7 +172,7 @@ def test_shapes_are_a_matter_of_asking() -> None:
 
 # The recorded cases that are about these very things.
 ON_PURPOSE = {
-    "FL007": {"cache/015"},
+    "FL007": {"cache/015", "persist/011"},
     "FL008": {"fuzz/002", "fuzz/046", "fuzz/069", "fuzz_struct/001", "fuzz_struct/031", "shuffle/016"},
     "FL009": {"cardinality/118", "fuzz_struct/016", "shuffle/014", "shuffle/029"},
     "FL013": {"cardinality/006", "filter/012"},

@@ -795,15 +795,13 @@ impl Shared {
         }
     }
 
-    /// Rows to ask the head for now, when `begun` of a batch are there: whole batches end where the chunk does, so that
-    /// they are cut out of it without a copy, at addresses that NumPy takes.
+    /// Rows to ask the head for now, when `begun` of a batch are there.
     fn want_now(&self, begun: usize) -> usize {
         let want = self.want.load(Relaxed).min(self.bounds.rows).max(1);
-        let grain = self.bounds.grain;
-        if self.bounds.chunk_rows.is_some() || want < grain || grain < 2 {
-            return want;
+        match self.bounds.chunk_rows {
+            Some(_) => want,
+            None => crate::tune::whole_batches(want, begun, self.bounds.grain),
         }
-        want - (begun + want) % grain
     }
 
     /// Takes note of what a step cost.

@@ -33,6 +33,12 @@ pub fn next_rows(asked: usize, rows: usize, bytes: usize, ns: u64, grain: usize,
     asked
 }
 
+/// `want` rows or some fewer, so that a batch of `grain` rows, of which `begun` are there, ends where the chunk does:
+/// those behind it are then cut out of chunks without a copy, at addresses that NumPy takes.
+pub fn whole_batches(want: usize, begun: usize, grain: usize) -> usize {
+    if want < grain || grain < 2 { want } else { want - (begun + want) % grain }
+}
+
 /// A message to another process costs some tens of microseconds, and a wake-up on each side.
 const MESSAGE_NS: u64 = 4_000_000;
 const MESSAGE_BYTES: usize = 4 << 20;
@@ -70,6 +76,20 @@ mod tests {
         assert_eq!(settle(3136, 500, 100), 100);
         assert_eq!(settle(100_000, 500, 20), 20);
         assert!(settle(100_000, 500, 1000) <= 2 * CHUNK_BYTES / 100_000, "a part of a large batch");
+    }
+
+    #[test]
+    fn chunks_end_where_batches_do() {
+        for grain in [1, 2, 96, 128, 1000] {
+            let mut row = 0;
+            for doubled in 0..14 {
+                let want = 1 << doubled;
+                let rows = whole_batches(want, row % grain, grain);
+                assert!((1..=want).contains(&rows) && want - rows < grain);
+                row += rows;
+                assert!(want < grain || row.is_multiple_of(grain), "{rows} rows, up to {row}");
+            }
+        }
     }
 
     #[test]

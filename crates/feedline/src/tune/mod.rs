@@ -7,5 +7,5 @@ mod report;
 
 pub use allot::segment_bytes;
 pub use ceiling::{Bound, Change, Lane, Limit, Model, Part};
-pub use chunk::{next_rows, next_rows_away};
+pub use chunk::{next_rows, next_rows_away, whole_batches};
 pub use report::{Verdict, verdict};
