@@ -45,7 +45,6 @@ from .iterator import Iterator, Optional
 from .ops import *  # noqa: F403
 from .options import Options
 from .profiles import Profile, profile
-from .quarantine import Quarantined, Retried, quarantined, retry
 from .ragged import RaggedTensor
 from .readers import (
     CsvDataset,
@@ -59,7 +58,6 @@ from .sparse import SparseTensor
 from .spec import DatasetSpec, NoneSpec, RaggedTensorSpec, SparseTensorSpec, TensorSpec
 from .symbol import Symbol
 from .tables import ArrowDataset, NumpyDataset, ParquetDataset
-from .workers import worker_info
 
 bool = dtypes.bool_
 
@@ -141,14 +139,23 @@ def from_tf(dataset: _Any) -> Dataset:
 if _TYPE_CHECKING:
     from . import live, preprocessing, utils
     from .live import chrome_trace, dashboard, report, serve, tensorboard
+    from .quarantine import Quarantined, Retried, quarantined, retry
+    from .workers import worker_info
+
+# Where what few programs need comes from.
+_LATER = {
+    **dict.fromkeys(("chrome_trace", "dashboard", "report", "serve", "tensorboard"), ".live"),
+    **dict.fromkeys(("Quarantined", "Retried", "quarantined", "retry"), ".quarantine"),
+    "worker_info": ".workers",
+}
 
 
 def __getattr__(name: str) -> _Any:
     """Helpers that few programs need are loaded when they are first asked for."""
     if name in ("live", "preprocessing", "utils"):
         return _importlib.import_module(f".{name}", __name__)
-    if name in ("chrome_trace", "dashboard", "report", "serve", "tensorboard"):
-        return getattr(_importlib.import_module(".live", __name__), name)
+    if name in _LATER:
+        return getattr(_importlib.import_module(_LATER[name], __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 from ..dataset import Dataset
@@ -51,6 +50,8 @@ def SqlDataset(
     types = tuple(as_dtype(dtype) for dtype in output_types)
     if not types:
         raise ValueError("SqlDataset: output_types must name the dtype of each column, but is empty")
+    from pathlib import Path  # not with the package: it takes as long as all readers together
+
     path = Path(data_source_name)
     if not path.is_file():
         raise FileNotFoundError(f"SqlDataset: there is no database {data_source_name!r}")
