@@ -117,7 +117,6 @@ pub struct Known(Mutex<HashMap<(u64, u64, usize), KnownIndex>>);
 type KnownIndex = (Arc<[Value]>, Option<Arc<dyn Index>>);
 
 /// A started operator: a stage, or a segment that can still take functions.
-#[expect(clippy::large_enum_variant, reason = "made once for an operator and moved a few times")]
 pub enum Built {
     Stage(Box<dyn Stage>),
     Open(Open),
