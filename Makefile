@@ -56,6 +56,7 @@ test-integrations:
 bench: $(VENV)/built
 	$(PYTHON) bench/run.py
 	cargo bench -p feedline-cli --bench scan | tee bench/results/scan.txt
+	cargo bench -p feedline --bench pictures $(call TURBO,) | tee bench/results/pictures.txt
 	cargo bench -p feedline-image --bench pictures $(call TURBO,feedline-image/)
 
 # How right the doctor's predictions are: wants a machine that has nothing else to do.
