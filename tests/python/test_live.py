@@ -24,6 +24,7 @@ import pytest
 from feedline import _native
 from feedline.live import passes
 from feedline.live.pictures import contact_sheet, png
+from feedline.live.sampler import PIPELINES, Sampler
 from prometheus_client.parser import text_string_to_metric_families
 
 PATIENCE = 30.0
@@ -293,6 +294,21 @@ def test_epochs_are_one_pipeline(server: fl.live.Server) -> None:
     passes = [sample["pass"] for sample in shown()["samples"]]
     assert set(passes) == {passes[0], passes[-1]}
     wait_for(lambda: not shown()["alive"])
+
+
+def test_of_many_pipelines_the_newest_are_remembered() -> None:
+    sampler = Sampler()
+    kept = [iter(fl.Dataset.range(100 + n)) for n in range(PIPELINES + 4)]
+    dataset = fl.Dataset.range(10**6).batch(13)
+    for epoch in (1, 2):
+        kept.append(iter(dataset))
+        for iterator in kept:
+            next(iterator)
+        for _ in range(3):
+            sampler.look()
+            found = [p for p in sampler.told()["pipelines"] if "13" in p["nodes"][0]["params"]]
+            assert [p["passes"] for p in found] == [epoch]
+    assert len(sampler.told()["pipelines"]) == PIPELINES
 
 
 def test_errors_are_shown(server: fl.live.Server) -> None:

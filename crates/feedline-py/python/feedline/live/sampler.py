@@ -123,6 +123,10 @@ class Sampler:
     def state(self, since: int = -1, most: int = SAMPLES) -> Json:
         """All that is known, with samples behind that number, the newest `most` of each pipeline."""
         self.start()
+        return self.told(since, most)
+
+    def told(self, since: int = -1, most: int = SAMPLES) -> Json:
+        """The same for somebody who looks himself."""
         with self._lock:
             errors = sorted([*self._errors.values(), *self._messages.kept.copy()], key=lambda e: e["time"])
             return {
@@ -165,12 +169,15 @@ class Sampler:
             del self._errors[next(iter(self._errors))]
         for key, pipeline in self._pipelines.items():
             pipeline.alive = key in newest
-        for key, reading in newest.items():
+        # Where more run than are remembered, those whose passes are newest are, and they stay.
+        shown = dict(sorted(newest.items(), key=lambda one: one[1]["id"])[-PIPELINES:])
+        for key, reading in shown.items():
             if key not in self._pipelines:
                 self._pipelines[key] = _Pipeline(reading)
-                while len(self._pipelines) > PIPELINES:
-                    del self._pipelines[next(iter(self._pipelines))]
             self._pipelines[key].add(reading, self._number)
+        over = max(0, len(self._pipelines) - PIPELINES)
+        for key in [key for key in self._pipelines if key not in shown][:over]:
+            del self._pipelines[key]
 
 
 SAMPLER = Sampler()
