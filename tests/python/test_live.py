@@ -309,6 +309,11 @@ def test_of_many_pipelines_the_newest_are_remembered() -> None:
             found = [p for p in sampler.told()["pipelines"] if "13" in p["nodes"][0]["params"]]
             assert [p["passes"] for p in found] == [epoch]
     assert len(sampler.told()["pipelines"]) == PIPELINES
+    del kept[-2:], iterator  # its passes end, while older pipelines run on
+    gc.collect()
+    sampler.look()
+    found = [p for p in sampler.told()["pipelines"] if "13" in p["nodes"][0]["params"]]
+    assert [p["alive"] for p in found] == [False]
 
 
 def test_errors_are_shown(server: fl.live.Server) -> None:

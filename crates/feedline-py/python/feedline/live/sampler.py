@@ -46,6 +46,11 @@ class _Pipeline:
         self.alive = True
         self.track = Track()
 
+    @property
+    def begun(self) -> int:
+        """The number of its newest pass: the higher, the later it began."""
+        return self.reading["id"] if self.reading else -1
+
     def add(self, reading: Json, number: int) -> None:
         before = self.reading
         if before is None or before["id"] != reading["id"]:
@@ -169,15 +174,15 @@ class Sampler:
             del self._errors[next(iter(self._errors))]
         for key, pipeline in self._pipelines.items():
             pipeline.alive = key in newest
-        # Where more run than are remembered, those whose passes are newest are, and they stay.
-        shown = dict(sorted(newest.items(), key=lambda one: one[1]["id"])[-PIPELINES:])
-        for key, reading in shown.items():
-            if key not in self._pipelines:
-                self._pipelines[key] = _Pipeline(reading)
-            self._pipelines[key].add(reading, self._number)
-        over = max(0, len(self._pipelines) - PIPELINES)
-        for key in [key for key in self._pipelines if key not in shown][:over]:
-            del self._pipelines[key]
+        # Those whose passes are newest are remembered, whether they still run or have ended.
+        begun = {key: pipeline.begun for key, pipeline in self._pipelines.items()}
+        begun.update((key, reading["id"]) for key, reading in newest.items())
+        latest = sorted(begun, key=lambda key: begun[key])[-PIPELINES:]
+        known = [key for key in self._pipelines if key in latest]
+        new = [key for key in latest if key not in self._pipelines]
+        self._pipelines = {key: self._pipelines.get(key) or _Pipeline(newest[key]) for key in known + new}
+        for key in newest.keys() & self._pipelines.keys():
+            self._pipelines[key].add(newest[key], self._number)
 
 
 SAMPLER = Sampler()
