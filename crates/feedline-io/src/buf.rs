@@ -13,15 +13,16 @@ use crate::account::{Charge, live_bytes, room};
 use crate::fork::brief;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::any::Any;
+use std::collections::VecDeque;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What NumPy, JAX and TensorFlow want of an address to take it without a copy.
 pub const ALIGN: usize = 64;
 const PAGE: usize = 4096;
 /// Kept for reuse at most, over all size classes.
-const KEEP_BYTES: usize = 96 << 20;
+const KEEP_BYTES: usize = 192 << 20;
 /// Four sizes for each power of two.
 const CLASSES: usize = 4 * 65;
 /// Blocks from this size on are mappings of their own. A process may have some ten thousand of these.
@@ -278,8 +279,8 @@ fn map(bytes: usize, huge: bool) -> NonNull<u8> {
     ptr
 }
 
-/// Blocks of one capacity.
-type Blocks = Mutex<Vec<NonNull<u8>>>;
+/// Blocks of one capacity, the longest idle in front; each with the moment since which nobody uses it.
+type Blocks = Mutex<VecDeque<(usize, NonNull<u8>)>>;
 
 /// Memory of a page and more that nobody uses.
 struct Free {
@@ -289,6 +290,8 @@ struct Free {
     cold: [Blocks; CLASSES],
     /// Bytes of the warm ones.
     kept: AtomicUsize,
+    /// Counts the blocks that were given back: the clock by which one is idle for longer than another.
+    clock: AtomicUsize,
     slab: Mutex<Slab>,
 }
 
@@ -301,12 +304,7 @@ struct Slab {
 // SAFETY: the pointers in the lists belong to nobody else.
 unsafe impl Sync for Free {}
 
-static FREE: Free = Free {
-    warm: [const { Mutex::new(Vec::new()) }; CLASSES],
-    cold: [const { Mutex::new(Vec::new()) }; CLASSES],
-    kept: AtomicUsize::new(0),
-    slab: Mutex::new(Slab { next: std::ptr::null_mut(), left: 0 }),
-};
+static FREE: Free = Free::new();
 
 /// The number of a capacity of a page or more.
 fn class(cap: usize) -> usize {
@@ -319,17 +317,31 @@ fn capacity_of(class: usize) -> usize {
     (1 << (class / 4)) / 8 * (class % 4 + 5)
 }
 
-fn pop(blocks: &Blocks) -> Option<NonNull<u8>> {
-    let _brief = brief();
-    blocks.lock().unwrap_or_else(PoisonError::into_inner).pop()
+fn held(blocks: &Blocks) -> MutexGuard<'_, VecDeque<(usize, NonNull<u8>)>> {
+    blocks.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn push(blocks: &Blocks, ptr: NonNull<u8>) {
+/// The block that was used last, whose pages are likeliest in the processor's cache.
+fn pop(blocks: &Blocks) -> Option<NonNull<u8>> {
     let _brief = brief();
-    blocks.lock().unwrap_or_else(PoisonError::into_inner).push(ptr);
+    held(blocks).pop_back().map(|(_, ptr)| ptr)
+}
+
+fn push(blocks: &Blocks, since: usize, ptr: NonNull<u8>) {
+    let _brief = brief();
+    held(blocks).push_back((since, ptr));
 }
 
 impl Free {
+    const fn new() -> Self {
+        Free {
+            warm: [const { Mutex::new(VecDeque::new()) }; CLASSES],
+            cold: [const { Mutex::new(VecDeque::new()) }; CLASSES],
+            kept: AtomicUsize::new(0),
+            clock: AtomicUsize::new(0),
+            slab: Mutex::new(Slab { next: std::ptr::null_mut(), left: 0 }),
+        }
+    }
     fn take(&self, cap: usize) -> NonNull<u8> {
         if let Some(ptr) = pop(&self.warm[class(cap)]) {
             self.kept.fetch_sub(cap, Relaxed);
@@ -355,14 +367,20 @@ impl Free {
         slab.left -= cap;
         NonNull::new(ptr).expect("a mapping is not at zero")
     }
+    /// Keeps a block, and gives those back that are idle for longest where too much would be kept: a few large
+    /// blocks that come and go all the time must not be crowded out by many that nobody asks for any more.
     fn give(&self, cap: usize, ptr: NonNull<u8>) {
-        let kept = self.kept.load(Relaxed);
-        // The block is among the live ones still.
-        if kept + cap > KEEP_BYTES || live_bytes().saturating_add(kept) > room() {
+        if cap > KEEP_BYTES {
             return self.release(cap, ptr);
         }
-        self.kept.fetch_add(cap, Relaxed);
-        push(&self.warm[class(cap)], ptr);
+        // Counted first: whoever takes it subtracts it.
+        let kept = self.kept.fetch_add(cap, Relaxed) + cap;
+        push(&self.warm[class(cap)], self.clock.fetch_add(1, Relaxed), ptr);
+        // The block is among the live ones still.
+        let (live, room) = (live_bytes().saturating_sub(cap), room());
+        if kept > KEEP_BYTES || live.saturating_add(kept) > room {
+            self.evict(|kept| kept > KEEP_BYTES || live.saturating_add(kept) > room);
+        }
     }
     /// Gives its pages back to the system.
     fn release(&self, cap: usize, ptr: NonNull<u8>) {
@@ -373,24 +391,26 @@ impl Free {
         }
         // SAFETY: whole pages of a slab that nobody uses; they are zero when they are touched again.
         unsafe { libc::madvise(ptr.as_ptr().cast(), cap, libc::MADV_DONTNEED) };
-        push(&self.cold[class(cap)], ptr);
+        push(&self.cold[class(cap)], 0, ptr);
     }
-    /// Gives kept blocks back, large ones first, as far as fresh memory of this size asks for it.
+    /// Gives kept blocks back as far as fresh memory of this size asks for it.
     fn make_room(&self, cap: usize) {
         let room = room();
-        let over = || {
-            let kept = self.kept.load(Relaxed);
-            kept > 0 && live_bytes().saturating_add(kept).saturating_add(cap) > room
-        };
-        if room == usize::MAX || !over() {
-            return;
+        if room != usize::MAX {
+            let wanted = live_bytes().saturating_add(cap);
+            self.evict(|kept| wanted.saturating_add(kept) > room);
         }
-        for (class, blocks) in self.warm.iter().enumerate().rev() {
-            while over() {
-                let Some(ptr) = pop(blocks) else { break };
-                self.kept.fetch_sub(capacity_of(class), Relaxed);
-                self.release(capacity_of(class), ptr);
-            }
+    }
+    /// Gives the blocks back that are idle for longest, while what is kept is too much.
+    fn evict(&self, too_much: impl Fn(usize) -> bool) {
+        while self.kept.load(Relaxed) > 0 && too_much(self.kept.load(Relaxed)) {
+            let idle = |(class, blocks): (usize, &Blocks)| held(blocks).front().map(|(since, _)| (*since, class));
+            let brief = brief();
+            let Some((_, class)) = self.warm.iter().enumerate().filter_map(idle).min() else { return };
+            let Some((_, ptr)) = held(&self.warm[class]).pop_front() else { continue };
+            drop(brief);
+            self.kept.fetch_sub(capacity_of(class), Relaxed);
+            self.release(capacity_of(class), ptr);
         }
     }
 }
@@ -402,12 +422,7 @@ pub fn kept_bytes() -> usize {
 
 /// Gives all kept memory back to the system.
 pub fn release_kept() {
-    for (class, blocks) in FREE.warm.iter().enumerate() {
-        while let Some(ptr) = pop(blocks) {
-            FREE.kept.fetch_sub(capacity_of(class), Relaxed);
-            FREE.release(capacity_of(class), ptr);
-        }
-    }
+    FREE.evict(|_| true);
 }
 
 #[cfg(test)]
@@ -444,6 +459,25 @@ mod tests {
             assert!(class(cap) >= last);
             last = class(cap);
         }
+    }
+
+    #[test]
+    fn the_longest_idle_gives_way() {
+        // A free list of its own, so that other tests do not stir it; half of what it may keep in either size.
+        let free = Free::new();
+        let (large, small) = (capacity(KEEP_BYTES / 2), 1 << 20);
+        let batch = free.take(large);
+        for _ in 0..KEEP_BYTES / small {
+            free.give(small, map(small, false));
+        }
+        assert_eq!(free.kept.load(Relaxed), KEEP_BYTES);
+        free.give(large, batch);
+        assert_eq!(free.take(large), batch, "what was used last is there still");
+        assert!(free.kept.load(Relaxed) <= KEEP_BYTES - large);
+        assert!(!free.warm[class(small)].lock().unwrap().is_empty());
+        free.give(large, batch);
+        free.evict(|_| true);
+        assert_eq!(free.kept.load(Relaxed), 0);
     }
 
     #[test]
