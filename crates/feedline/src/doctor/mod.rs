@@ -189,8 +189,9 @@ mod tests {
             lane.lanes_peak.store(1, Relaxed);
             lane.given.store(rows, Relaxed);
         }
-        meters.deliver(10, Duration::ZERO);
-        meters.deliver(90, Duration::ZERO);
+        meters.answer(Duration::ZERO, true);
+        meters.deliver(100);
+        meters.ask(Duration::ZERO);
         meters.waited_ns.store(2_525_000, Relaxed);
         set(&meters, &range, &map);
         meters.end();

@@ -245,7 +245,7 @@ impl Iter {
             return None;
         }
         self.row += 1;
-        self.delivered += 1;
+        self.count(1);
         Some((&self.chunk, self.row - 1))
     }
 
@@ -254,15 +254,11 @@ impl Iter {
     pub fn fetch(&mut self, interrupted: &mut dyn FnMut() -> Result<()>) -> Result<bool> {
         let start = Instant::now();
         if let Some(left) = self.left {
-            self.run.meters.own_ns.fetch_add(start.duration_since(left).as_nanos() as u64, Relaxed);
+            self.run.meters.ask(start.duration_since(left));
         }
         let more = self.fetch_from(start, interrupted);
         let now = Instant::now();
-        let (waited, meters) = (now.duration_since(start), &self.run.meters);
-        if let Ok(true) = more {
-            meters.deliver(self.chunk.rows(), waited);
-        }
-        meters.waited_ns.fetch_add(waited.as_nanos() as u64, Relaxed);
+        self.run.meters.answer(now.duration_since(start), matches!(more, Ok(true)));
         self.left = Some(now);
         more
     }
@@ -339,7 +335,7 @@ impl Iter {
         }
         let rest = self.chunk.slice(self.row..self.chunk.rows());
         self.row = self.chunk.rows();
-        self.delivered += rest.rows() as u64;
+        self.count(rest.rows());
         Ok(Some(rest))
     }
 
@@ -359,9 +355,13 @@ impl Iter {
     /// All rows that are there already, as they lie.
     pub fn take_chunk(&mut self) -> Chunk {
         let rest = self.chunk.slice(self.row..self.chunk.rows());
-        self.delivered += rest.rows() as u64;
+        self.count(rest.rows());
         self.row = self.chunk.rows();
         rest
+    }
+    fn count(&mut self, rows: usize) {
+        self.delivered += rows as u64;
+        self.run.meters.deliver(rows);
     }
     pub fn delivered(&self) -> u64 {
         self.delivered

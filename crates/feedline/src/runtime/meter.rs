@@ -295,15 +295,16 @@ pub struct Meters {
     ended_ns: AtomicU64,
     /// Threads that could run at once.
     pub cores: AtomicU64,
-    /// Elements handed to the consumer.
+    /// Elements handed to the consumer, and those of them that it was done with when it last asked for more: the
+    /// times below are of these.
     pub delivered: AtomicU64,
+    done: AtomicU64,
     /// Time that the consumer waited (or helped) for elements.
     pub waited_ns: AtomicU64,
     /// Time that it spent on what it got.
     pub own_ns: AtomicU64,
-    /// How long it waited for the first chunk, and what was in it: the start says little about the rest.
+    /// How long it waited for the first chunk: the start says little about the rest.
     pub first_ns: AtomicU64,
-    pub first_rows: AtomicU64,
     /// What operators left out because it failed.
     left_out: Mutex<Vec<Arc<Tally>>>,
     /// What they had left out before the pass was resumed.
@@ -325,10 +326,10 @@ impl Meters {
             ended_ns: AtomicU64::new(0),
             cores: AtomicU64::new(0),
             delivered: AtomicU64::new(0),
+            done: AtomicU64::new(0),
             waited_ns: AtomicU64::new(0),
             own_ns: AtomicU64::new(0),
             first_ns: AtomicU64::new(0),
-            first_rows: AtomicU64::new(0),
             left_out: Mutex::default(),
             before: Mutex::default(),
             start: OnceLock::new(),
@@ -396,23 +397,30 @@ impl Meters {
             ns => ns,
         }
     }
-    /// The consumer got these rows after a wait.
-    pub fn deliver(&self, rows: usize, waited: Duration) {
+    /// The consumer got these rows. It alone counts them.
+    pub fn deliver(&self, rows: usize) {
+        self.delivered.store(self.delivered.load(Relaxed) + rows as u64, Relaxed);
+    }
+    /// The consumer asks for more, after it has worked for some time on what it got.
+    pub fn ask(&self, own: Duration) {
+        self.own_ns.fetch_add(own.as_nanos() as u64, Relaxed);
+        self.done.store(self.delivered.load(Relaxed), Relaxed);
+    }
+    /// The consumer has waited; `came`: and there is more.
+    pub fn answer(&self, waited: Duration, came: bool) {
         let ns = waited.as_nanos() as u64;
-        if self.delivered.fetch_add(rows as u64, Relaxed) == 0 {
+        self.waited_ns.fetch_add(ns, Relaxed);
+        if came && self.delivered.load(Relaxed) == 0 {
             self.first_ns.store(ns, Relaxed);
-            self.first_rows.store(rows as u64, Relaxed);
         }
     }
     /// The consumer's own time for an element, and that between two elements, once it runs: nanoseconds.
     pub fn pace(&self) -> (f64, f64) {
         let get = |n: &AtomicU64| n.load(Relaxed) as f64;
         let (own, waited) = (get(&self.own_ns), get(&self.waited_ns));
-        let (rows, first) = (get(&self.delivered), get(&self.first_rows));
-        if rows > first {
-            (own / (rows - first), (own + waited - get(&self.first_ns)).max(0.0) / (rows - first))
-        } else {
-            (own / rows.max(1.0), (own + waited) / rows.max(1.0))
+        match get(&self.done) {
+            0.0 => (0.0, waited / get(&self.delivered).max(1.0)),
+            done => (own / done, (own + waited - get(&self.first_ns)).max(0.0) / done),
         }
     }
 }
@@ -434,6 +442,22 @@ mod tests {
             assert!(near(Spread::middle(Spread::class(ns)), ns), "{ns}");
         }
         assert_eq!(Spread::class(u64::MAX), Spread::CLASSES - 1);
+    }
+
+    #[test]
+    fn what_the_consumer_is_not_done_with_has_no_pace_yet() {
+        let meters = Meters::new(Budget::new(usize::MAX, usize::MAX));
+        let ns = Duration::from_nanos;
+        meters.answer(ns(500), true);
+        assert_eq!(meters.pace(), (0.0, 500.0));
+        // Two rows of 100 ns, then a chunk of a thousand, of which one is taken.
+        meters.deliver(1);
+        meters.deliver(1);
+        meters.ask(ns(200));
+        meters.answer(ns(20), true);
+        meters.deliver(1);
+        assert_eq!(meters.delivered.load(Relaxed), 3);
+        assert_eq!((meters.pace(), meters.first_ns.load(Relaxed)), ((100.0, 110.0), 500));
     }
 
     #[test]
