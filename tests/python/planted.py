@@ -294,25 +294,60 @@ PAIRS = [
 ]
 
 
-def _pictures() -> fl.Dataset:
+def _arrays() -> fl.Dataset:
     return D.from_tensor_slices(np.random.default_rng(0).random((512, 64, 64), dtype=np.float32))
 
 
+def _photos(count: int) -> list[bytes]:
+    """JPEGs that take about as long to decode as photos of their size."""
+    random = np.random.default_rng(0)
+    coarse = random.integers(0, 256, (count, 12, 16, 3), dtype=np.uint8)
+    fine = random.integers(0, 24, (count, 192, 256, 3), dtype=np.uint8)
+    images = coarse.repeat(16, 1).repeat(16, 2) // 8 * 7 + fine
+    return [bytes(jpeg) for jpeg in D.from_tensor_slices(images).map(fl.io.encode_jpeg)]
+
+
+def _written(folder: Path, values: list[bytes], files: int) -> list[str]:
+    names = [str(folder / f"{number}.tfrecord") for number in range(files)]
+    for number, name in enumerate(names):
+        with fl.io.TFRecordWriter(name) as writer:
+            for value in values[number::files]:
+                writer.write(value)
+    return names
+
+
+def photos(folder: Path) -> fl.Dataset:
+    def ready(jpeg: Any) -> Any:
+        image = fl.image.random_resized_crop(fl.image.decode_jpeg(jpeg, channels=3), (96, 96))
+        return fl.image.normalize(image, [0.5] * 3, [0.25] * 3)
+
+    names = D.from_tensor_slices(_written(folder, _photos(64), 4)).repeat()
+    return names.interleave(fl.TFRecordDataset, 4).map(ready).batch(16)
+
+
+def waves(folder: Path) -> fl.Dataset:
+    values = [np.random.default_rng(number).random(400, np.float32).tobytes() for number in range(2000)]
+    records = fl.TFRecordDataset(_written(folder, values, 1)).repeat().batch(256)
+    return records.map(lambda r: fl.sin(fl.io.decode_raw(r, fl.float32)) ** 2.0)
+
+
+def lines(folder: Path) -> fl.Dataset:
+    text = "\n".join(",".join(f"{number * column % 997 / 7:.4f}" for column in range(40)) for number in range(5000))
+    (folder / "all.csv").write_text(text + "\n")
+    source = fl.TextLineDataset(str(folder / "all.csv")).repeat()
+    return source.map(lambda line: fl.stack(fl.io.decode_csv(line, [0.0] * 40))).batch(64)
+
+
 TUNED: dict[str, Build] = {
-    "numbers": lambda _: NUMBERS.map(lambda x: x * 2 + 1).batch(256),
-    "filter": lambda _: NUMBERS.filter(lambda x: x % 7 == 0).batch(64),
     "work": lambda _: NUMBERS.map(work(50)).batch(16),
     "more work": lambda _: NUMBERS.map(work(500)).batch(4),
-    "two functions": lambda _: NUMBERS.map(work(30)).filter(lambda x: x == x).map(lambda x: x * 2).batch(8),
-    "shuffle": lambda _: NUMBERS.shuffle(10_000).map(lambda x: x + 1).batch(128),
-    "arrays": lambda _: _pictures().repeat().map(lambda x: x * 2 - 1).batch(32),
-    "all orders": lambda _: _pictures().shuffle().repeat().map(lambda x: x * 2 - 1).batch(32),
-    "records": lambda folder: (
-        fl.TFRecordDataset(records(folder, 4, 4000, 500))
-        .repeat()
-        .map(lambda r: fl.strings.length(r))
-        .batch(64)
-    ),
+    "two functions": lambda _: NUMBERS.map(work(30)).filter(lambda x: x == x).map(work(10)).batch(8),
+    "shuffle": lambda _: NUMBERS.shuffle(10_000).map(work(20)).batch(32),
+    "filter": lambda _: NUMBERS.map(work(10)).filter(lambda x: x > 0).batch(64),
+    "arrays": lambda _: _arrays().repeat().map(lambda x: x * 2 - 1).batch(32),
+    "photos": photos,
+    "waves": waves,
+    "lines": lines,
     "files in turn": lambda folder: files_in_turn(folder, AUTO),
     "python": lambda _: NUMBERS.map(**python(spinning(0.001))).batch(4),
     "processes": lambda _: NUMBERS.map(**python(sleeping(0.001), workers=WORKERS)).batch(4),

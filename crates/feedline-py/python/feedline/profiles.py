@@ -39,7 +39,7 @@ LIMITS = {
 
 TRIAL = 0.2
 """Seconds for which a change is tried."""
-WAKING = 20e3
+WAKING = 50e3
 """Nanoseconds that a consumer's own time for an element seems to take at most because it was woken for it."""
 HELD = 32e6
 """Bytes of copies of an element that are held meanwhile."""

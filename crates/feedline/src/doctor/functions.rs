@@ -114,6 +114,9 @@ fn few_places(case: &Case<'_>, lane: &Lane) -> Option<Finding> {
     Some(case.finding("calls_capped", plan, gain, text, change))
 }
 
+/// Rows of a chunk, below which calling a function weighs more than what it does with cheap rows.
+const FEW_TOGETHER: f64 = 16.0;
+
 /// A filter that could have come before the work on what it throws away.
 pub fn late_filter(case: &Case<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
@@ -134,7 +137,13 @@ pub fn late_filter(case: &Case<'_>) -> Vec<Finding> {
             continue;
         };
         let kept = (rows(&out) / rows(&into).max(1.0)).min(1.0);
-        let gain = case.gain(Change { faster: vec![(map.id, kept)], ..Change::default() });
+        // Where few rows travel together, most of what a cheap predicate takes is being called: before the function, it
+        // is called for many at once.
+        let few = rows(&into) < FEW_TOGETHER * into.chunks.load(Relaxed) as f64;
+        let mut faster = vec![(map.id, kept)];
+        faster.extend(few.then_some((filter.id, kept)));
+        let steps = case.part(map).map(|part| (part.segment, kept)).into_iter().collect();
+        let gain = case.gain(Change { faster, steps, ..Change::default() });
         let text = format!(
             "it throws away {:.0} % of what {} made, and looks only at what that function leaves as it is",
             100.0 - kept * 100.0,
