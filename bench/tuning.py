@@ -24,7 +24,7 @@ from typing import Any
 
 HERE = Path(__file__).parent
 CORES = len(os.sched_getaffinity(0))
-MANY = 10**9
+MANY = 10**15
 # (parallel calls, elements ahead)
 GRID = [(1, 2), (2, 8), (CORES, 1), (CORES, 16), (2 * CORES, 64)]
 # What the issue asks for: the share of the best rate, the CPU of a sleeper, the slow-down of a consumer's own work.
@@ -183,7 +183,7 @@ def child(name: str, calls: int, ahead: int, warm: float, window: float) -> dict
         if ahead:
             ds = ds.prefetch(ahead)
         alone = [worked(case.work) for _ in range(50)] if case.work else []
-        watch = threading.Thread(target=counted, args=(most, over))
+        watch = threading.Thread(target=counted, args=(most, over), daemon=True)
         watch.start()
         elements = iter(ds)
         consume(elements, case, warm)
