@@ -1,0 +1,379 @@
+//! `cache(filename)`: the elements of a pass in files. Not an operator: the part of `cache` that is on disk.
+//!
+//! 1. The folder `filename` has a folder for each pipeline that was cached there, whose name is a hash of what it gives: the
+//!    operators, their parameters, functions and arrays, the files that they read with size and time, and the values around
+//!    a dataset inside a function. No pipeline sees the elements of another.
+//! 2. In it lies a saved set (`save/set.rs`): checksummed blocks, and a manifest that is written when a pass is complete.
+//! 3. Before that, blocks are committed from time to time, and when a pass breaks off: with the mark of the input behind
+//!    the last of them. The next pass, of whatever process, reads these blocks and sends its input to the mark; so the
+//!    elements of a cache all come from one pass, however many it took. What was not committed was never there.
+//! 4. One iterator of one process writes, under a lock. Others read what is committed and the input behind it, and keep
+//!    nothing.
+
+use crate::element::{Chunk, DType, Spec, Tensor, Value};
+use crate::error::Result;
+use crate::expr::HostAttachment;
+use crate::expr::funcs::fingerprint64;
+use crate::ops::from_generator::GeneratorAttachment;
+use crate::ops::stored_set::{StoredSet, positioned, positioned_spec};
+use crate::ops::table;
+use crate::plan::{Outline, Plan, write_plan};
+use crate::runtime::Run;
+use crate::runtime::sync::atomic::AtomicBool;
+use crate::save::{Manifest, SetWriter, within};
+use feedline_io::brief;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+pub struct OnDisk {
+    folder: String,
+    spec: Spec,
+    compression: &'static str,
+}
+
+/// The elements of a pass, all or the first ones, with what was said of its origin.
+pub struct Kept {
+    pub set: Arc<StoredSet>,
+    pub origin: serde_json::Value,
+}
+
+/// The writers of this process: where each writes, and whether its pass was stopped.
+static WRITERS: Mutex<Vec<(String, Arc<AtomicBool>)>> = Mutex::new(Vec::new());
+/// How long to wait for a pass that was stopped: a worker may be in the middle of something.
+const STOPS_WITHIN: Duration = Duration::from_secs(1);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// In the list as long as it lives.
+struct Writer(String);
+
+impl Writer {
+    fn new(folder: &str, stopped: &Arc<AtomicBool>) -> Writer {
+        let _brief = brief();
+        lock(&WRITERS).push((folder.into(), stopped.clone()));
+        Writer(folder.into())
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        let _brief = brief();
+        let mut writers = lock(&WRITERS);
+        // The folder is free already: the next one may be there.
+        if let Some(first) = writers.iter().position(|(folder, _)| *folder == self.0) {
+            writers.remove(first);
+        }
+    }
+}
+
+/// A loop that was left early leaves its pass to workers, who let go of it a moment later. Whoever begins the next pass
+/// waits for them: it is to find what they keep, and the folder free.
+fn await_stopped(folder: &str) {
+    let stopping = || {
+        let _brief = brief();
+        lock(&WRITERS).iter().any(|(writer, stopped)| writer == folder && stopped.load(Relaxed))
+    };
+    let until = Instant::now() + STOPS_WITHIN;
+    while stopping() && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// A pass that is being kept.
+pub struct Keeping(SetWriter, #[expect(dead_code, reason = "it is there until the folder is free")] Writer);
+
+impl Keeping {
+    pub fn push(&mut self, chunk: &Chunk) -> Result<()> {
+        self.0.push(0, &positioned(chunk))
+    }
+    pub fn has_news(&self) -> bool {
+        self.0.has_news()
+    }
+    pub fn is_due(&self) -> bool {
+        self.0.is_due()
+    }
+    pub fn commit(&mut self, origin: serde_json::Value) -> Result<()> {
+        self.0.commit(origin)
+    }
+    pub fn finish(self, origin: serde_json::Value) -> Result<()> {
+        self.0.finish(Some(origin)).map(|_| ())
+    }
+    pub fn working_bytes(&self) -> usize {
+        self.0.working_bytes()
+    }
+}
+
+impl OnDisk {
+    pub fn new(
+        filename: &str,
+        compression: &'static str,
+        identity: &[u8],
+        input: &Plan,
+        env: &[Value],
+    ) -> Result<OnDisk> {
+        let folder = within(filename, &key(identity, input, env)?);
+        await_stopped(&folder);
+        Ok(OnDisk { folder, spec: positioned_spec(&input.spec), compression })
+    }
+    /// The elements of a complete pass.
+    pub fn get(&self) -> Result<Option<Kept>> {
+        self.open(Manifest::read(&self.folder)?)
+    }
+    /// The first elements of a pass, as far as they were committed. What is damaged is as good as none.
+    pub fn get_part(&self) -> Option<Kept> {
+        Manifest::read_partial(&self.folder).and_then(|manifest| self.open(manifest)).unwrap_or_else(|error| {
+            log::warn!("cache: what was kept of a pass that broke off cannot be used: {error}");
+            None
+        })
+    }
+    fn open(&self, manifest: Option<Manifest>) -> Result<Option<Kept>> {
+        let Some(manifest) = manifest.filter(|m| m.spec == self.spec) else { return Ok(None) };
+        let set = StoredSet::open(&self.folder, &manifest, None)?.with_positions();
+        Ok(Some(Kept { set: Arc::new(set), origin: manifest.origin.unwrap_or_default() }))
+    }
+    /// Begins to write, behind what was kept if there is some, unless somebody does already or has done so.
+    pub fn begin(&self, run: &Run, behind: Option<&Kept>) -> Result<Option<Keeping>> {
+        let Some(writer) = SetWriter::new(&self.folder, &self.spec, self.compression)? else {
+            log::warn!("cache: {} is being filled by another iterator; this pass is not kept", self.folder);
+            return Ok(None);
+        };
+        let mut writer = writer.with_memory(run.budget.limit());
+        if let Some(part) = behind {
+            // Somebody may have gone on with it before this one had the lock.
+            match Manifest::read_partial(&self.folder)? {
+                Some(now) if now.elements == part.set.len() && now.origin.as_ref() == Some(&part.origin) => {
+                    writer.go_on(&now);
+                }
+                _ => return Ok(None),
+            }
+        }
+        // It may have become whole while this one waited.
+        let free = self.get()?.is_none();
+        Ok(free.then(|| Keeping(writer, Writer::new(&self.folder, &run.cancelled))))
+    }
+}
+
+/// What decides, in every process, what comes out of a plan, as far as the plan itself says it.
+pub fn identity(plan: &Plan) -> Result<Vec<u8>> {
+    let mut text = serde_json::to_vec(&Outline::of(plan)?)?;
+    let (_, attachments) = write_plan(plan)?;
+    for object in attachments {
+        if let Some(HostAttachment(function)) = object.downcast_ref() {
+            text.extend(function.identity());
+        } else if let Some(GeneratorAttachment(generator)) = object.downcast_ref() {
+            text.extend(generator.identity());
+        } else if let Some(tensor) = object.downcast_ref::<Tensor>() {
+            // The outline looks at samples of large ones; here a single other byte matters.
+            match tensor.dtype() {
+                DType::String => tensor.strs().for_each(|s| text.extend(fingerprint64(s).to_le_bytes())),
+                _ => text.extend(fingerprint64(tensor.bytes()).to_le_bytes()),
+            }
+        }
+    }
+    Ok(text)
+}
+
+/// The name of the place of a pipeline: the same with the files as they are now, and the values around the dataset.
+fn key(identity: &[u8], plan: &Plan, env: &[Value]) -> Result<String> {
+    let mut files = Vec::new();
+    plan.walk_all(&mut |node| files.extend(node.op.files()));
+    // A file that cannot be asked about is one that cannot be read: the pass will say so.
+    let stat = |name: &String| {
+        Ok(feedline_io::open(name).and_then(|source| source.stat().wait()).map(|s| (s.len, s.version)).ok())
+    };
+    let stats = table::in_parallel(&files, stat)?;
+    let around = serde_json::to_vec(&(files, stats, env))?;
+    Ok(format!("{:016x}", fingerprint64(&[identity, &around].concat())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{counted, firsts, large};
+    use crate::dataset::Dataset;
+    use crate::element::{DType, Spec};
+    use crate::error::{Error, Result};
+    use crate::ops::testing::{events, in_chunks, ints};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    #[test]
+    fn on_disk_for_later_processes() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("c");
+        let folder = folder.to_str().unwrap();
+        let all: Vec<i64> = (0..5000).collect();
+        let (ds, calls) = counted(5000, -1);
+        let kept = ds.cache_in(folder).unwrap();
+        assert_eq!(kept.iter().unwrap().take(2).count(), 2);
+        assert_eq!((ints(&kept), ints(&in_chunks(&kept, 7))), (all.clone(), all.clone()));
+        let after = calls.load(Relaxed);
+        // Another dataset of the same plan, as a later process has it.
+        let (again, calls) = counted(5000, -1);
+        let again = again.cache_in(folder).unwrap();
+        assert_eq!((ints(&again), calls.load(Relaxed)), (all, 0));
+        assert_eq!(again.index().unwrap().get(&[4999]).unwrap().element(0)[0].tensor().item::<i64>(), 4999);
+        assert!(after >= 5000);
+        // Another pipeline in the same folder.
+        let (other, calls) = counted(3, -1);
+        let other = other.cache_in(folder).unwrap();
+        assert_eq!((ints(&other), ints(&other), calls.load(Relaxed)), (vec![0, 1, 2], vec![0, 1, 2], 3));
+    }
+
+    #[test]
+    fn on_disk_an_error_or_another_writer_keeps_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().to_str().unwrap();
+        let (ds, calls) = counted(4, 1);
+        let ds = ds.cache_in(folder).unwrap();
+        assert_eq!(events(&ds), "0 ! 2 3");
+        let first = ds.iter().unwrap();
+        // `first` holds the lock: this pass reads the input and keeps nothing.
+        assert_eq!(events(&ds), "0 1 2 3");
+        assert_eq!(first.count(), 4);
+        let before = calls.load(Relaxed);
+        assert_eq!((events(&ds).as_str(), calls.load(Relaxed)), ("0 1 2 3", before));
+    }
+
+    /// As a later process has it: another plan, and no epoch that was counted.
+    fn parts(folder: &str, bad: i64) -> (Dataset, Arc<AtomicUsize>) {
+        let (ds, calls) = counted(20_000, bad);
+        let ds = in_chunks(&ds.shuffle(Some(100), Some(7), true).unwrap().cache_in(folder).unwrap(), 10);
+        (ds, calls)
+    }
+
+    #[test]
+    fn on_disk_a_pass_that_breaks_off_is_gone_on_with() {
+        let dir = tempfile::tempdir().unwrap();
+        let whole = ints(&parts(dir.path().join("whole").to_str().unwrap(), -1).0);
+        let folder = dir.path().join("parts");
+        let folder = folder.to_str().unwrap();
+        let (mut called, mut passes) = (0, 0);
+        loop {
+            let (ds, calls) = parts(folder, -1);
+            // In the second pass the order would be another one: each part must go on with the first.
+            let first: Vec<i64> =
+                ds.iter().unwrap().take(6000 * (passes + 1)).map(|e| e.unwrap()[0].tensor().item()).collect();
+            assert!(whole.starts_with(&first), "pass {passes}");
+            called += calls.load(Relaxed);
+            passes += 1;
+            if first.len() == 20_000 {
+                break;
+            }
+        }
+        // The elements of the buffer are read again by each.
+        assert!(passes == 4 && called < 20_000 + passes * 1000, "{called} calls in {passes} passes");
+        let (ds, calls) = parts(folder, -1);
+        assert_eq!((ints(&ds) == whole, calls.load(Relaxed)), (true, 0));
+        let place = std::fs::read_dir(folder).unwrap().next().unwrap().unwrap().path();
+        let names: Vec<_> = std::fs::read_dir(&place).unwrap().map(|e| e.unwrap().file_name()).collect();
+        assert!(!names.iter().any(|name| name == "partial.json"), "{names:?}");
+    }
+
+    #[test]
+    fn on_disk_others_read_the_part_that_is_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().to_str().unwrap();
+        let numbers = |it: &mut dyn Iterator<Item = Result<crate::element::Element>>, n| -> Vec<i64> {
+            it.take(n).map(|e| e.unwrap()[0].tensor().item()).collect()
+        };
+        assert_eq!(parts(folder, -1).0.iter().unwrap().take(2000).count(), 2000);
+        let mut first = parts(folder, -1).0.iter().unwrap();
+        let begun = numbers(&mut first, 10);
+        // `first` writes; this one reads the same part, and the input behind it.
+        let (other, calls) = parts(folder, -1);
+        let all = ints(&other);
+        assert!(all.starts_with(&begun) && calls.load(Relaxed) < 18_500, "{} calls", calls.load(Relaxed));
+        assert_eq!(numbers(&mut first, 20_000), all[10..]);
+        assert_eq!(ints(&parts(folder, -1).0), all);
+    }
+
+    #[test]
+    fn on_disk_a_state_goes_on_in_a_part() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().to_str().unwrap();
+        let (ds, _) = parts(folder, -1);
+        let mut it = ds.iter().unwrap();
+        let all: Vec<i64> = it.by_ref().take(3000).map(|e| e.unwrap()[0].tensor().item()).collect();
+        let state = it.state().unwrap();
+        drop(it);
+        let (again, calls) = parts(folder, -1);
+        let rest: Vec<i64> = again.iter_from(&state).unwrap().map(|e| e.unwrap()[0].tensor().item()).collect();
+        assert_eq!(rest.len(), 17_000);
+        assert!(calls.load(Relaxed) < 17_500, "{} calls", calls.load(Relaxed));
+        assert_eq!(ints(&parts(folder, -1).0), [all, rest].concat());
+    }
+
+    #[test]
+    fn on_disk_what_came_before_an_error_is_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().to_str().unwrap();
+        let lines = |calls: &Arc<AtomicUsize>, fails: bool| {
+            let seen = calls.clone();
+            let ds = Dataset::range(3000).unwrap().map_fn(Spec::scalar(DType::Int64), move |e| {
+                seen.fetch_add(1, Relaxed);
+                match fails && e[0].tensor().item::<i64>() == 2000 {
+                    true => Err(Error::data("not yet")),
+                    false => Ok(e),
+                }
+            });
+            in_chunks(&ds.unwrap().cache_in(folder).unwrap(), 10)
+        };
+        let calls = Arc::new(AtomicUsize::new(0));
+        assert_eq!(lines(&calls, true).iter().unwrap().filter(|e| e.is_err()).count(), 1);
+        assert_eq!(ints(&lines(&calls, false)), (0..3000).collect::<Vec<_>>());
+        assert_eq!(calls.load(Relaxed), 3000 + 1000);
+    }
+
+    #[test]
+    fn on_disk_a_part_that_cannot_be_read_is_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().to_str().unwrap();
+        let whole = ints(&parts(dir.path().join("whole").to_str().unwrap(), -1).0);
+        for (was, is) in [("\"rest\"", "\"rust\""), ("\"version\": \"", "\"version\": \"9"), ("{", "")] {
+            assert_eq!(parts(folder, -1).0.iter().unwrap().take(2000).count(), 2000);
+            // Whoever looks for it waits for the pass that was stopped.
+            drop(parts(folder, -1).0.index());
+            let place = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path().join("partial.json"));
+            let partial = place.into_iter().find(|path| path.exists()).unwrap();
+            let text = std::fs::read_to_string(&partial).unwrap();
+            std::fs::write(&partial, text.replacen(was, is, 1)).unwrap();
+            assert_eq!(parts(folder, -1).0.iter().unwrap().take(2000).count(), 2000, "{is}");
+        }
+        assert_eq!(ints(&parts(folder, -1).0), whole);
+    }
+
+    #[test]
+    fn snapshots_are_compressed() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = |name: &str| dir.path().join(name).to_str().unwrap().to_string();
+        let bytes = |name: &str| -> u64 {
+            let place = std::fs::read_dir(folder(name)).unwrap().next().unwrap().unwrap().path();
+            let text = std::fs::read_to_string(place.join(crate::save::MANIFEST)).unwrap();
+            let manifest: serde_json::Value = serde_json::from_str(&text).unwrap();
+            manifest["shards"][0].as_array().unwrap().iter().map(|f| f["bytes"].as_u64().unwrap()).sum()
+        };
+        let ds = large(300);
+        let all: Vec<i64> = (0..300).collect();
+        for compression in ["NONE", "AUTO", "GZIP"] {
+            let kept = ds.snapshot(&folder(compression), compression).unwrap();
+            assert_eq!((firsts(&kept), firsts(&kept)), (all.clone(), all.clone()));
+        }
+        assert!(bytes("AUTO") < bytes("NONE") / 4 && bytes("GZIP") < bytes("NONE") / 4);
+        assert!(ds.snapshot(&folder("x"), "LZ77").unwrap_err().to_string().contains("LZ77"));
+    }
+
+    #[test]
+    fn on_disk_what_is_made_of_files_goes_with_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name).to_str().unwrap().to_string();
+        let lines = |text: &str| {
+            std::fs::write(path("lines"), text).unwrap();
+            let ds = Dataset::text_line(&[path("lines")], "").unwrap().cache_in(&path("c")).unwrap();
+            (ds.iter().unwrap().count(), ds.iter().unwrap().count())
+        };
+        assert_eq!((lines("a\nb\n"), lines("a\nb\nc\n")), ((2, 2), (3, 3)));
+    }
+}
