@@ -7,11 +7,13 @@
 //! 3. Before that, blocks are committed from time to time, and when a pass breaks off: with the mark of the input behind
 //!    the last of them. The next pass, of whatever process, reads these blocks and sends its input to the mark; so the
 //!    elements of a cache all come from one pass, however many it took. What was not committed was never there.
-//! 4. One iterator of one process writes, under a lock. Others read what is committed and the input behind it, and keep
+//! 4. A part that is damaged, or not there, is made again with a warning. Of a whole cache it is an error that says what
+//!    to remove.
+//! 5. One iterator of one process writes, under a lock. Others read what is committed and the input behind it, and keep
 //!    nothing.
 
 use crate::element::{Chunk, DType, Spec, Tensor, Value};
-use crate::error::Result;
+use crate::error::{Error, Kind, Result};
 use crate::expr::HostAttachment;
 use crate::expr::funcs::fingerprint64;
 use crate::ops::from_generator::GeneratorAttachment;
@@ -120,7 +122,26 @@ impl OnDisk {
     }
     /// The elements of a complete pass.
     pub fn get(&self) -> Result<Option<Kept>> {
-        self.open(Manifest::read(&self.folder)?)
+        Manifest::read(&self.folder).and_then(|manifest| self.open(manifest)).map_err(|error| self.advised(error))
+    }
+    /// An error of the elements of a complete pass, and what would help. Nothing but a person throws away a whole cache:
+    /// the damage may be one of the way there.
+    pub fn advised(&self, error: Error) -> Error {
+        let lost = |cause: &Arc<dyn std::error::Error + Send + Sync>| {
+            cause.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == std::io::ErrorKind::NotFound)
+        };
+        if !matches!(error.kind(), Kind::Loss | Kind::Data) && !error.cause().is_some_and(lost) {
+            return error;
+        }
+        let text = format!("{}; remove the folder {} to have the cache made anew", error.message(), self.folder);
+        let mut said = Error::new(error.kind(), text);
+        if let Some(file) = &error.at().file {
+            said = said.in_file(file, error.at().byte);
+        }
+        match error.cause() {
+            Some(cause) => said.with_source(cause.clone()),
+            None => said,
+        }
     }
     /// The first elements of a pass, as far as they were committed. What is damaged is as good as none.
     pub fn get_part(&self) -> Option<Kept> {
@@ -192,6 +213,7 @@ fn key(identity: &[u8], plan: &Plan, env: &[Value]) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::super::tests::{counted, firsts, large};
+    use super::{Manifest, within};
     use crate::dataset::Dataset;
     use crate::element::{DType, Spec};
     use crate::error::{Error, Result};
@@ -343,6 +365,81 @@ mod tests {
             assert_eq!(parts(folder, -1).0.iter().unwrap().take(2000).count(), 2000, "{is}");
         }
         assert_eq!(ints(&parts(folder, -1).0), whole);
+    }
+
+    /// Two parts of a pass, each a file, of which the second is harmed.
+    fn harmed(folder: &str, harm: impl Fn(&str)) {
+        for taken in [2000, 6000] {
+            assert_eq!(parts(folder, -1).0.iter().unwrap().take(taken).count(), taken);
+        }
+        // Whoever looks for it waits for the pass that was stopped.
+        drop(parts(folder, -1).0.index());
+        let place = std::fs::read_dir(folder).unwrap().next().unwrap().unwrap().path();
+        let manifest = Manifest::read_partial(place.to_str().unwrap()).unwrap().unwrap();
+        assert!(manifest.shards[0].len() > 1 && manifest.elements >= 6000, "{manifest:?}");
+        harm(&within(place.to_str().unwrap(), &manifest.shards[0].last().unwrap().name));
+    }
+    fn flip(file: &str) {
+        let mut bytes = std::fs::read(file).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        std::fs::write(file, bytes).unwrap();
+    }
+    fn cut(file: &str) {
+        let bytes = std::fs::read(file).unwrap();
+        std::fs::write(file, &bytes[..bytes.len() / 2]).unwrap();
+    }
+    fn remove(file: &str) {
+        std::fs::remove_file(file).unwrap();
+    }
+
+    #[test]
+    fn a_part_that_is_damaged_is_made_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let whole = ints(&parts(dir.path().join("whole").to_str().unwrap(), -1).0);
+        for (name, harm) in [("flip", flip as fn(&str)), ("cut", cut), ("remove", remove)] {
+            let folder = dir.path().join(name);
+            let folder = folder.to_str().unwrap();
+            harmed(folder, harm);
+            let (ds, calls) = parts(folder, -1);
+            assert_eq!((ints(&ds) == whole, calls.load(Relaxed) >= 20_000), (true, true), "{name}");
+            let (ds, calls) = parts(folder, -1);
+            assert_eq!((ints(&ds) == whole, calls.load(Relaxed)), (true, 0), "{name}: it is whole now");
+        }
+    }
+
+    #[test]
+    fn a_state_goes_on_where_a_part_was_damaged() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().to_str().unwrap();
+        harmed(folder, flip);
+        let (ds, _) = parts(folder, -1);
+        let mut it = ds.iter().unwrap();
+        let first: Vec<i64> = it.by_ref().take(3000).map(|e| e.unwrap()[0].tensor().item()).collect();
+        let state = it.state().unwrap();
+        let rest: Vec<i64> = it.map(|e| e.unwrap()[0].tensor().item()).collect();
+        let again: Vec<i64> =
+            parts(folder, -1).0.iter_from(&state).unwrap().map(|e| e.unwrap()[0].tensor().item()).collect();
+        assert_eq!((again == rest, first.len() + rest.len()), (true, 20_000));
+    }
+
+    #[test]
+    fn the_damage_of_a_whole_cache_says_what_to_remove() {
+        let dir = tempfile::tempdir().unwrap();
+        let numbers = |folder: &str| counted(1000, -1).0.cache_in(folder).unwrap();
+        for (name, harm) in [("flip", flip as fn(&str)), ("cut", cut), ("remove", remove)] {
+            let folder = dir.path().join(name);
+            let folder = folder.to_str().unwrap();
+            assert_eq!(ints(&numbers(folder)).len(), 1000);
+            let place = std::fs::read_dir(folder).unwrap().next().unwrap().unwrap().path();
+            let place = place.to_str().unwrap();
+            harm(&within(place, &Manifest::read(place).unwrap().unwrap().shards[0][0].name));
+            let read = || numbers(folder).iter()?.try_for_each(|element| element.map(|_| ()));
+            let text = read().unwrap_err().to_string();
+            assert!(text.contains(&format!("remove the folder {place}")) && text.contains(".arrow"), "{text}");
+            std::fs::remove_dir_all(place).unwrap();
+            read().unwrap();
+        }
     }
 
     #[test]

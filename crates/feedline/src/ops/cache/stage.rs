@@ -10,6 +10,8 @@ use super::place::{Filled, Filling, Place, Rows};
 #[cfg(feature = "columnar")]
 use super::spill::Spilling;
 use crate::element::Chunk;
+#[cfg(feature = "columnar")]
+use crate::error::Kind;
 use crate::error::{Error, Result};
 use crate::plan::Plan;
 use crate::runtime::{At, BuildCx, Cx, Hold, Mark, Over, Pull, Saved, Stage, bytes_text};
@@ -86,6 +88,35 @@ impl CacheStage {
         let _ = self.hold.reserve(filling.as_ref().map_or(0, Filling::working_bytes));
         self.source = Source::Input(input, filling);
         Ok(())
+    }
+
+    /// Begins the pass with that origin once more, and leaves out what comes before element `given`.
+    fn begin_anew(&mut self, origin: Origin, given: u64, again: bool) -> Result<()> {
+        let cx = BuildCx { epoch: origin.epoch, again, ..self.cx.clone() };
+        let mut input = cx.stage(&self.plan)?;
+        input.seek(&mut At::new(&origin.start))?;
+        self.fill(input)?;
+        (self.origin, self.given, self.drop) = (origin, 0, given);
+        Ok(())
+    }
+
+    /// What is kept cannot be read. Of a pass that broke off it is made again: whoever has a part has the input at hand.
+    /// Marks of the input are only kept for the end of the part, so all of it is.
+    #[cfg(feature = "columnar")]
+    fn mend(&mut self, error: Error) -> Result<()> {
+        let (Place::Disk(disk), Source::Held(_, rest)) = (&self.place, &self.source) else { return Err(error) };
+        if rest.is_none() {
+            return Err(disk.advised(error));
+        }
+        if !matches!(error.kind(), Kind::Loss | Kind::Data | Kind::Io) {
+            return Err(error);
+        }
+        log::warn!("cache: what was kept of a pass that broke off is made again: {error}");
+        self.begin_anew(self.origin.clone(), self.given + self.drop, true)
+    }
+    #[cfg(not(feature = "columnar"))]
+    fn mend(&mut self, error: Error) -> Result<()> {
+        Err(error)
     }
 
     /// Goes on with a pass that broke off, from element `given` on, if there is one that is wanted.
@@ -280,7 +311,13 @@ impl Stage for CacheStage {
     fn next(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
         loop {
             let ask = if self.drop > 0 { self.drop.min(1 << 12) as usize } else { want };
-            let pull = self.pull(cx, ask);
+            let pull = match self.pull(cx, ask) {
+                Pull::Fail(error) if matches!(self.source, Source::Held(..)) => match self.mend(error) {
+                    Ok(()) => continue,
+                    Err(error) => Pull::Fail(error),
+                },
+                pull => pull,
+            };
             let events = match &pull {
                 Pull::Rows(chunk) => chunk.rows() as u64,
                 Pull::Fail(_) => 1,
@@ -309,11 +346,7 @@ impl Stage for CacheStage {
         if same && matches!(self.source, Source::Input(..)) && self.given <= given {
             self.drop = given - self.given;
         } else if !self.go_on(given, |part| *part == origin || pure) {
-            let cx = BuildCx { epoch: origin.epoch, ..self.cx.clone() };
-            let mut input = cx.stage(&self.plan)?;
-            input.seek(&mut At::new(&origin.start))?;
-            self.fill(input)?;
-            (self.origin, self.given, self.drop) = (origin, 0, given);
+            self.begin_anew(origin, given, self.cx.again)?;
         }
         Ok(())
     }
