@@ -116,6 +116,18 @@ impl Manifest {
             .map_err(|e| Error::new(Kind::Io, e.to_string()).in_file(&name, None).with_source(Arc::new(e)))?;
         output.commit()
     }
+    /// The part of a set of one shard that has its first `elements`, if a file ends there.
+    pub fn up_to(&self, elements: u64) -> Option<Manifest> {
+        let [files] = &self.shards[..] else { return None };
+        let mut held = 0;
+        let more = |file: &&File| {
+            let more = held < elements;
+            held += if more { file.elements } else { 0 };
+            more
+        };
+        let shards = vec![files.iter().take_while(more).cloned().collect()];
+        (held == elements).then(|| Manifest { elements, shards, ..self.clone() })
+    }
     fn refers_to(&self, run: &str) -> bool {
         self.shards.iter().flatten().any(|file| file.name.split('/').next() == Some(run))
     }
@@ -300,6 +312,10 @@ impl SetWriter {
         if let Some(lock) = &self.lock {
             lock.sweep(|run| run == self.run || partial.refers_to(run));
         }
+    }
+    /// How many it has, with those that wait.
+    pub fn elements(&self) -> u64 {
+        self.elements
     }
     /// Whether there is something to commit.
     pub fn has_news(&self) -> bool {

@@ -7,11 +7,13 @@
 //! 3. Before that, blocks are committed from time to time, and when a pass breaks off: with the mark of the input behind
 //!    the last of them. The next pass, of whatever process, reads these blocks and sends its input to the mark; so the
 //!    elements of a cache all come from one pass, however many it took. What was not committed was never there.
-//! 4. A part that is damaged, or not there, is made again with a warning. Of a whole cache it is an error that says what
-//!    to remove.
+//! 4. Files end where something was committed, and the marks of earlier commits are kept too, as far as they are small. So
+//!    what is damaged of a part, or not there, is made again from the commit before it on, with a warning. Of a whole cache
+//!    it is an error that says what to remove.
 //! 5. One iterator of one process writes, under a lock. Others read what is committed and the input behind it, and keep
 //!    nothing.
 
+use super::origin::{Origin, Step, part_steps, part_to_json};
 use crate::element::{Chunk, DType, Spec, Tensor, Value};
 use crate::error::{Error, Kind, Result};
 use crate::expr::HostAttachment;
@@ -20,8 +22,8 @@ use crate::ops::from_generator::GeneratorAttachment;
 use crate::ops::stored_set::{StoredSet, positioned, positioned_spec};
 use crate::ops::table;
 use crate::plan::{Outline, Plan, write_plan};
-use crate::runtime::Run;
 use crate::runtime::sync::atomic::AtomicBool;
+use crate::runtime::{Run, Saved};
 use crate::save::{Manifest, SetWriter, within};
 use feedline_io::brief;
 use std::sync::atomic::Ordering::Relaxed;
@@ -34,10 +36,19 @@ pub struct OnDisk {
     compression: &'static str,
 }
 
-/// The elements of a pass, all or the first ones, with what was said of its origin.
+/// The elements of a complete pass, with what was said of its origin.
 pub struct Kept {
     pub set: Arc<StoredSet>,
     pub origin: serde_json::Value,
+}
+
+/// The first elements of a pass, up to the last of the steps that can be read.
+pub struct Part {
+    pub set: Arc<StoredSet>,
+    pub origin: serde_json::Value,
+    pub steps: Vec<Step>,
+    /// All that was committed.
+    manifest: Manifest,
 }
 
 /// The writers of this process: where each writes, and whether its pass was stopped.
@@ -85,26 +96,33 @@ fn await_stopped(folder: &str) {
 }
 
 /// A pass that is being kept.
-pub struct Keeping(SetWriter, #[expect(dead_code, reason = "it is there until the folder is free")] Writer);
+pub struct Keeping {
+    set: SetWriter,
+    steps: Vec<Step>,
+    #[expect(dead_code, reason = "it is there until the folder is free")]
+    writer: Writer,
+}
 
 impl Keeping {
     pub fn push(&mut self, chunk: &Chunk) -> Result<()> {
-        self.0.push(0, &positioned(chunk))
+        self.set.push(0, &positioned(chunk))
     }
     pub fn has_news(&self) -> bool {
-        self.0.has_news()
+        self.set.has_news()
     }
     pub fn is_due(&self) -> bool {
-        self.0.is_due()
+        self.set.is_due()
     }
-    pub fn commit(&mut self, origin: serde_json::Value) -> Result<()> {
-        self.0.commit(origin)
+    /// Keeps what there is so far, behind which the input goes on with `rest`.
+    pub fn commit(&mut self, origin: &Origin, rest: Vec<Saved>) -> Result<()> {
+        self.steps.push(Step { elements: self.set.elements(), rest: rest.into() });
+        self.set.commit(part_to_json(origin, &mut self.steps)?)
     }
     pub fn finish(self, origin: serde_json::Value) -> Result<()> {
-        self.0.finish(Some(origin)).map(|_| ())
+        self.set.finish(Some(origin)).map(|_| ())
     }
     pub fn working_bytes(&self) -> usize {
-        self.0.working_bytes()
+        self.set.working_bytes()
     }
 }
 
@@ -143,12 +161,47 @@ impl OnDisk {
             None => said,
         }
     }
-    /// The first elements of a pass, as far as they were committed. What is damaged is as good as none.
-    pub fn get_part(&self) -> Option<Kept> {
-        Manifest::read_partial(&self.folder).and_then(|manifest| self.open(manifest)).unwrap_or_else(|error| {
+    /// The first elements of a pass, as far as they were committed and are there.
+    pub fn get_part(&self) -> Option<Part> {
+        let read = || {
+            let Some(manifest) = Manifest::read_partial(&self.folder)?.filter(|m| m.spec == self.spec) else {
+                return Ok(None);
+            };
+            let origin = manifest.origin.clone().unwrap_or_default();
+            let steps = part_steps(&origin)?;
+            self.part(manifest, origin, steps)
+        };
+        read().unwrap_or_else(|error: Error| {
             log::warn!("cache: what was kept of a pass that broke off cannot be used: {error}");
             None
         })
+    }
+    /// As many of the steps as there are whole files for. Only the first that is missing is spoken of.
+    fn part(&self, manifest: Manifest, origin: serde_json::Value, mut steps: Vec<Step>) -> Result<Option<Part>> {
+        let mut missing = None;
+        while let Some(step) = steps.last() {
+            let opened = match manifest.up_to(step.elements) {
+                Some(part) => StoredSet::open(&self.folder, &part, None),
+                None => Err(Error::data(format!("no file ends with element {}", step.elements))),
+            };
+            match opened {
+                Ok(set) => {
+                    if let Some(error) = missing {
+                        log::warn!("cache: a pass that broke off is made again from element {}: {error}", set.len());
+                    }
+                    let set = Arc::new(set.with_positions());
+                    return Ok(Some(Part { set, origin, steps, manifest }));
+                }
+                Err(error) => missing = missing.or(Some(error)),
+            }
+            steps.pop();
+        }
+        missing.map_or(Ok(None), Err)
+    }
+    /// The part of a part before the first element that cannot be read.
+    pub fn before(&self, part: &Part, element: u64) -> Option<Part> {
+        let steps = part.steps.iter().filter(|step| step.elements <= element).cloned().collect();
+        self.part(part.manifest.clone(), part.origin.clone(), steps).ok().flatten()
     }
     fn open(&self, manifest: Option<Manifest>) -> Result<Option<Kept>> {
         let Some(manifest) = manifest.filter(|m| m.spec == self.spec) else { return Ok(None) };
@@ -156,24 +209,25 @@ impl OnDisk {
         Ok(Some(Kept { set: Arc::new(set), origin: manifest.origin.unwrap_or_default() }))
     }
     /// Begins to write, behind what was kept if there is some, unless somebody does already or has done so.
-    pub fn begin(&self, run: &Run, behind: Option<&Kept>) -> Result<Option<Keeping>> {
-        let Some(writer) = SetWriter::new(&self.folder, &self.spec, self.compression)? else {
+    pub fn begin(&self, run: &Run, behind: Option<&Part>) -> Result<Option<Keeping>> {
+        let Some(set) = SetWriter::new(&self.folder, &self.spec, self.compression)? else {
             log::warn!("cache: {} is being filled by another iterator; this pass is not kept", self.folder);
             return Ok(None);
         };
-        let mut writer = writer.with_memory(run.budget.limit());
+        let (mut set, mut steps) = (set.with_memory(run.budget.limit()), Vec::new());
         if let Some(part) = behind {
             // Somebody may have gone on with it before this one had the lock.
-            match Manifest::read_partial(&self.folder)? {
-                Some(now) if now.elements == part.set.len() && now.origin.as_ref() == Some(&part.origin) => {
-                    writer.go_on(&now);
-                }
-                _ => return Ok(None),
+            if Manifest::read_partial(&self.folder)?.as_ref() != Some(&part.manifest) {
+                return Ok(None);
+            }
+            steps.clone_from(&part.steps);
+            if let Some(manifest) = part.manifest.up_to(part.set.len()) {
+                set.go_on(&manifest);
             }
         }
         // It may have become whole while this one waited.
         let free = self.get()?.is_none();
-        Ok(free.then(|| Keeping(writer, Writer::new(&self.folder, &run.cancelled))))
+        Ok(free.then(|| Keeping { set, steps, writer: Writer::new(&self.folder, &run.cancelled) }))
     }
 }
 
@@ -402,7 +456,10 @@ mod tests {
             let folder = folder.to_str().unwrap();
             harmed(folder, harm);
             let (ds, calls) = parts(folder, -1);
-            assert_eq!((ints(&ds) == whole, calls.load(Relaxed) >= 20_000), (true, true), "{name}");
+            assert!(ints(&ds) == whole, "{name}");
+            // Those of the first part were not made again, but for what the shuffle holds.
+            let calls = calls.load(Relaxed);
+            assert!((14_000..18_500).contains(&calls), "{name}: {calls} calls");
             let (ds, calls) = parts(folder, -1);
             assert_eq!((ints(&ds) == whole, calls.load(Relaxed)), (true, 0), "{name}: it is whole now");
         }

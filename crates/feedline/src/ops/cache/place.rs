@@ -2,7 +2,7 @@
 //! `cache`.
 
 #[cfg(feature = "columnar")]
-use super::disk::{Keeping, Kept, OnDisk};
+use super::disk::{Keeping, OnDisk};
 use super::memory::{Blocks, Store};
 use super::origin::Origin;
 #[cfg(feature = "columnar")]
@@ -63,7 +63,7 @@ impl Place {
         match self {
             Place::Memory(store) => Ok(store.get(env)),
             #[cfg(feature = "columnar")]
-            Place::Disk(disk) => disk.get()?.map(|kept| from_disk(&kept, None)).transpose(),
+            Place::Disk(disk) => disk.get()?.map(|kept| from_disk(kept.set, &kept.origin, None)).transpose(),
         }
     }
     /// Begins to keep a pass; `None` if somebody else does.
@@ -99,8 +99,8 @@ impl Place {
 }
 
 #[cfg(feature = "columnar")]
-pub fn from_disk(kept: &Kept, rest: Option<Arc<[Saved]>>) -> Result<Filled> {
-    let (rows, origin) = (Rows::Disk(kept.set.clone()), Origin::from_json(&kept.origin)?);
+pub fn from_disk(set: Arc<StoredSet>, origin: &serde_json::Value, rest: Option<Arc<[Saved]>>) -> Result<Filled> {
+    let (rows, origin) = (Rows::Disk(set), Origin::from_json(origin)?);
     Ok(Filled { rows, rest, origin, bytes: 0, made_for: Weak::new() })
 }
 

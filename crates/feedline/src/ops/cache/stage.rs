@@ -1,9 +1,9 @@
 //! A pass through a cache: it reads what is kept, or the input, which it keeps if it may. A part of `cache`.
 
 use super::OnFull;
-use super::origin::Origin;
 #[cfg(feature = "columnar")]
-use super::origin::{VERSION, part_rest};
+use super::disk::Part;
+use super::origin::Origin;
 #[cfg(feature = "columnar")]
 use super::place::from_disk;
 use super::place::{Filled, Filling, Place, Rows};
@@ -30,6 +30,9 @@ pub struct CacheStage {
     drop: u64,
     /// Where the input is behind what is kept, if a part of the pass may have to end there.
     mark: Mark,
+    /// What is read, if it is a part that was committed.
+    #[cfg(feature = "columnar")]
+    part: Option<Part>,
 }
 
 enum Source {
@@ -45,7 +48,20 @@ impl CacheStage {
     /// Reads what is kept, goes on with what was begun, or begins.
     pub fn new(cx: BuildCx, plan: Plan, place: Place, on_full: OnFull, hold: Hold) -> Result<CacheStage> {
         let (source, origin, given, drop, mark) = (Source::Ended, Origin::default(), 0, 0, Mark::default());
-        let mut stage = CacheStage { cx, plan, place, on_full, hold, source, origin, given, drop, mark };
+        let mut stage = CacheStage {
+            cx,
+            plan,
+            place,
+            on_full,
+            hold,
+            source,
+            origin,
+            given,
+            drop,
+            mark,
+            #[cfg(feature = "columnar")]
+            part: None,
+        };
         if let Some(filled) = stage.place.get(&stage.cx.env)? {
             stage.read(filled, 0, None)?;
         } else if !stage.go_on(0, |_| true) {
@@ -58,6 +74,7 @@ impl CacheStage {
 
     /// Reads what is kept, from element `given` on. If that is not all, `filling` keeps what the input has behind it.
     fn read(&mut self, filled: Filled, given: u64, filling: Option<Filling>) -> Result<()> {
+        self.forget_part();
         self.hold.inherit(filled.bytes, &filled.made_for);
         let mut held = filled.rows.stage();
         let mut first = given;
@@ -80,6 +97,11 @@ impl CacheStage {
         Ok(())
     }
 
+    fn forget_part(&mut self) {
+        #[cfg(feature = "columnar")]
+        drop(self.part.take());
+    }
+
     /// Reads the input, and keeps it unless somebody else does.
     fn fill(&mut self, input: Box<dyn Stage>) -> Result<()> {
         // What was begun before is given up first: there is one writer.
@@ -91,8 +113,8 @@ impl CacheStage {
     }
 
     /// Begins the pass with that origin once more, and leaves out what comes before element `given`.
-    fn begin_anew(&mut self, origin: Origin, given: u64, again: bool) -> Result<()> {
-        let cx = BuildCx { epoch: origin.epoch, again, ..self.cx.clone() };
+    fn begin_anew(&mut self, origin: Origin, given: u64) -> Result<()> {
+        let cx = BuildCx { epoch: origin.epoch, ..self.cx.clone() };
         let mut input = cx.stage(&self.plan)?;
         input.seek(&mut At::new(&origin.start))?;
         self.fill(input)?;
@@ -101,18 +123,22 @@ impl CacheStage {
     }
 
     /// What is kept cannot be read. Of a pass that broke off it is made again: whoever has a part has the input at hand.
-    /// Marks of the input are only kept for the end of the part, so all of it is.
     #[cfg(feature = "columnar")]
     fn mend(&mut self, error: Error) -> Result<()> {
-        let (Place::Disk(disk), Source::Held(_, rest)) = (&self.place, &self.source) else { return Err(error) };
-        if rest.is_none() {
-            return Err(disk.advised(error));
-        }
+        let Place::Disk(disk) = &self.place else { return Err(error) };
+        let Some(part) = self.part.take() else { return Err(disk.advised(error)) };
         if !matches!(error.kind(), Kind::Loss | Kind::Data | Kind::Io) {
             return Err(error);
         }
-        log::warn!("cache: what was kept of a pass that broke off is made again: {error}");
-        self.begin_anew(self.origin.clone(), self.given + self.drop, true)
+        // There is one writer.
+        self.source = Source::Ended;
+        let (sound, given) = (disk.before(&part, self.given), self.given + self.drop);
+        let from = sound.as_ref().map_or(0, |part| part.set.len());
+        log::warn!("cache: a pass that broke off is made again from element {from}: {error}");
+        match sound {
+            Some(part) => self.take_up(part, given),
+            None => self.begin_anew(self.origin.clone(), given),
+        }
     }
     #[cfg(not(feature = "columnar"))]
     fn mend(&mut self, error: Error) -> Result<()> {
@@ -137,16 +163,23 @@ impl CacheStage {
     fn try_go_on(&mut self, given: u64, wanted: impl Fn(&Origin) -> bool) -> Result<bool> {
         let Place::Disk(disk) = &self.place else { return Ok(false) };
         let Some(part) = disk.get_part() else { return Ok(false) };
-        let filled = from_disk(&part, Some(part_rest(&part.origin)?))?;
-        if !wanted(&filled.origin) {
+        if !wanted(&Origin::from_json(&part.origin)?) {
             return Ok(false);
         }
-        let keeping = disk.begin(&self.cx.run, Some(&part))?;
-        let filling = keeping.map(|keeping| Filling::Disk(Box::new(keeping)));
+        self.take_up(part, given).map(|()| true)
+    }
+    /// Reads a part of a pass, from element `given` on, and the input behind it.
+    #[cfg(feature = "columnar")]
+    fn take_up(&mut self, part: Part, given: u64) -> Result<()> {
+        let Place::Disk(disk) = &self.place else { return Ok(()) };
+        let rest = part.steps.last().map(|step| step.rest.clone());
+        let filled = from_disk(part.set.clone(), &part.origin, rest)?;
+        let filling = disk.begin(&self.cx.run, Some(&part))?.map(|keeping| Filling::Disk(Box::new(keeping)));
         let working = filling.as_ref().map_or(0, Filling::working_bytes);
         self.read(filled, given, filling)?;
+        self.part = Some(part);
         let _ = self.hold.reserve(working);
-        Ok(true)
+        Ok(())
     }
     #[cfg(not(feature = "columnar"))]
     fn go_on(&mut self, _: u64, _: impl Fn(&Origin) -> bool) -> bool {
@@ -162,10 +195,7 @@ impl CacheStage {
         }
         let mut rest = Vec::new();
         self.mark.saved(&mut rest)?;
-        let mut origin = self.origin.to_json()?;
-        origin["rest"] = crate::runtime::parts_to_json(&rest)?;
-        origin["version"] = VERSION.into();
-        keeping.commit(origin)
+        keeping.commit(&self.origin, rest)
     }
 
     /// The pass ends early: what it has is kept if that can be done.
@@ -258,6 +288,7 @@ impl CacheStage {
                 Pull::End if !cx.is_cancelled() => {
                     let Some((input, filling)) = rest.take() else { return Pull::End };
                     self.source = Source::Input(input, filling);
+                    self.forget_part();
                     return self.pull(cx, want);
                 }
                 pull => return pull,
@@ -346,7 +377,7 @@ impl Stage for CacheStage {
         if same && matches!(self.source, Source::Input(..)) && self.given <= given {
             self.drop = given - self.given;
         } else if !self.go_on(given, |part| *part == origin || pure) {
-            self.begin_anew(origin, given, self.cx.again)?;
+            self.begin_anew(origin, given)?;
         }
         Ok(())
     }
