@@ -294,8 +294,8 @@ class Saving(Core):
             path: The file; with shards, numbers are put in front of its ending.
             shards: How many files; by default one, under that very name.
             compression: "snappy", "zstd", "gzip", "lz4", "brotli" or None.
-            row_group_rows: Rows of a row group, at most: what a reader decodes together. A group ends early when
-                what is collected passes an eighth of `memory_limit`.
+            row_group_rows: Rows of a row group, at most: what a reader decodes together. A group ends early
+                when what is collected passes an eighth of `memory_limit`.
             binary: Strings are written as text (UTF-8). True writes all as bytes, a list these columns.
             overwrite: Replace files that exist already.
 
