@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -219,3 +220,40 @@ def test_a_killed_pass_is_not_taken_for_whole(tmp_path: Path) -> None:
     # The function is not called: nobody waits.
     assert said(cached) == total
     assert cached.wait(timeout=60) == 0
+
+
+@pytest.mark.parametrize("harm", ["flip", "cut", "remove"])
+def test_what_is_damaged_of_a_part_is_made_again(harm: str, tmp_path: Path) -> None:
+    """One warning names the file, the elements are what they were, and the cache is whole from then on."""
+    code = textwrap.dedent("""
+        import itertools, json, logging, sys
+        import feedline as fl
+        logging.basicConfig()
+        ds = fl.Dataset.range(20_000).shuffle(100, seed=7).cache("c").with_options(chunk_rows=10)
+        print(json.dumps([int(n) for n in itertools.islice(ds, int(sys.argv[1]))]))
+        next(iter(ds))  # Waits for the pass that was stopped.
+    """)
+
+    def first(count: int) -> tuple[list[int], list[str]]:
+        """The first elements in a new process, and its warnings."""
+        command = [sys.executable, "-c", code, str(count)]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True)
+        warnings = [line for line in done.stderr.splitlines() if line.startswith("WARNING:")]
+        return json.loads(done.stdout), warnings
+
+    for count in (2000, 6000):
+        assert first(count)[1] == []
+    (partial,) = tmp_path.glob("c/*/partial.json")
+    files = json.loads(partial.read_text())["shards"][0]
+    assert len(files) > 1
+    damaged = partial.parent / files[-1]["name"]
+    content = bytearray(damaged.read_bytes())
+    content[len(content) // 2] ^= 1
+    if harm == "remove":
+        damaged.unlink()
+    else:
+        damaged.write_bytes(content[: len(content) // 2] if harm == "cut" else content)
+    read, (warning,) = first(30_000)
+    assert damaged.name in warning and damaged.parent.name in warning and "made again" in warning
+    assert first(30_000) == (read, [])
+    assert sorted(read) == list(range(20_000))

@@ -6,7 +6,6 @@ pub use arrow_buffer as buffer;
 pub use arrow_cast as cast;
 pub use arrow_data as data;
 pub use arrow_schema as schema;
-pub use arrow_select as select;
 
 use arrow_buffer::Buffer;
 use arrow_schema::{ArrowError, DataType, Field, Fields};

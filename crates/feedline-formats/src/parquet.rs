@@ -325,7 +325,7 @@ impl std::io::Read for From {
 pub struct WriteOptions {
     /// "snappy", "zstd", "gzip", "lz4", "brotli" or "none".
     pub compression: String,
-    /// Rows of a row group.
+    /// Rows of a row group, at most.
     pub group_rows: usize,
 }
 
@@ -357,6 +357,14 @@ impl<W: std::io::Write + Send> ParquetWriter<W> {
     }
     pub fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         self.0.write(batch).map_err(|e| failed(&e))
+    }
+    /// Bytes of the row group that is being made.
+    pub fn held_bytes(&self) -> usize {
+        self.0.memory_size()
+    }
+    /// Ends that row group, though it has fewer rows than it may.
+    pub fn end_group(&mut self) -> Result<()> {
+        self.0.flush().map_err(|e| failed(&e))
     }
     /// Writes the footer; what was written to is given back.
     pub fn finish(self) -> Result<W> {

@@ -28,7 +28,7 @@ pub trait Op: fmt::Debug + Send + Sync + Any {
         Ok(None)
     }
     /// Whether what comes out stays in memory for later passes.
-    fn keeps_rows(&self) -> bool {
+    fn hands_out_kept_rows(&self) -> bool {
         false
     }
     /// Access by number, where the operator and its inputs allow it.

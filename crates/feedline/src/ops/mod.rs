@@ -8,10 +8,6 @@ mod assert_cardinality;
 mod batch;
 mod batches;
 mod cache;
-#[cfg(feature = "columnar")]
-mod cache_disk;
-#[cfg(feature = "columnar")]
-mod cache_spill;
 #[cfg(test)]
 mod check;
 mod choose_from_datasets;

@@ -168,7 +168,7 @@ impl BuildCx {
     /// Rows that an operator keeps are copied into batches by workers, where they are large.
     fn laid(&self, plan: &Plan, built: Built, size: usize) -> Built {
         match built {
-            Built::Stage(stage) if plan.op.keeps_rows() && Batches::new(&plan.spec, size).is_some() => {
+            Built::Stage(stage) if plan.op.hands_out_kept_rows() && Batches::new(&plan.spec, size).is_some() => {
                 self.open(plan, if stage.replays() { Box::new(Replay::new(stage)) } else { stage }, Arc::new(Lay))
             }
             built => built,

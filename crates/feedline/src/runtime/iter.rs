@@ -370,6 +370,10 @@ impl Iter {
     pub fn enter(&self) -> feedline_io::Entered {
         self.run.budget.enter()
     }
+    /// Bytes that the pass may have.
+    pub fn memory_limit(&self) -> usize {
+        self.run.budget.limit()
+    }
     pub fn meters(&self) -> &Arc<Meters> {
         &self.run.meters
     }

@@ -2,13 +2,12 @@
 
 use super::arrays::{Binary, batch_of, schema_of};
 use super::{Format, Open, Output, Writer};
-use crate::element::Chunk;
-use crate::error::{Error, Result};
+use crate::element::{Chunk, Pos};
+use crate::error::Result;
 use feedline_formats::arrow_ipc::ArrowWriter;
-use feedline_formats::columnar::array::RecordBatch;
 use feedline_formats::columnar::schema::SchemaRef;
-use feedline_formats::columnar::select::concat::concat_batches;
 use feedline_formats::parquet::{ParquetWriter, WriteOptions};
+use feedline_io::{Scratch, scratch};
 use serde::Deserialize;
 
 pub static PARQUET: Format = Format { name: "parquet", endings: &["parquet"], make: make_parquet };
@@ -38,18 +37,30 @@ fn make_parquet(options: &serde_json::Value) -> Result<Box<Open<'static>>> {
     Ok(Box::new(move |output, spec| {
         let schema = schema_of(spec, &binary)?;
         let writer = ParquetWriter::new(output, schema.clone(), &options)?;
-        Ok(Box::new(Parquet { writer, schema }))
+        Ok(Box::new(Parquet { writer, schema, held: scratch(0) }))
     }))
 }
 
 struct Parquet {
     writer: ParquetWriter<Box<dyn Output>>,
     schema: SchemaRef,
+    /// The row group that is being made: its bytes lie in the library's memory.
+    held: Scratch,
 }
 
 impl Writer for Parquet {
     fn write(&mut self, rows: &Chunk) -> Result<()> {
-        self.writer.write(&batch_of(rows, &self.schema)?)
+        self.writer.write(&batch_of(rows, &self.schema)?)?;
+        self.held = scratch(self.writer.held_bytes());
+        Ok(())
+    }
+    fn held_bytes(&self) -> usize {
+        self.writer.held_bytes()
+    }
+    fn let_go(&mut self) -> Result<()> {
+        self.writer.end_group()?;
+        self.held = scratch(0);
+        Ok(())
     }
     fn finish(self: Box<Self>) -> Result<Box<dyn Output>> {
         self.writer.finish()
@@ -79,7 +90,7 @@ fn make_arrow(options: &serde_json::Value) -> Result<Box<Open<'static>>> {
     Ok(Box::new(move |output, spec| {
         let schema = schema_of(spec, &binary)?;
         let writer = ArrowWriter::new(output, &schema, &compression)?;
-        Ok(Box::new(Arrow { writer, schema, batch_rows: batch_rows.max(1), held: vec![], rows: 0 }))
+        Ok(Box::new(Arrow { writer, schema, batch_rows: batch_rows.max(1), waiting: vec![], rows: 0 }))
     }))
 }
 
@@ -88,38 +99,136 @@ struct Arrow {
     writer: ArrowWriter<Box<dyn Output>>,
     schema: SchemaRef,
     batch_rows: usize,
-    held: Vec<RecordBatch>,
+    /// Rows of the next batch: as chunks, whose bytes are somebody's already.
+    waiting: Vec<Chunk>,
     rows: usize,
 }
 
 impl Arrow {
     fn put(&mut self) -> Result<()> {
-        let batch =
-            concat_batches(&self.schema, &self.held).map_err(|e| Error::data(feedline_formats::columnar::words(&e)))?;
-        self.held.clear();
+        let rows = Chunk::concat(Pos::Run(0), &std::mem::take(&mut self.waiting));
         self.rows = 0;
-        self.writer.write(&batch)
+        // The arrays of it and the message that they become are the library's.
+        let _message = scratch(2 * rows.nbytes());
+        self.writer.write(&batch_of(&rows, &self.schema)?)
     }
 }
 
 impl Writer for Arrow {
     fn write(&mut self, rows: &Chunk) -> Result<()> {
-        let mut batch = batch_of(rows, &self.schema)?;
-        while batch.num_rows() > 0 {
-            let n = batch.num_rows().min(self.batch_rows - self.rows);
-            self.held.push(batch.slice(0, n));
-            self.rows += n;
-            batch = batch.slice(n, batch.num_rows() - n);
+        let mut from = 0;
+        while from < rows.rows() {
+            let to = rows.rows().min(from + self.batch_rows - self.rows);
+            self.waiting.push(rows.slice(from..to));
+            self.rows += to - from;
+            from = to;
             if self.rows == self.batch_rows {
                 self.put()?;
             }
         }
         Ok(())
     }
+    fn held_bytes(&self) -> usize {
+        self.waiting.iter().map(Chunk::nbytes).sum()
+    }
+    fn let_go(&mut self) -> Result<()> {
+        if self.rows > 0 { self.put() } else { Ok(()) }
+    }
     fn finish(mut self: Box<Self>) -> Result<Box<dyn Output>> {
-        if self.rows > 0 {
-            self.put()?;
-        }
+        self.let_go()?;
         self.writer.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Staged, Target, format, save};
+    use super::*;
+    use crate::Dataset;
+    use crate::element::{Column, DType, Dims, Leaf, Spec, Tensor, Value};
+    use crate::plan::Bound;
+    use feedline_formats::arrow_ipc::ArrowFile;
+    use feedline_formats::parquet::ParquetFile;
+    use feedline_io::Account;
+    use std::sync::Arc;
+
+    /// Numbers that no dictionary and no compression makes smaller.
+    fn noise(first: i64, n: usize) -> Vec<i64> {
+        (first..).take(n).map(|x| (x + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15_u64 as i64).rotate_left(29)).collect()
+    }
+    fn path(dir: &tempfile::TempDir, name: &str) -> String {
+        dir.path().join(name).to_str().unwrap().into()
+    }
+
+    #[test]
+    fn what_waits_is_charged_until_it_is_written() {
+        const SLACK: usize = 200 << 10;
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["parquet", "arrow"] {
+            let open = format(name, &serde_json::json!({ "compression": "none" })).unwrap();
+            let output = Box::new(Staged::create(&path(&dir, name)).unwrap());
+            let mut writer = open(output, &Spec::scalar(DType::Int64)).unwrap();
+            let account = Account::open(1 << 30);
+            let entered = Account::enter(Some(account));
+            // Fewer rows than a batch of an Arrow file has.
+            for first in [0, 2000] {
+                let row = Tensor::from_items([2000], &noise(first, 2000));
+                writer.write(&Chunk::new(2000, Pos::Run(0), [Column::Dense(row)])).unwrap();
+            }
+            drop(entered);
+            let (held, live) = (writer.held_bytes(), account.live());
+            assert!(held >= 32_000 && (held..held + SLACK).contains(&live), "{name}: {held} held, {live} charged");
+            let entered = Account::enter(Some(account));
+            writer.let_go().unwrap();
+            drop(entered);
+            assert_eq!((writer.held_bytes(), account.live()), (0, 0), "{name}");
+            writer.finish().unwrap();
+            account.close();
+        }
+    }
+
+    #[test]
+    fn row_groups_and_batches_are_as_large_as_memory_allows() {
+        const LIMIT: usize = 2 << 20;
+        let dir = tempfile::tempdir().unwrap();
+        let spec = Spec::leaf(Leaf::tensor(DType::Int64, Dims::of([Some(1024)])));
+        let rows = Dataset::range(600).unwrap().map_fn(spec, |e| {
+            let row = noise(e[0].tensor().item::<i64>() * 1024, 1024);
+            Ok([Value::Tensor(Tensor::from_items([1024], &row))].into_iter().collect())
+        });
+        let rows = rows.unwrap();
+        let limit = |bytes| crate::Options { memory_limit: Some(bytes), ..Default::default() };
+        // The bytes of each group of rows in all files.
+        let groups = |name: &str, bytes: usize, shards: Option<usize>| -> Vec<u64> {
+            let plan = rows.with_options(limit(bytes)).unwrap().plan().clone();
+            let target = Target { path: path(&dir, &format!("{bytes}.{name}")), shards, overwrite: true };
+            let open = format(name, &serde_json::json!({ "compression": "none" })).unwrap();
+            let saved = save(&Bound { plan, env: Arc::new([]) }, &target, &*open, &mut |_| Ok(())).unwrap();
+            let sizes = |file: &String| -> Vec<u64> {
+                let source = feedline_io::open(file).unwrap();
+                match name {
+                    "parquet" => {
+                        let file = ParquetFile::open(source).unwrap();
+                        (0..file.groups()).map(|group| file.group_bytes(group, &file.projection(&[0]))).collect()
+                    }
+                    _ => {
+                        let file = ArrowFile::open(source).unwrap();
+                        (0..file.batches()).map(|batch| file.body(batch)).map(|body| body.end - body.start).collect()
+                    }
+                }
+            };
+            saved.files.iter().flat_map(sizes).collect()
+        };
+        for name in ["parquet", "arrow"] {
+            assert_eq!(groups(name, 1 << 30, None).len(), 1, "{name}");
+            for shards in [None, Some(4)] {
+                let sizes = groups(name, LIMIT, shards);
+                let (all, most) = (sizes.iter().sum::<u64>(), *sizes.iter().max().unwrap() as usize);
+                assert!(
+                    all >= 600 * 8192 && most <= LIMIT / 8 * 2 + (64 << 10),
+                    "{name}: {all} in all, {most} at most"
+                );
+            }
+        }
     }
 }

@@ -38,6 +38,14 @@ use std::time::{Duration, Instant};
 /// Rows into one file.
 pub trait Writer: Send {
     fn write(&mut self, rows: &Chunk) -> Result<()>;
+    /// Bytes of rows that it collects, a row group for instance. They are charged to whoever writes.
+    fn held_bytes(&self) -> usize {
+        0
+    }
+    /// Writes them, however few they are.
+    fn let_go(&mut self) -> Result<()> {
+        Ok(())
+    }
     /// Writes what is left and the end of the file.
     fn finish(self: Box<Self>) -> Result<Box<dyn Output>>;
 }
@@ -140,10 +148,17 @@ pub fn save(
         .map(|name| open(Box::new(Staged::create(name)?), spec).map_err(|e| e.in_file(name, None)))
         .collect::<Result<Vec<_>>>()?;
     let mut iter = iterate(bound)?;
+    let share = iter.memory_limit() / SHARE;
     let (mut elements, mut looked) = (0u64, Instant::now());
     while let Some(chunk) = iter.next_chunk(&mut || watch(Progress { elements, bytes: 0 }))? {
-        deal(&chunk, elements, &mut writers, &names).map_err(|e| e.in_op("save"))?;
-        elements += chunk.rows() as u64;
+        // What writers make of the rows counts as the pipeline's.
+        let entered = iter.enter();
+        for piece in pieces(&chunk, share) {
+            deal(&piece, elements, &mut writers, &names).map_err(|e| e.in_op("save"))?;
+            relieve(&mut writers, &names, share).map_err(|e| e.in_op("save"))?;
+            elements += piece.rows() as u64;
+        }
+        drop(entered);
         if looked.elapsed() > Duration::from_millis(100) {
             looked = Instant::now();
             watch(Progress { elements, bytes: 0 })?;
@@ -158,6 +173,28 @@ pub fn save(
         bytes += output.commit()?;
     }
     Ok(Saved { files: names, elements, bytes })
+}
+
+/// The part of the memory limit that the rows may take which all writers together collect.
+const SHARE: usize = 8;
+
+/// The rows in pieces of about so many bytes.
+fn pieces(chunk: &Chunk, bytes: usize) -> impl Iterator<Item = Chunk> {
+    let rows = chunk.rows();
+    let step = rows.saturating_mul(bytes).checked_div(chunk.nbytes()).unwrap_or(rows).clamp(1, rows.max(1));
+    (0..rows).step_by(step).map(move |from| chunk.slice(from..rows.min(from + step)))
+}
+
+/// Lets the fullest writers write until all of them together hold no more than this.
+fn relieve(writers: &mut [Box<dyn Writer>], names: &[String], most: usize) -> Result<()> {
+    let mut held: Vec<usize> = writers.iter().map(|writer| writer.held_bytes()).collect();
+    while held.iter().sum::<usize>() > most
+        && let Some(fullest) = (0..held.len()).max_by_key(|k| held[*k])
+    {
+        writers[fullest].let_go().map_err(|e| e.in_file(&names[fullest], None))?;
+        held[fullest] = 0;
+    }
+    Ok(())
 }
 
 /// Row `i` of everything goes to shard `i` modulo their number.

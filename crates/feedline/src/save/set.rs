@@ -19,6 +19,7 @@ use crate::plan::{Bound, Card};
 use feedline_formats::arrow_ipc::ArrowWriter;
 use feedline_formats::columnar::schema::SchemaRef;
 use feedline_formats::tfrecord::{crc_of_more, masked};
+use feedline_io::scratch;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -34,8 +35,9 @@ const BLOCK_BYTES: usize = 4 << 20;
 const LEAST_BLOCK_BYTES: usize = 256 << 10;
 const BLOCK_ROWS: usize = 64 << 10;
 const FILE_BYTES: u64 = 256 << 20;
-/// Rows that wait to be written, of all shards together.
+/// Rows that wait to be written, of all shards together; where memory is short, this part of the limit.
 const WAITING_BYTES: usize = 64 << 20;
+const WAITING_PART: usize = 8;
 /// Each has an open file.
 const MOST_SHARDS: i64 = 512;
 /// More than any manifest of a set that fits on a disk.
@@ -114,6 +116,18 @@ impl Manifest {
             .map_err(|e| Error::new(Kind::Io, e.to_string()).in_file(&name, None).with_source(Arc::new(e)))?;
         output.commit()
     }
+    /// The part of a set of one shard that has its first `elements`, if a file ends there.
+    pub fn up_to(&self, elements: u64) -> Option<Manifest> {
+        let [files] = &self.shards[..] else { return None };
+        let mut held = 0;
+        let more = |file: &&File| {
+            let more = held < elements;
+            held += if more { file.elements } else { 0 };
+            more
+        };
+        let shards = vec![files.iter().take_while(more).cloned().collect()];
+        (held == elements).then(|| Manifest { elements, shards, ..self.clone() })
+    }
     fn refers_to(&self, run: &str) -> bool {
         self.shards.iter().flatten().any(|file| file.name.split('/').next() == Some(run))
     }
@@ -151,6 +165,7 @@ pub struct SetWriter {
     shards: BTreeMap<i64, Shard>,
     elements: u64,
     block_bytes: usize,
+    waiting_bytes: usize,
     /// `None` for an object store, which has no locks.
     lock: Option<Folder>,
     /// The files of this run are in a manifest.
@@ -269,6 +284,7 @@ impl SetWriter {
             shards: BTreeMap::new(),
             elements: 0,
             block_bytes: BLOCK_BYTES,
+            waiting_bytes: WAITING_BYTES,
             lock,
             kept: false,
             began: now,
@@ -279,6 +295,7 @@ impl SetWriter {
     /// Blocks of about a part of the memory that there is.
     pub fn with_memory(mut self, limit: usize) -> SetWriter {
         self.block_bytes = (limit / 64).clamp(LEAST_BLOCK_BYTES, BLOCK_BYTES);
+        self.waiting_bytes = (limit / WAITING_PART).clamp(LEAST_BLOCK_BYTES, WAITING_BYTES);
         self
     }
     /// What it needs besides the rows that wait: those of a block in one piece, as they are stored, and a file's buffer.
@@ -295,6 +312,10 @@ impl SetWriter {
         if let Some(lock) = &self.lock {
             lock.sweep(|run| run == self.run || partial.refers_to(run));
         }
+    }
+    /// How many it has, with those that wait.
+    pub fn elements(&self) -> u64 {
+        self.elements
     }
     /// Whether there is something to commit.
     pub fn has_news(&self) -> bool {
@@ -338,7 +359,7 @@ impl SetWriter {
     /// Rows of a shard, behind those that it has.
     pub fn push(&mut self, shard: i64, rows: &Chunk) -> Result<()> {
         self.shards.entry(shard).or_default();
-        let most = (WAITING_BYTES / self.shards.len()).min(self.block_bytes);
+        let most = (self.waiting_bytes / self.shards.len()).min(self.block_bytes);
         let bytes = rows.nbytes();
         let step = (rows.rows() * most).checked_div(bytes).unwrap_or(BLOCK_ROWS).clamp(1, BLOCK_ROWS);
         for from in (0..rows.rows()).step_by(step) {
@@ -437,10 +458,17 @@ pub fn save_set(
         Error::new(Kind::Io, "another process is saving here right now").in_file(folder, None).in_op("save")
     })?;
     let mut iter = iterate(bound)?;
+    writer = writer.with_memory(iter.memory_limit());
+    let entered = iter.enter();
+    let _working = scratch(writer.working_bytes());
+    drop(entered);
     let (mut elements, mut looked) = (0u64, Instant::now());
     while let Some(chunk) = iter.next_chunk(&mut || watch(Progress { elements, bytes: 0 }))? {
+        // What is made of the rows on their way counts as the pipeline's.
+        let entered = iter.enter();
         elements += chunk.rows() as u64;
         let written = if sharded { deal(chunk, &mut writer) } else { writer.push(0, &chunk) };
+        drop(entered);
         written.map_err(|e| e.in_op("save"))?;
         if looked.elapsed() > Duration::from_millis(100) {
             looked = Instant::now();

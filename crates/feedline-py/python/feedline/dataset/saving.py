@@ -294,7 +294,8 @@ class Saving(Core):
             path: The file; with shards, numbers are put in front of its ending.
             shards: How many files; by default one, under that very name.
             compression: "snappy", "zstd", "gzip", "lz4", "brotli" or None.
-            row_group_rows: Rows of a row group: what a reader decodes together.
+            row_group_rows: Rows of a row group, at most: what a reader decodes together. A group ends early
+                when what is collected passes an eighth of `memory_limit`.
             binary: Strings are written as text (UTF-8). True writes all as bytes, a list these columns.
             overwrite: Replace files that exist already.
 
@@ -328,7 +329,7 @@ class Saving(Core):
             path: The file; with shards, numbers are put in front of its ending.
             shards: How many files; by default one, under that very name.
             compression: "lz4", "zstd" or None. Without it, rows can be read one by one.
-            batch_rows: Rows of a record batch.
+            batch_rows: Rows of a record batch, at most, as with `save_parquet`.
             binary: See `save_parquet`.
             overwrite: Replace files that exist already.
         """

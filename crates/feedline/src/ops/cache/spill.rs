@@ -2,9 +2,9 @@
 //! the part of `cache` that moves to disk. The folder goes with the last who reads there; one that a killed process left
 //! behind has that process's number in its name.
 
-use super::stored_set::{StoredSet, positioned, positioned_spec};
 use crate::element::{Chunk, Spec};
 use crate::error::{Error, Kind, Result};
+use crate::ops::stored_set::{StoredSet, positioned, positioned_spec};
 use crate::save::SetWriter;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -70,5 +70,24 @@ impl Spilling {
         let manifest = writer.finish(None)?;
         let set = StoredSet::open(folder.name()?, &manifest, None)?;
         Ok(Arc::new(set.with_positions().guarded_by(folder)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::OnFull;
+    use super::super::tests::{counted, limited};
+    use crate::ops::testing::ints;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    #[test]
+    fn what_does_not_fit_moves_to_disk() {
+        let (ds, calls) = counted(1_000_000, -1);
+        let spilled = |bytes| limited(&ds.cache_or(OnFull::Spill).unwrap(), bytes);
+        let all: Vec<i64> = (0..1_000_000).collect();
+        let kept = spilled(1 << 20);
+        assert_eq!((ints(&kept) == all, ints(&kept) == all), (true, true));
+        assert_eq!(calls.load(Relaxed), 1_000_000, "the second pass read the disk");
+        assert!(ds.cache_or(OnFull::Spill).unwrap().shuffle(Some(2), None, true).is_ok());
     }
 }

@@ -1,0 +1,533 @@
+//! `cache(filename)`: the elements of a pass in files. Not an operator: the part of `cache` that is on disk.
+//!
+//! 1. The folder `filename` has a folder for each pipeline that was cached there, whose name is a hash of what it gives: the
+//!    operators, their parameters, functions and arrays, the files that they read with size and time, and the values around
+//!    a dataset inside a function. No pipeline sees the elements of another.
+//! 2. In it lies a saved set (`save/set.rs`): checksummed blocks, and a manifest that is written when a pass is complete.
+//! 3. Before that, blocks are committed from time to time, and when a pass breaks off: with the mark of the input behind
+//!    the last of them. The next pass, of whatever process, reads these blocks and sends its input to the mark; so the
+//!    elements of a cache all come from one pass, however many it took. What was not committed was never there.
+//! 4. Files end where something was committed, and the marks of earlier commits are kept too, as far as they are small. So
+//!    what is damaged of a part, or not there, is made again from the commit before it on, with a warning. Of a whole cache
+//!    it is an error that says what to remove.
+//! 5. One iterator of one process writes, under a lock. Others read what is committed and the input behind it, and keep
+//!    nothing.
+
+use super::origin::{Origin, Step, part_steps, part_to_json};
+use crate::element::{Chunk, DType, Spec, Tensor, Value};
+use crate::error::{Error, Kind, Result};
+use crate::expr::HostAttachment;
+use crate::expr::funcs::fingerprint64;
+use crate::ops::from_generator::GeneratorAttachment;
+use crate::ops::stored_set::{StoredSet, positioned, positioned_spec};
+use crate::ops::table;
+use crate::plan::{Outline, Plan, write_plan};
+use crate::runtime::sync::atomic::AtomicBool;
+use crate::runtime::{Run, Saved};
+use crate::save::{Manifest, SetWriter, within};
+use feedline_io::brief;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+pub struct OnDisk {
+    folder: String,
+    spec: Spec,
+    compression: &'static str,
+}
+
+/// The elements of a complete pass, with what was said of its origin.
+pub struct Kept {
+    pub set: Arc<StoredSet>,
+    pub origin: serde_json::Value,
+}
+
+/// The first elements of a pass, up to the last of the steps that can be read.
+pub struct Part {
+    pub set: Arc<StoredSet>,
+    pub origin: serde_json::Value,
+    pub steps: Vec<Step>,
+    /// All that was committed.
+    manifest: Manifest,
+}
+
+/// The writers of this process: where each writes, and whether its pass was stopped.
+static WRITERS: Mutex<Vec<(String, Arc<AtomicBool>)>> = Mutex::new(Vec::new());
+/// How long to wait for a pass that was stopped: a worker may be in the middle of something.
+const STOPS_WITHIN: Duration = Duration::from_secs(1);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// In the list as long as it lives.
+struct Writer(String);
+
+impl Writer {
+    fn new(folder: &str, stopped: &Arc<AtomicBool>) -> Writer {
+        let _brief = brief();
+        lock(&WRITERS).push((folder.into(), stopped.clone()));
+        Writer(folder.into())
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        let _brief = brief();
+        let mut writers = lock(&WRITERS);
+        // The folder is free already: the next one may be there.
+        if let Some(first) = writers.iter().position(|(folder, _)| *folder == self.0) {
+            writers.remove(first);
+        }
+    }
+}
+
+/// A loop that was left early leaves its pass to workers, who let go of it a moment later. Whoever begins the next pass
+/// waits for them: it is to find what they keep, and the folder free.
+fn await_stopped(folder: &str) {
+    let stopping = || {
+        let _brief = brief();
+        lock(&WRITERS).iter().any(|(writer, stopped)| writer == folder && stopped.load(Relaxed))
+    };
+    let until = Instant::now() + STOPS_WITHIN;
+    while stopping() && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// A pass that is being kept.
+pub struct Keeping {
+    set: SetWriter,
+    steps: Vec<Step>,
+    #[expect(dead_code, reason = "it is there until the folder is free")]
+    writer: Writer,
+}
+
+impl Keeping {
+    pub fn push(&mut self, chunk: &Chunk) -> Result<()> {
+        self.set.push(0, &positioned(chunk))
+    }
+    pub fn has_news(&self) -> bool {
+        self.set.has_news()
+    }
+    pub fn is_due(&self) -> bool {
+        self.set.is_due()
+    }
+    /// Keeps what there is so far, behind which the input goes on with `rest`.
+    pub fn commit(&mut self, origin: &Origin, rest: Vec<Saved>) -> Result<()> {
+        self.steps.push(Step { elements: self.set.elements(), rest: rest.into() });
+        self.set.commit(part_to_json(origin, &mut self.steps)?)
+    }
+    pub fn finish(self, origin: serde_json::Value) -> Result<()> {
+        self.set.finish(Some(origin)).map(|_| ())
+    }
+    pub fn working_bytes(&self) -> usize {
+        self.set.working_bytes()
+    }
+}
+
+impl OnDisk {
+    pub fn new(
+        filename: &str,
+        compression: &'static str,
+        identity: &[u8],
+        input: &Plan,
+        env: &[Value],
+    ) -> Result<OnDisk> {
+        let folder = within(filename, &key(identity, input, env)?);
+        await_stopped(&folder);
+        Ok(OnDisk { folder, spec: positioned_spec(&input.spec), compression })
+    }
+    /// The elements of a complete pass.
+    pub fn get(&self) -> Result<Option<Kept>> {
+        Manifest::read(&self.folder).and_then(|manifest| self.open(manifest)).map_err(|error| self.advised(error))
+    }
+    /// An error of the elements of a complete pass, and what would help. Nothing but a person throws away a whole cache:
+    /// the damage may be one of the way there.
+    pub fn advised(&self, error: Error) -> Error {
+        let lost = |cause: &Arc<dyn std::error::Error + Send + Sync>| {
+            cause.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == std::io::ErrorKind::NotFound)
+        };
+        if !matches!(error.kind(), Kind::Loss | Kind::Data) && !error.cause().is_some_and(lost) {
+            return error;
+        }
+        let text = format!("{}; remove the folder {} to have the cache made anew", error.message(), self.folder);
+        let mut said = Error::new(error.kind(), text);
+        if let Some(file) = &error.at().file {
+            said = said.in_file(file, error.at().byte);
+        }
+        match error.cause() {
+            Some(cause) => said.with_source(cause.clone()),
+            None => said,
+        }
+    }
+    /// The first elements of a pass, as far as they were committed and are there.
+    pub fn get_part(&self) -> Option<Part> {
+        let read = || {
+            let Some(manifest) = Manifest::read_partial(&self.folder)?.filter(|m| m.spec == self.spec) else {
+                return Ok(None);
+            };
+            let origin = manifest.origin.clone().unwrap_or_default();
+            let steps = part_steps(&origin)?;
+            self.part(manifest, origin, steps)
+        };
+        read().unwrap_or_else(|error: Error| {
+            log::warn!("cache: what was kept of a pass that broke off cannot be used: {error}");
+            None
+        })
+    }
+    /// As many of the steps as there are whole files for. Only the first that is missing is spoken of.
+    fn part(&self, manifest: Manifest, origin: serde_json::Value, mut steps: Vec<Step>) -> Result<Option<Part>> {
+        let mut missing = None;
+        while let Some(step) = steps.last() {
+            let opened = match manifest.up_to(step.elements) {
+                Some(part) => StoredSet::open(&self.folder, &part, None),
+                None => Err(Error::data(format!("no file ends with element {}", step.elements))),
+            };
+            match opened {
+                Ok(set) => {
+                    if let Some(error) = missing {
+                        log::warn!("cache: a pass that broke off is made again from element {}: {error}", set.len());
+                    }
+                    let set = Arc::new(set.with_positions());
+                    return Ok(Some(Part { set, origin, steps, manifest }));
+                }
+                Err(error) => missing = missing.or(Some(error)),
+            }
+            steps.pop();
+        }
+        missing.map_or(Ok(None), Err)
+    }
+    /// The part of a part before the first element that cannot be read.
+    pub fn before(&self, part: &Part, element: u64) -> Option<Part> {
+        let steps = part.steps.iter().filter(|step| step.elements <= element).cloned().collect();
+        self.part(part.manifest.clone(), part.origin.clone(), steps).ok().flatten()
+    }
+    fn open(&self, manifest: Option<Manifest>) -> Result<Option<Kept>> {
+        let Some(manifest) = manifest.filter(|m| m.spec == self.spec) else { return Ok(None) };
+        let set = StoredSet::open(&self.folder, &manifest, None)?.with_positions();
+        Ok(Some(Kept { set: Arc::new(set), origin: manifest.origin.unwrap_or_default() }))
+    }
+    /// Begins to write, behind what was kept if there is some, unless somebody does already or has done so.
+    pub fn begin(&self, run: &Run, behind: Option<&Part>) -> Result<Option<Keeping>> {
+        let Some(set) = SetWriter::new(&self.folder, &self.spec, self.compression)? else {
+            log::warn!("cache: {} is being filled by another iterator; this pass is not kept", self.folder);
+            return Ok(None);
+        };
+        let (mut set, mut steps) = (set.with_memory(run.budget.limit()), Vec::new());
+        if let Some(part) = behind {
+            // Somebody may have gone on with it before this one had the lock.
+            if Manifest::read_partial(&self.folder)?.as_ref() != Some(&part.manifest) {
+                return Ok(None);
+            }
+            steps.clone_from(&part.steps);
+            if let Some(manifest) = part.manifest.up_to(part.set.len()) {
+                set.go_on(&manifest);
+            }
+        }
+        // It may have become whole while this one waited.
+        let free = self.get()?.is_none();
+        Ok(free.then(|| Keeping { set, steps, writer: Writer::new(&self.folder, &run.cancelled) }))
+    }
+}
+
+/// What decides, in every process, what comes out of a plan, as far as the plan itself says it.
+pub fn identity(plan: &Plan) -> Result<Vec<u8>> {
+    let mut text = serde_json::to_vec(&Outline::of(plan)?)?;
+    let (_, attachments) = write_plan(plan)?;
+    for object in attachments {
+        if let Some(HostAttachment(function)) = object.downcast_ref() {
+            text.extend(function.identity());
+        } else if let Some(GeneratorAttachment(generator)) = object.downcast_ref() {
+            text.extend(generator.identity());
+        } else if let Some(tensor) = object.downcast_ref::<Tensor>() {
+            // The outline looks at samples of large ones; here a single other byte matters.
+            match tensor.dtype() {
+                DType::String => tensor.strs().for_each(|s| text.extend(fingerprint64(s).to_le_bytes())),
+                _ => text.extend(fingerprint64(tensor.bytes()).to_le_bytes()),
+            }
+        }
+    }
+    Ok(text)
+}
+
+/// The name of the place of a pipeline: the same with the files as they are now, and the values around the dataset.
+fn key(identity: &[u8], plan: &Plan, env: &[Value]) -> Result<String> {
+    let mut files = Vec::new();
+    plan.walk_all(&mut |node| files.extend(node.op.files()));
+    // A file that cannot be asked about is one that cannot be read: the pass will say so.
+    let stat = |name: &String| {
+        Ok(feedline_io::open(name).and_then(|source| source.stat().wait()).map(|s| (s.len, s.version)).ok())
+    };
+    let stats = table::in_parallel(&files, stat)?;
+    let around = serde_json::to_vec(&(files, stats, env))?;
+    Ok(format!("{:016x}", fingerprint64(&[identity, &around].concat())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{counted, firsts, large};
+    use super::{Manifest, within};
+    use crate::dataset::Dataset;
+    use crate::element::{DType, Spec};
+    use crate::error::{Error, Result};
+    use crate::ops::testing::{events, in_chunks, ints};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    #[test]
+    fn on_disk_for_later_processes() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("c");
+        let folder = folder.to_str().unwrap();
+        let all: Vec<i64> = (0..5000).collect();
+        let (ds, calls) = counted(5000, -1);
+        let kept = ds.cache_in(folder).unwrap();
+        assert_eq!(kept.iter().unwrap().take(2).count(), 2);
+        assert_eq!((ints(&kept), ints(&in_chunks(&kept, 7))), (all.clone(), all.clone()));
+        let after = calls.load(Relaxed);
+        // Another dataset of the same plan, as a later process has it.
+        let (again, calls) = counted(5000, -1);
+        let again = again.cache_in(folder).unwrap();
+        assert_eq!((ints(&again), calls.load(Relaxed)), (all, 0));
+        assert_eq!(again.index().unwrap().get(&[4999]).unwrap().element(0)[0].tensor().item::<i64>(), 4999);
+        assert!(after >= 5000);
+        // Another pipeline in the same folder.
+        let (other, calls) = counted(3, -1);
+        let other = other.cache_in(folder).unwrap();
+        assert_eq!((ints(&other), ints(&other), calls.load(Relaxed)), (vec![0, 1, 2], vec![0, 1, 2], 3));
+    }
+
+    #[test]
+    fn on_disk_an_error_or_another_writer_keeps_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().to_str().unwrap();
+        let (ds, calls) = counted(4, 1);
+        let ds = ds.cache_in(folder).unwrap();
+        assert_eq!(events(&ds), "0 ! 2 3");
+        let first = ds.iter().unwrap();
+        // `first` holds the lock: this pass reads the input and keeps nothing.
+        assert_eq!(events(&ds), "0 1 2 3");
+        assert_eq!(first.count(), 4);
+        let before = calls.load(Relaxed);
+        assert_eq!((events(&ds).as_str(), calls.load(Relaxed)), ("0 1 2 3", before));
+    }
+
+    /// As a later process has it: another plan, and no epoch that was counted.
+    fn parts(folder: &str, bad: i64) -> (Dataset, Arc<AtomicUsize>) {
+        let (ds, calls) = counted(20_000, bad);
+        let ds = in_chunks(&ds.shuffle(Some(100), Some(7), true).unwrap().cache_in(folder).unwrap(), 10);
+        (ds, calls)
+    }
+
+    #[test]
+    fn on_disk_a_pass_that_breaks_off_is_gone_on_with() {
+        let dir = tempfile::tempdir().unwrap();
+        let whole = ints(&parts(dir.path().join("whole").to_str().unwrap(), -1).0);
+        let folder = dir.path().join("parts");
+        let folder = folder.to_str().unwrap();
+        let (mut called, mut passes) = (0, 0);
+        loop {
+            let (ds, calls) = parts(folder, -1);
+            // In the second pass the order would be another one: each part must go on with the first.
+            let first: Vec<i64> =
+                ds.iter().unwrap().take(6000 * (passes + 1)).map(|e| e.unwrap()[0].tensor().item()).collect();
+            assert!(whole.starts_with(&first), "pass {passes}");
+            called += calls.load(Relaxed);
+            passes += 1;
+            if first.len() == 20_000 {
+                break;
+            }
+        }
+        // The elements of the buffer are read again by each.
+        assert!(passes == 4 && called < 20_000 + passes * 1000, "{called} calls in {passes} passes");
+        let (ds, calls) = parts(folder, -1);
+        assert_eq!((ints(&ds) == whole, calls.load(Relaxed)), (true, 0));
+        let place = std::fs::read_dir(folder).unwrap().next().unwrap().unwrap().path();
+        let names: Vec<_> = std::fs::read_dir(&place).unwrap().map(|e| e.unwrap().file_name()).collect();
+        assert!(!names.iter().any(|name| name == "partial.json"), "{names:?}");
+    }
+
+    #[test]
+    fn on_disk_others_read_the_part_that_is_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().to_str().unwrap();
+        let numbers = |it: &mut dyn Iterator<Item = Result<crate::element::Element>>, n| -> Vec<i64> {
+            it.take(n).map(|e| e.unwrap()[0].tensor().item()).collect()
+        };
+        assert_eq!(parts(folder, -1).0.iter().unwrap().take(2000).count(), 2000);
+        let mut first = parts(folder, -1).0.iter().unwrap();
+        let begun = numbers(&mut first, 10);
+        // `first` writes; this one reads the same part, and the input behind it.
+        let (other, calls) = parts(folder, -1);
+        let all = ints(&other);
+        assert!(all.starts_with(&begun) && calls.load(Relaxed) < 18_500, "{} calls", calls.load(Relaxed));
+        assert_eq!(numbers(&mut first, 20_000), all[10..]);
+        assert_eq!(ints(&parts(folder, -1).0), all);
+    }
+
+    #[test]
+    fn on_disk_a_state_goes_on_in_a_part() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().to_str().unwrap();
+        let (ds, _) = parts(folder, -1);
+        let mut it = ds.iter().unwrap();
+        let all: Vec<i64> = it.by_ref().take(3000).map(|e| e.unwrap()[0].tensor().item()).collect();
+        let state = it.state().unwrap();
+        drop(it);
+        let (again, calls) = parts(folder, -1);
+        let rest: Vec<i64> = again.iter_from(&state).unwrap().map(|e| e.unwrap()[0].tensor().item()).collect();
+        assert_eq!(rest.len(), 17_000);
+        assert!(calls.load(Relaxed) < 17_500, "{} calls", calls.load(Relaxed));
+        assert_eq!(ints(&parts(folder, -1).0), [all, rest].concat());
+    }
+
+    #[test]
+    fn on_disk_what_came_before_an_error_is_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().to_str().unwrap();
+        let lines = |calls: &Arc<AtomicUsize>, fails: bool| {
+            let seen = calls.clone();
+            let ds = Dataset::range(3000).unwrap().map_fn(Spec::scalar(DType::Int64), move |e| {
+                seen.fetch_add(1, Relaxed);
+                match fails && e[0].tensor().item::<i64>() == 2000 {
+                    true => Err(Error::data("not yet")),
+                    false => Ok(e),
+                }
+            });
+            in_chunks(&ds.unwrap().cache_in(folder).unwrap(), 10)
+        };
+        let calls = Arc::new(AtomicUsize::new(0));
+        assert_eq!(lines(&calls, true).iter().unwrap().filter(|e| e.is_err()).count(), 1);
+        assert_eq!(ints(&lines(&calls, false)), (0..3000).collect::<Vec<_>>());
+        assert_eq!(calls.load(Relaxed), 3000 + 1000);
+    }
+
+    #[test]
+    fn on_disk_a_part_that_cannot_be_read_is_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().to_str().unwrap();
+        let whole = ints(&parts(dir.path().join("whole").to_str().unwrap(), -1).0);
+        for (was, is) in [("\"rest\"", "\"rust\""), ("\"version\": \"", "\"version\": \"9"), ("{", "")] {
+            assert_eq!(parts(folder, -1).0.iter().unwrap().take(2000).count(), 2000);
+            // Whoever looks for it waits for the pass that was stopped.
+            drop(parts(folder, -1).0.index());
+            let place = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path().join("partial.json"));
+            let partial = place.into_iter().find(|path| path.exists()).unwrap();
+            let text = std::fs::read_to_string(&partial).unwrap();
+            std::fs::write(&partial, text.replacen(was, is, 1)).unwrap();
+            assert_eq!(parts(folder, -1).0.iter().unwrap().take(2000).count(), 2000, "{is}");
+        }
+        assert_eq!(ints(&parts(folder, -1).0), whole);
+    }
+
+    /// Two parts of a pass, each a file, of which the second is harmed.
+    fn harmed(folder: &str, harm: impl Fn(&str)) {
+        for taken in [2000, 6000] {
+            assert_eq!(parts(folder, -1).0.iter().unwrap().take(taken).count(), taken);
+        }
+        // Whoever looks for it waits for the pass that was stopped.
+        drop(parts(folder, -1).0.index());
+        let place = std::fs::read_dir(folder).unwrap().next().unwrap().unwrap().path();
+        let manifest = Manifest::read_partial(place.to_str().unwrap()).unwrap().unwrap();
+        assert!(manifest.shards[0].len() > 1 && manifest.elements >= 6000, "{manifest:?}");
+        harm(&within(place.to_str().unwrap(), &manifest.shards[0].last().unwrap().name));
+    }
+    fn flip(file: &str) {
+        let mut bytes = std::fs::read(file).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        std::fs::write(file, bytes).unwrap();
+    }
+    fn cut(file: &str) {
+        let bytes = std::fs::read(file).unwrap();
+        std::fs::write(file, &bytes[..bytes.len() / 2]).unwrap();
+    }
+    fn remove(file: &str) {
+        std::fs::remove_file(file).unwrap();
+    }
+
+    #[test]
+    fn a_part_that_is_damaged_is_made_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let whole = ints(&parts(dir.path().join("whole").to_str().unwrap(), -1).0);
+        for (name, harm) in [("flip", flip as fn(&str)), ("cut", cut), ("remove", remove)] {
+            let folder = dir.path().join(name);
+            let folder = folder.to_str().unwrap();
+            harmed(folder, harm);
+            let (ds, calls) = parts(folder, -1);
+            assert!(ints(&ds) == whole, "{name}");
+            // Those of the first part were not made again, but for what the shuffle holds.
+            let calls = calls.load(Relaxed);
+            assert!((14_000..18_500).contains(&calls), "{name}: {calls} calls");
+            let (ds, calls) = parts(folder, -1);
+            assert_eq!((ints(&ds) == whole, calls.load(Relaxed)), (true, 0), "{name}: it is whole now");
+        }
+    }
+
+    #[test]
+    fn a_state_goes_on_where_a_part_was_damaged() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().to_str().unwrap();
+        harmed(folder, flip);
+        let (ds, _) = parts(folder, -1);
+        let mut it = ds.iter().unwrap();
+        let first: Vec<i64> = it.by_ref().take(3000).map(|e| e.unwrap()[0].tensor().item()).collect();
+        let state = it.state().unwrap();
+        let rest: Vec<i64> = it.map(|e| e.unwrap()[0].tensor().item()).collect();
+        let again: Vec<i64> =
+            parts(folder, -1).0.iter_from(&state).unwrap().map(|e| e.unwrap()[0].tensor().item()).collect();
+        assert_eq!((again == rest, first.len() + rest.len()), (true, 20_000));
+    }
+
+    #[test]
+    fn the_damage_of_a_whole_cache_says_what_to_remove() {
+        let dir = tempfile::tempdir().unwrap();
+        let numbers = |folder: &str| counted(1000, -1).0.cache_in(folder).unwrap();
+        for (name, harm) in [("flip", flip as fn(&str)), ("cut", cut), ("remove", remove)] {
+            let folder = dir.path().join(name);
+            let folder = folder.to_str().unwrap();
+            assert_eq!(ints(&numbers(folder)).len(), 1000);
+            let place = std::fs::read_dir(folder).unwrap().next().unwrap().unwrap().path();
+            let place = place.to_str().unwrap();
+            harm(&within(place, &Manifest::read(place).unwrap().unwrap().shards[0][0].name));
+            let read = || numbers(folder).iter()?.try_for_each(|element| element.map(|_| ()));
+            let text = read().unwrap_err().to_string();
+            assert!(text.contains(&format!("remove the folder {place}")) && text.contains(".arrow"), "{text}");
+            std::fs::remove_dir_all(place).unwrap();
+            read().unwrap();
+        }
+    }
+
+    #[test]
+    fn snapshots_are_compressed() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = |name: &str| dir.path().join(name).to_str().unwrap().to_string();
+        let bytes = |name: &str| -> u64 {
+            let place = std::fs::read_dir(folder(name)).unwrap().next().unwrap().unwrap().path();
+            let text = std::fs::read_to_string(place.join(crate::save::MANIFEST)).unwrap();
+            let manifest: serde_json::Value = serde_json::from_str(&text).unwrap();
+            manifest["shards"][0].as_array().unwrap().iter().map(|f| f["bytes"].as_u64().unwrap()).sum()
+        };
+        let ds = large(300);
+        let all: Vec<i64> = (0..300).collect();
+        for compression in ["NONE", "AUTO", "GZIP"] {
+            let kept = ds.snapshot(&folder(compression), compression).unwrap();
+            assert_eq!((firsts(&kept), firsts(&kept)), (all.clone(), all.clone()));
+        }
+        assert!(bytes("AUTO") < bytes("NONE") / 4 && bytes("GZIP") < bytes("NONE") / 4);
+        assert!(ds.snapshot(&folder("x"), "LZ77").unwrap_err().to_string().contains("LZ77"));
+    }
+
+    #[test]
+    fn on_disk_what_is_made_of_files_goes_with_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name).to_str().unwrap().to_string();
+        let lines = |text: &str| {
+            std::fs::write(path("lines"), text).unwrap();
+            let ds = Dataset::text_line(&[path("lines")], "").unwrap().cache_in(&path("c")).unwrap();
+            (ds.iter().unwrap().count(), ds.iter().unwrap().count())
+        };
+        assert_eq!((lines("a\nb\n"), lines("a\nb\nc\n")), ((2, 2), (3, 3)));
+    }
+}

@@ -1,0 +1,140 @@
+//! Where the elements of a pass are looked for and kept: memory, a folder, or first the one and then the other. A part of
+//! `cache`.
+
+#[cfg(feature = "columnar")]
+use super::disk::{Keeping, OnDisk};
+use super::memory::{Blocks, Store};
+use super::origin::Origin;
+#[cfg(feature = "columnar")]
+use super::spill::Spilling;
+use crate::element::{Chunk, Value};
+use crate::error::Result;
+use crate::ops::held::Held;
+#[cfg(feature = "columnar")]
+use crate::ops::stored_set::{StoredSet, StoredStage};
+use crate::runtime::{Budget, Hold, Index, Run, Saved, Stage};
+use std::sync::{Arc, Weak};
+
+/// The elements, and the pass that they come from.
+#[derive(Clone)]
+pub struct Filled {
+    pub rows: Rows,
+    /// If these are only the first ones: from where the input goes on behind them.
+    pub rest: Option<Arc<[Saved]>>,
+    pub origin: Origin,
+    /// What they take of memory, and for which pass it was made.
+    pub bytes: usize,
+    pub made_for: Weak<Budget>,
+}
+
+#[derive(Clone)]
+pub enum Rows {
+    Memory(Held),
+    #[cfg(feature = "columnar")]
+    Disk(Arc<StoredSet>),
+}
+
+impl Rows {
+    pub fn stage(&self) -> Box<dyn Stage> {
+        match self {
+            Rows::Memory(held) => Box::new(held.stage()),
+            #[cfg(feature = "columnar")]
+            Rows::Disk(set) => Box::new(StoredStage::new(set.clone())),
+        }
+    }
+    pub fn len(&self) -> u64 {
+        match self {
+            Rows::Memory(held) => held.len(),
+            #[cfg(feature = "columnar")]
+            Rows::Disk(set) => set.len(),
+        }
+    }
+}
+
+/// Where the elements of a pass are looked for, and kept.
+pub enum Place {
+    Memory(Arc<Store>),
+    #[cfg(feature = "columnar")]
+    Disk(OnDisk),
+}
+
+impl Place {
+    pub fn get(&self, env: &Arc<[Value]>) -> Result<Option<Filled>> {
+        match self {
+            Place::Memory(store) => Ok(store.get(env)),
+            #[cfg(feature = "columnar")]
+            Place::Disk(disk) => disk.get()?.map(|kept| from_disk(kept.set, &kept.origin, None)).transpose(),
+        }
+    }
+    /// Begins to keep a pass; `None` if somebody else does.
+    pub fn begin(&self, _run: &Run) -> Result<Option<Filling>> {
+        match self {
+            Place::Memory(_) => Ok(Some(Filling::Memory(Blocks::default()))),
+            #[cfg(feature = "columnar")]
+            Place::Disk(disk) => Ok(disk.begin(_run, None)?.map(|keeping| Filling::Disk(Box::new(keeping)))),
+        }
+    }
+    pub fn finish(&self, env: &Arc<[Value]>, filling: Filling, origin: &Origin, hold: &Hold) -> Result<()> {
+        let filled = |rows: Rows| {
+            let (bytes, made_for) = (hold.bytes(), hold.budget());
+            Filled { rows, rest: None, origin: origin.clone(), bytes, made_for }
+        };
+        match (self, filling) {
+            (Place::Memory(store), Filling::Memory(blocks)) => {
+                store.put(env, filled(Rows::Memory(blocks.finish())));
+                Ok(())
+            }
+            #[cfg(feature = "columnar")]
+            (Place::Memory(store), Filling::Spill(spilling)) => {
+                let rows = Rows::Disk(spilling.finish()?);
+                store.put(env, Filled { bytes: 0, ..filled(rows) });
+                Ok(())
+            }
+            #[cfg(feature = "columnar")]
+            (_, Filling::Disk(keeping)) => keeping.finish(origin.to_json()?),
+            #[cfg(feature = "columnar")]
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(feature = "columnar")]
+pub fn from_disk(set: Arc<StoredSet>, origin: &serde_json::Value, rest: Option<Arc<[Saved]>>) -> Result<Filled> {
+    let (rows, origin) = (Rows::Disk(set), Origin::from_json(origin)?);
+    Ok(Filled { rows, rest, origin, bytes: 0, made_for: Weak::new() })
+}
+
+/// What was read of a pass so far.
+pub enum Filling {
+    Memory(Blocks),
+    #[cfg(feature = "columnar")]
+    Disk(Box<Keeping>),
+    #[cfg(feature = "columnar")]
+    Spill(Box<Spilling>),
+}
+
+impl Filling {
+    pub fn push(&mut self, chunk: &Chunk) -> Result<()> {
+        match self {
+            #[cfg(feature = "columnar")]
+            Filling::Spill(spilling) => spilling.push(chunk),
+            Filling::Memory(blocks) => {
+                chunk.freeze();
+                blocks.push(chunk.clone());
+                Ok(())
+            }
+            #[cfg(feature = "columnar")]
+            Filling::Disk(keeping) => keeping.push(chunk),
+        }
+    }
+    /// What it needs besides what it keeps.
+    pub fn working_bytes(&self) -> usize {
+        match self {
+            Filling::Memory(_) => 0,
+            #[cfg(feature = "columnar")]
+            Filling::Disk(keeping) => keeping.working_bytes(),
+            #[cfg(feature = "columnar")]
+            Filling::Spill(spilling) => spilling.working_bytes(),
+        }
+    }
+}

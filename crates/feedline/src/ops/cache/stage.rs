@@ -1,0 +1,395 @@
+//! A pass through a cache: it reads what is kept, or the input, which it keeps if it may. A part of `cache`.
+
+use super::OnFull;
+#[cfg(feature = "columnar")]
+use super::disk::Part;
+use super::origin::Origin;
+#[cfg(feature = "columnar")]
+use super::place::from_disk;
+use super::place::{Filled, Filling, Place, Rows};
+#[cfg(feature = "columnar")]
+use super::spill::Spilling;
+use crate::element::Chunk;
+#[cfg(feature = "columnar")]
+use crate::error::Kind;
+use crate::error::{Error, Result};
+use crate::plan::Plan;
+use crate::runtime::{At, BuildCx, Cx, Hold, Mark, Over, Pull, Saved, Stage, bytes_text};
+
+pub struct CacheStage {
+    cx: BuildCx,
+    plan: Plan,
+    place: Place,
+    on_full: OnFull,
+    hold: Hold,
+    source: Source,
+    origin: Origin,
+    /// Elements and errors so far.
+    given: u64,
+    /// To be left out, though they are kept: they were given before the state was taken.
+    drop: u64,
+    /// Where the input is behind what is kept, if a part of the pass may have to end there.
+    mark: Mark,
+    /// What is read, if it is a part that was committed.
+    #[cfg(feature = "columnar")]
+    part: Option<Part>,
+}
+
+enum Source {
+    /// What is kept, and the input behind it if that is not all, and who goes on to keep it.
+    Held(Box<dyn Stage>, Option<(Box<dyn Stage>, Option<Filling>)>),
+    /// What was read so far; `None` once this pass can no longer fill the cache.
+    Input(Box<dyn Stage>, Option<Filling>),
+    /// After an error that nothing can follow.
+    Ended,
+}
+
+impl CacheStage {
+    /// Reads what is kept, goes on with what was begun, or begins.
+    pub fn new(cx: BuildCx, plan: Plan, place: Place, on_full: OnFull, hold: Hold) -> Result<CacheStage> {
+        let (source, origin, given, drop, mark) = (Source::Ended, Origin::default(), 0, 0, Mark::default());
+        let mut stage = CacheStage {
+            cx,
+            plan,
+            place,
+            on_full,
+            hold,
+            source,
+            origin,
+            given,
+            drop,
+            mark,
+            #[cfg(feature = "columnar")]
+            part: None,
+        };
+        if let Some(filled) = stage.place.get(&stage.cx.env)? {
+            stage.read(filled, 0, None)?;
+        } else if !stage.go_on(0, |_| true) {
+            let mut input = stage.cx.stage(&stage.plan)?;
+            stage.origin = Origin::of(&stage.cx, &mut *input);
+            stage.fill(input)?;
+        }
+        Ok(stage)
+    }
+
+    /// Reads what is kept, from element `given` on. If that is not all, `filling` keeps what the input has behind it.
+    fn read(&mut self, filled: Filled, given: u64, filling: Option<Filling>) -> Result<()> {
+        self.forget_part();
+        self.hold.inherit(filled.bytes, &filled.made_for);
+        let mut held = filled.rows.stage();
+        let mut first = given;
+        let rest = match &filled.rest {
+            None => None,
+            Some(rest) => {
+                // In memory, this pass or an earlier one has seen what comes behind.
+                let again = matches!(filled.rows, Rows::Memory(_));
+                let cx = BuildCx { epoch: filled.origin.epoch, again, ..self.cx.clone() };
+                let mut input = cx.stage(&self.plan)?;
+                input.seek(&mut At::new(rest))?;
+                first = given.min(filled.rows.len());
+                Some((input, filling))
+            }
+        };
+        held.seek(&mut At::new(&[Saved::Number(first)]))?;
+        (self.given, self.drop) = (first, given - first);
+        self.source = Source::Held(held, rest);
+        self.origin = filled.origin;
+        Ok(())
+    }
+
+    fn forget_part(&mut self) {
+        #[cfg(feature = "columnar")]
+        drop(self.part.take());
+    }
+
+    /// Reads the input, and keeps it unless somebody else does.
+    fn fill(&mut self, input: Box<dyn Stage>) -> Result<()> {
+        // What was begun before is given up first: there is one writer.
+        self.source = Source::Ended;
+        let filling = self.place.begin(&self.cx.run)?;
+        let _ = self.hold.reserve(filling.as_ref().map_or(0, Filling::working_bytes));
+        self.source = Source::Input(input, filling);
+        Ok(())
+    }
+
+    /// Begins the pass with that origin once more, and leaves out what comes before element `given`.
+    fn begin_anew(&mut self, origin: Origin, given: u64) -> Result<()> {
+        let cx = BuildCx { epoch: origin.epoch, ..self.cx.clone() };
+        let mut input = cx.stage(&self.plan)?;
+        input.seek(&mut At::new(&origin.start))?;
+        self.fill(input)?;
+        (self.origin, self.given, self.drop) = (origin, 0, given);
+        Ok(())
+    }
+
+    /// What is kept cannot be read. Of a pass that broke off it is made again: whoever has a part has the input at hand.
+    #[cfg(feature = "columnar")]
+    fn mend(&mut self, error: Error) -> Result<()> {
+        let Place::Disk(disk) = &self.place else { return Err(error) };
+        let Some(part) = self.part.take() else { return Err(disk.advised(error)) };
+        if !matches!(error.kind(), Kind::Loss | Kind::Data | Kind::Io) {
+            return Err(error);
+        }
+        // There is one writer.
+        self.source = Source::Ended;
+        let (sound, given) = (disk.before(&part, self.given), self.given + self.drop);
+        let from = sound.as_ref().map_or(0, |part| part.set.len());
+        log::warn!("cache: a pass that broke off is made again from element {from}: {error}");
+        match sound {
+            Some(part) => self.take_up(part, given),
+            None => self.begin_anew(self.origin.clone(), given),
+        }
+    }
+    #[cfg(not(feature = "columnar"))]
+    fn mend(&mut self, error: Error) -> Result<()> {
+        Err(error)
+    }
+
+    /// Goes on with a pass that broke off, from element `given` on, if there is one that is wanted.
+    #[cfg(feature = "columnar")]
+    fn go_on(&mut self, given: u64, wanted: impl Fn(&Origin) -> bool) -> bool {
+        if !matches!(self.place, Place::Disk(_)) {
+            return false;
+        }
+        // What this stage has kept so far is a part too.
+        self.break_off();
+        self.source = Source::Ended;
+        self.try_go_on(given, wanted).unwrap_or_else(|error| {
+            log::warn!("cache: what was kept of a pass that broke off cannot be gone on with: {error}");
+            false
+        })
+    }
+    #[cfg(feature = "columnar")]
+    fn try_go_on(&mut self, given: u64, wanted: impl Fn(&Origin) -> bool) -> Result<bool> {
+        let Place::Disk(disk) = &self.place else { return Ok(false) };
+        let Some(part) = disk.get_part() else { return Ok(false) };
+        if !wanted(&Origin::from_json(&part.origin)?) {
+            return Ok(false);
+        }
+        self.take_up(part, given).map(|()| true)
+    }
+    /// Reads a part of a pass, from element `given` on, and the input behind it.
+    #[cfg(feature = "columnar")]
+    fn take_up(&mut self, part: Part, given: u64) -> Result<()> {
+        let Place::Disk(disk) = &self.place else { return Ok(()) };
+        let rest = part.steps.last().map(|step| step.rest.clone());
+        let filled = from_disk(part.set.clone(), &part.origin, rest)?;
+        let filling = disk.begin(&self.cx.run, Some(&part))?.map(|keeping| Filling::Disk(Box::new(keeping)));
+        let working = filling.as_ref().map_or(0, Filling::working_bytes);
+        self.read(filled, given, filling)?;
+        self.part = Some(part);
+        let _ = self.hold.reserve(working);
+        Ok(())
+    }
+    #[cfg(not(feature = "columnar"))]
+    fn go_on(&mut self, _: u64, _: impl Fn(&Origin) -> bool) -> bool {
+        false
+    }
+
+    /// Keeps what this pass has so far for the next one.
+    #[cfg(feature = "columnar")]
+    fn commit(&mut self) -> Result<()> {
+        let Source::Input(_, Some(Filling::Disk(keeping))) = &mut self.source else { return Ok(()) };
+        if self.origin.never.is_some() || !keeping.has_news() {
+            return Ok(());
+        }
+        let mut rest = Vec::new();
+        self.mark.saved(&mut rest)?;
+        keeping.commit(&self.origin, rest)
+    }
+
+    /// The pass ends early: what it has is kept if that can be done.
+    fn break_off(&mut self) {
+        #[cfg(feature = "columnar")]
+        if let Err(error) = self.commit() {
+            log::warn!("cache: a pass that broke off is not kept: {error}");
+        }
+        if let Source::Input(_, filling) = &mut self.source {
+            *filling = None;
+        }
+    }
+
+    /// Keeps rows of this pass. `Some`: the pass cannot go on.
+    fn keep(&mut self, chunk: &Chunk) -> Option<Error> {
+        let Source::Input(_, slot) = &mut self.source else { return None };
+        let filling = slot.as_mut()?;
+        if matches!(filling, Filling::Memory(_)) {
+            // An array is there anyway.
+            let bytes = if chunk.is_foreign() { 0 } else { chunk.nbytes() };
+            if let Err(over) = self.hold.set(self.hold.bytes() + bytes) {
+                let _ = self.hold.set(over.bytes - bytes);
+                return self.full(over, chunk);
+            }
+        }
+        if let Err(error) = filling.push(chunk) {
+            return Some(error);
+        }
+        #[cfg(feature = "columnar")]
+        if let Source::Input(input, Some(Filling::Disk(keeping))) = &mut self.source {
+            self.mark.clear();
+            input.mark(&mut self.mark);
+            if keeping.is_due() {
+                return self.commit().err();
+            }
+        }
+        None
+    }
+
+    /// There is no room for these rows.
+    fn full(&mut self, over: Over, chunk: &Chunk) -> Option<Error> {
+        let Source::Input(_, slot) = &mut self.source else { return None };
+        let Some(Filling::Memory(blocks)) = slot.take() else { return None };
+        match (self.on_full, &self.place) {
+            (OnFull::Keep, Place::Memory(store)) => {
+                let mut rest = Vec::new();
+                if let Err(why) = self.mark.saved(&mut rest) {
+                    return Some(Error::usage(format!(
+                        "{}; on_full=\"keep\" needs an input that can go on in the middle: {}",
+                        what_is_kept(blocks.rows, over.bytes),
+                        why.message()
+                    )));
+                }
+                let (rows, rest) = (Rows::Memory(blocks.finish()), Some(rest.into()));
+                let (bytes, made_for) = (self.hold.bytes(), self.hold.budget());
+                store.put(&self.cx.env, Filled { rows, rest, origin: self.origin.clone(), bytes, made_for });
+                None
+            }
+            #[cfg(feature = "columnar")]
+            (OnFull::Spill, _) => {
+                let limit = self.cx.run.budget.limit();
+                let spilled = Spilling::new(&self.plan.spec, limit).and_then(|mut spilling| {
+                    // Each block is let go of once it is written.
+                    let mut kept = blocks.blocks.into_iter().chain(blocks.open);
+                    kept.try_for_each(|chunk| spilling.push(&chunk))?;
+                    spilling.push(chunk)?;
+                    Ok(spilling)
+                });
+                match spilled {
+                    Ok(spilling) => {
+                        let _ = self.hold.reserve(spilling.working_bytes());
+                        *slot = Some(Filling::Spill(Box::new(spilling)));
+                    }
+                    Err(error) => return Some(error),
+                }
+                None
+            }
+            _ => {
+                let instead = "keep them on disk with cache(filename), keep the part that fits with \
+                               cache(on_full=\"keep\"), or use cache(on_full=\"spill\")";
+                Some(over.error(&what_is_kept(blocks.rows + chunk.rows() as u64, over.bytes), instead))
+            }
+        }
+    }
+
+    fn pull(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
+        let pull = match &mut self.source {
+            Source::Ended => return Pull::End,
+            Source::Held(held, rest) => match held.next(cx, want) {
+                Pull::End if !cx.is_cancelled() => {
+                    let Some((input, filling)) = rest.take() else { return Pull::End };
+                    self.source = Source::Input(input, filling);
+                    self.forget_part();
+                    return self.pull(cx, want);
+                }
+                pull => return pull,
+            },
+            Source::Input(input, filling) => {
+                if self.on_full == OnFull::Keep && filling.is_some() {
+                    self.mark.clear();
+                    input.mark(&mut self.mark);
+                }
+                input.next(cx, want)
+            }
+        };
+        // What is stopped gives what it happens to have, a batch that is not full for instance: nothing to keep.
+        if cx.is_cancelled() {
+            self.break_off();
+            return pull;
+        }
+        if let Pull::Rows(chunk) = &pull
+            && let Some(error) = self.keep(chunk)
+        {
+            self.source = Source::Ended;
+            return Pull::Fail(error);
+        }
+        let Source::Input(_, filling) = &mut self.source else { return pull };
+        match &pull {
+            Pull::Rows(_) => {}
+            Pull::Fail(error) => {
+                if filling.is_some() {
+                    let next =
+                        if matches!(filling, Some(Filling::Memory(_))) { "starts anew" } else { "tries it again" };
+                    log::warn!(
+                        "cache: an element failed, so this pass is not complete and the next one {next}: {error}"
+                    );
+                    self.break_off();
+                }
+            }
+            Pull::End => {
+                if let Some(filling) = filling.take()
+                    && let Err(error) = self.place.finish(&self.cx.env, filling, &self.origin, &self.hold)
+                {
+                    return Pull::Fail(error);
+                }
+            }
+            Pull::Pending => {}
+        }
+        pull
+    }
+}
+
+impl Stage for CacheStage {
+    fn next(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
+        loop {
+            let ask = if self.drop > 0 { self.drop.min(1 << 12) as usize } else { want };
+            let pull = match self.pull(cx, ask) {
+                Pull::Fail(error) if matches!(self.source, Source::Held(..)) => match self.mend(error) {
+                    Ok(()) => continue,
+                    Err(error) => Pull::Fail(error),
+                },
+                pull => pull,
+            };
+            let events = match &pull {
+                Pull::Rows(chunk) => chunk.rows() as u64,
+                Pull::Fail(_) => 1,
+                Pull::Pending | Pull::End => return pull,
+            };
+            self.given += events;
+            if self.drop == 0 {
+                return pull;
+            }
+            self.drop -= events;
+        }
+    }
+    fn mark(&mut self, out: &mut Mark) {
+        out.number(self.given + self.drop);
+        self.origin.mark(out);
+    }
+    fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
+        let given = at.number()?;
+        let origin = Origin::read(at)?;
+        let pure = self.plan.is_pure();
+        if let Some(filled) = self.place.get(&self.cx.env)?.filter(|f| f.origin == origin || pure) {
+            return self.read(filled, given, None);
+        }
+        // What lies ahead is read on to; what another pass kept is skipped; for anything else the pass begins anew.
+        let same = origin == self.origin || pure;
+        if same && matches!(self.source, Source::Input(..)) && self.given <= given {
+            self.drop = given - self.given;
+        } else if !self.go_on(given, |part| *part == origin || pure) {
+            self.begin_anew(origin, given)?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for CacheStage {
+    fn drop(&mut self) {
+        self.break_off();
+    }
+}
+
+/// For errors.
+fn what_is_kept(rows: u64, bytes: usize) -> String {
+    format!("{rows} elements to keep take {}", bytes_text(bytes))
+}
