@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from summary import is_ours
+
 README = Path(__file__).parent.parent / "README.md"
 RESULTS = Path(__file__).parent / "results" / "results.json"
 BEGIN, END = "<!-- figures: written by bench/figures.py -->\n", "<!-- /figures -->\n"
@@ -77,7 +79,7 @@ def figures(results: dict[str, Any]) -> str:
 
 def line(what: str, label: str, row: dict[str, Any]) -> str:
     rate = f"{rounded(row['rate'], 3)}/s"
-    strong = f"**{rate}**" if row["loader"] == "feedline" else rate
+    strong = f"**{rate}**" if is_ours(row) else rate
     between = " " if what == "…" else ": "
     return (f"| {what}{between}{label} | {strong} | {rounded(row['cpu_ns'] / 1e3, 2)} "
             f"| {row['peak_bytes'] / 1e6:,.0f} | {row['first_batch_ms']:,.0f} ms |")

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from summary import NOISY_CORES
+from summary import NOISY_CORES, is_ours
 
 HEAD = ("| loader | {unit}/s | spread | CPU s per {many} | cores | peak MB | first batch ms | x best peer "
         "| x tf.data | same result |{busy}\n|---|--:|--:|--:|--:|--:|--:|--:|--:|---|{align}")
@@ -58,7 +58,7 @@ def line(row: dict[str, Any]) -> str:
 
 
 def name(row: dict[str, Any]) -> str:
-    return f"**{row['variant']}**" if row["loader"] == "feedline" else row["variant"]
+    return f"**{row['variant']}**" if is_ours(row) else row["variant"]
 
 
 def ratio(value: float | None) -> str:

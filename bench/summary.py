@@ -5,7 +5,15 @@ from statistics import median
 from typing import Any
 
 NOISY_CORES = .15
-NO_PEERS = ("feedline", "limits")
+
+
+def is_ours(row: dict[str, Any]) -> bool:
+    """Whether it is feedline's: `loaders/feedline.py`, or `feedline_<library>.py` with the functions of a library."""
+    return row["loader"].partition("_")[0] == "feedline"
+
+
+def is_peer(row: dict[str, Any]) -> bool:
+    return not is_ours(row) and row["loader"] != "limits"
 
 
 def summarise(runs: list[dict[str, Any]]) -> dict[str, Any]:
@@ -33,11 +41,11 @@ def summarise(runs: list[dict[str, Any]]) -> dict[str, Any]:
 
 def add_ratios(rows: list[dict[str, Any]]) -> None:
     """Adds to each row its rate over the best peer's and over tf.data's best, within its workload. A row with
-    another result than asked for is no yardstick; the limits are no peer."""
+    another result than asked for is no yardstick."""
     for workload in {row["workload"] for row in rows}:
         good = [row for row in rows if row["workload"] == workload and "rate" in row]
         right = [row for row in good if not row["differs"]]
-        peer = max((row["rate"] for row in right if row["loader"] not in NO_PEERS), default=None)
+        peer = max((row["rate"] for row in right if is_peer(row)), default=None)
         tfdata = max((row["rate"] for row in right if row["loader"] == "tfdata"), default=None)
         for row in good:
             row["x_best_peer"] = row["rate"] / peer if peer else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import feedline as fl
@@ -78,3 +79,14 @@ def test_what_tensorflow_cannot_take(capsys: Any) -> None:
         fl.Dataset.range(4).window(2).to_tf()
     with pytest.raises(TypeError, match="of tensors, not of"):
         fl.from_tf(tf.data.Dataset.range(4).window(2))
+
+
+def test_mistakes_are_told_at_the_line_that_makes_the_dataset() -> None:
+    for number in range(2):
+        mixed = fl.Dataset.range(10).repeat(2).shuffle(5)
+        with warnings.catch_warnings(record=True) as given:
+            warnings.simplefilter("always")
+            made = mixed.to_tf()  # TensorFlow begins passes where no line of a user is known
+            assert len(list(made)) == 20
+        found = [w.filename for w in given if issubclass(w.category, fl.warnings.MixedEpochs)]
+        assert found == ([__file__] if number == 0 else []), "once for a line"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import importlib
 import linecache
+import operator
 import pkgutil
 import re
 import subprocess
@@ -66,13 +67,34 @@ def test_the_index_has_every_page() -> None:
         assert f"({name})" in index or name == "README.md", name
 
 
-LINK = re.compile(r"\]\(([^)#:]+)(#[^)]*)?\)")
+LINK = re.compile(r"\]\(([^)#:]*)(?:#([^):]*))?\)")
+HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+LINKED = [*PAGES, *sorted((ROOT / "examples").rglob("*.md"))]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
+def anchors(page: Path) -> set[str]:
+    """What headings of a page are called in links, as GitHub makes it of their words."""
+    return {
+        re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in HEADING.findall(page.read_text())
+    }
+
+
+@pytest.mark.parametrize("page", LINKED, ids=[str(page.relative_to(ROOT)) for page in LINKED])
 def test_links_lead_somewhere(page: Path) -> None:
-    for link, _ in LINK.findall(page.read_text()):
-        assert (page.parent / link).exists(), link
+    for link, anchor in LINK.findall(page.read_text()):
+        target = page.parent / link if link else page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), f"{link}#{anchor}"
+
+
+NAME = re.compile(r"\bfl((?:\.\w+)+)")
+
+
+@pytest.mark.parametrize("page", LINKED, ids=[str(page.relative_to(ROOT)) for page in LINKED])
+def test_names_exist(page: Path) -> None:
+    """Code runs, but tables and sentences have names too."""
+    for name in set(NAME.findall(page.read_text())):
+        operator.attrgetter(name[1:])(fl)
 
 
 # They import what .venv does not have; tests/frameworks runs them.

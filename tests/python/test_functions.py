@@ -12,6 +12,7 @@ from typing import Any
 import feedline as fl
 import numpy as np
 import pytest
+from outcomes import outcomes
 
 D = fl.Dataset
 
@@ -457,24 +458,11 @@ def fails_at_two(x: Any) -> Any:
     return x
 
 
-def events(dataset: Any) -> list[Any]:
-    """Elements and exceptions in their order."""
-    found: list[Any] = []
-    iterator = iter(dataset)
-    while True:
-        try:
-            found.append(next(iterator))
-        except StopIteration:
-            return found
-        except Exception as error:
-            found.append(error)
-
-
 @pytest.mark.parametrize("chunk_rows", [1, 2, 100])
 def test_exceptions_arrive_as_they_are_and_iteration_goes_on(chunk_rows: int) -> None:
     dataset = D.range(5).map(fails_at_two, python=True).with_options(chunk_rows=chunk_rows)
     for _ in range(2):
-        found = events(dataset)
+        found = outcomes(dataset)
         error = found.pop(2)
         assert found == [0, 1, 3, 4]
         assert type(error) is Custom and error.code == 7
@@ -484,7 +472,7 @@ def test_exceptions_arrive_as_they_are_and_iteration_goes_on(chunk_rows: int) ->
 
 
 def test_an_exception_names_operator_and_element() -> None:
-    error = events(D.range(5).map(fails_at_two, python=True))[2]
+    error = outcomes(D.range(5).map(fails_at_two, python=True))[2]
     notes = getattr(error, "__notes__", None)
     if notes is not None:
         assert "map" in notes[0] and "element 2" in notes[0]
@@ -494,7 +482,7 @@ def test_an_exception_loses_one_element_of_what_follows() -> None:
     dataset = D.range(7).map(fails_at_two, python=True)
     assert list(dataset.ignore_errors()) == [0, 1, 3, 4, 5, 6]
     assert [batch.tolist() for batch in dataset.ignore_errors().batch(3)] == [[0, 1, 3], [4, 5, 6]]
-    assert [x for x in events(dataset.map(lambda x: x * 2)) if not isinstance(x, Custom)] == [
+    assert [x for x in outcomes(dataset.map(lambda x: x * 2)) if not isinstance(x, Custom)] == [
         0,
         2,
         6,
@@ -509,7 +497,7 @@ def test_each_failing_element_has_its_own_exception() -> None:
         raise Custom(int(x))
 
     dataset = D.range(4).map(fail, python=True, output_signature=fl.TensorSpec((), fl.int64))
-    assert [error.code for error in events(dataset)] == [0, 1, 2, 3]
+    assert [error.code for error in outcomes(dataset)] == [0, 1, 2, 3]
 
 
 def test_stop_iteration_in_a_function_is_no_end() -> None:
@@ -518,7 +506,7 @@ def test_stop_iteration_in_a_function_is_no_end() -> None:
             raise StopIteration
         return x
 
-    found = events(D.range(3).map(stop, python=True, output_signature=fl.TensorSpec((), fl.int64)))
+    found = outcomes(D.range(3).map(stop, python=True, output_signature=fl.TensorSpec((), fl.int64)))
     assert [found[0], found[2]] == [0, 2]
     assert isinstance(found[1], RuntimeError)
 
@@ -531,7 +519,7 @@ def test_builtin_exceptions_arrive_too(error: Exception) -> None:
         raise error
 
     dataset = D.range(1).map(fail, python=True, output_signature=fl.TensorSpec((), fl.int64))
-    (found,) = events(dataset)
+    (found,) = outcomes(dataset)
     assert found is error or (type(found) is type(error) and found.args == error.args)
 
 
@@ -541,7 +529,7 @@ def test_exceptions_while_tracing_are_raised_at_once() -> None:
 
 
 def test_errors_of_traced_functions_stand_in_their_place() -> None:
-    found = events(D.range(4).map(lambda x: 6 // (x - 2)))
+    found = outcomes(D.range(4).map(lambda x: 6 // (x - 2)))
     assert found[:2] == [-3, -6] and found[3] == 6
     assert isinstance(found[2], fl.errors.DataError) and isinstance(found[2], ValueError)
     assert "division by zero" in str(found[2]) and "element 2" in str(found[2])
@@ -552,7 +540,7 @@ def test_wrong_results_of_python_functions_are_errors_of_their_element() -> None
     dataset = D.range(4).map(
         lambda x: 1.5 if x == 1 else "a" if x == 2 else int(x), output_signature=signature
     )
-    found = events(dataset)
+    found = outcomes(dataset)
     assert [found[0], found[3]] == [0, 3]
     assert all(isinstance(error, (TypeError, ValueError)) for error in found[1:3])
 

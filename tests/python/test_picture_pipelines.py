@@ -8,6 +8,7 @@ from typing import Any
 import feedline as fl
 import numpy as np
 import pytest
+from outcomes import outcomes
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
@@ -99,16 +100,9 @@ def test_a_broken_picture_costs_one_element_and_is_named(folder: Path, tmp_path:
         good[2],
     ]
     dataset = fl.Dataset.from_tensor_slices(paths).map(train)
-    iterator, seen, errors = iter(dataset), 0, []
-    while True:
-        try:
-            next(iterator)
-            seen += 1
-        except StopIteration:
-            break
-        except fl.errors.DataError as error:
-            errors.append(str(error))
-    assert seen == 3 and len(errors) == 3
+    found = outcomes(dataset)
+    errors = [str(found[place]) for place in (1, 3, 4) if isinstance(found[place], fl.errors.DataError)]
+    assert len(found) == 6 and len(errors) == 3
     assert "cut off" in errors[0] and "not a picture" in errors[1] and "no bytes" in errors[2]
     assert all(name in error for name, error in zip(broken, errors, strict=True))
     assert len(list(dataset.ignore_errors())) == 3

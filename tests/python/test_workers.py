@@ -18,23 +18,16 @@ from typing import Any, NamedTuple
 import feedline as fl
 import numpy as np
 import pytest
+from outcomes import outcomes
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX")
 D = fl.Dataset
 SCALAR = fl.TensorSpec((), fl.int64)
 
 
-def events(dataset: Any) -> list[Any]:
+def kinds(dataset: Any) -> list[Any]:
     """Elements, and classes of exceptions in the places of others."""
-    found: list[Any] = []
-    iterator = iter(dataset)
-    while True:
-        try:
-            found.append(next(iterator))
-        except StopIteration:
-            return found
-        except Exception as error:
-            found.append(type(error))
+    return [type(found) if isinstance(found, Exception) else found for found in outcomes(dataset)]
 
 
 def triple(x: Any) -> Any:
@@ -290,7 +283,7 @@ def test_errors_stand_in_the_place_of_their_elements() -> None:
             raise KeyError(int(x))
         return x
 
-    found = events(D.range(9).map(choosy, workers=2))
+    found = kinds(D.range(9).map(choosy, workers=2))
     assert [x if isinstance(x, type) else int(x) for x in found] == [0, KeyError, 2, 3, 4, KeyError, 6, 7, 8]
 
 
@@ -347,7 +340,7 @@ def fatal(x: Any) -> Any:
 def test_a_death_ends_the_pipeline() -> None:
     dataset = D.range(20).map(fatal, workers=2, output_signature=SCALAR)
     for _ in range(2):
-        found = events(dataset.with_options(chunk_rows=1))
+        found = kinds(dataset.with_options(chunk_rows=1))
         assert [int(x) for x in found[:-1]] == [0, 1, 2, 3, 4] and found[-1] is fl.errors.AbortedError
     with pytest.raises(fl.errors.AbortedError, match=r"killed by signal 9 \(SIGKILL\)"):
         list(dataset.ignore_errors())
@@ -357,7 +350,7 @@ def test_a_death_ends_the_pipeline() -> None:
 
 def test_a_death_may_cost_only_its_element() -> None:
     dataset = D.range(12).map(fatal, workers=2, output_signature=SCALAR, on_worker_death="restart")
-    found = events(dataset)
+    found = kinds(dataset)
     assert [x if isinstance(x, type) else int(x) for x in found] == [
         *range(5),
         fl.errors.InvalidArgumentError,

@@ -16,7 +16,7 @@ from .ragged import RaggedTensor
 from .spec import TensorSpec
 from .trace import Traced, Tracer
 
-__all__ = ["aligned", "binary", "call", "call_parts", "constant", "dtype_of", "symbolic"]
+__all__ = ["aligned", "as_tensor", "binary", "call", "call_parts", "constant", "dtype_of", "symbolic"]
 
 
 def symbolic(*values: Any) -> bool:
@@ -203,3 +203,8 @@ def constant(value: Any, dtype: Any = None, shape: Any = None, name: str | None 
     if getattr(made, "size", 1) == 1 and not symbolic(made):
         return np.full(shape, made, as_dtype(getattr(made, "dtype", "string")).dtype)
     return call("reshape", [made], shape=list(shape))
+
+
+def as_tensor(value: Any, dtype: Any = None) -> Any:
+    """An argument as it was given if it has a dtype; Python literals become tensors of that dtype."""
+    return constant(value, dtype) if dtype_of(value) is None else value

@@ -61,16 +61,13 @@ def configure(
             what its control group allows.
         seed: The global seed, as `fl.random.set_seed` sets it.
     """
-    if cpu_budget is not None:
-        if isinstance(cpu_budget, bool) or not hasattr(cpu_budget, "__index__"):
-            raise TypeError(f"cpu_budget is a whole number, not {cpu_budget!r}")
-        if not 1 <= cpu_budget < 2**31:
-            raise ValueError(f"cpu_budget must be at least 1 and below 2^31, not {cpu_budget}")
-    if leave_cores is not None:
-        if isinstance(leave_cores, bool) or not hasattr(leave_cores, "__index__"):
-            raise TypeError(f"leave_cores is a whole number, not {leave_cores!r}")
-        if not 0 <= leave_cores < 2**31:
-            raise ValueError(f"leave_cores must be at least 0 and below 2^31, not {leave_cores}")
+    for parameter, value, least in (("cpu_budget", cpu_budget, 1), ("leave_cores", leave_cores, 0)):
+        if value is None:
+            continue
+        if isinstance(value, bool) or not hasattr(value, "__index__"):
+            raise TypeError(f"{parameter} is a whole number, not {value!r}")
+        if not least <= value < 2**31:
+            raise ValueError(f"{parameter} must be at least {least} and below 2^31, not {value}")
     limit = None if memory_limit is None else parse_bytes(memory_limit)
     if cpu_budget is not None or limit is not None or leave_cores is not None:
         _native.configure(cpu_budget=cpu_budget, memory_limit=limit, leave_cores=leave_cores)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import ops
-from .calls import aligned, call, constant, dtype_of
+from .calls import aligned, as_tensor, call
 
 __all__ = [
     "assert_all_finite",
@@ -30,19 +30,15 @@ __all__ = [
 ]
 
 
-def _tensor(x: Any) -> Any:
-    return constant(x) if dtype_of(x) is None else x
-
-
 def ensure(x: Any, condition: Any, message: str = "the condition does not hold") -> Any:
     """The tensor itself; an element for which the condition does not hold (everywhere) is an error."""
-    held = ops.reduce_all(ops.as_bool(_tensor(condition)))
-    return call("ensure", [_tensor(x), held], message=message)
+    held = ops.reduce_all(ops.as_bool(as_tensor(condition)))
+    return call("ensure", [as_tensor(x), held], message=message)
 
 
 def check_numerics(tensor: Any, message: str = "", name: str | None = None) -> Any:
     """The tensor itself; NaN or infinity in it is an error."""
-    return call("check_numerics", [_tensor(tensor)], message=message or "NaN or infinity")
+    return call("check_numerics", [as_tensor(tensor)], message=message or "NaN or infinity")
 
 
 def assert_all_finite(x: Any, message: str = "", name: str | None = None) -> Any:

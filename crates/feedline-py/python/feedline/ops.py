@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Any
 
 from . import calls, nest, trace
-from .calls import aligned, binary, call, constant, dtype_of, symbolic
+from .calls import aligned, as_tensor, binary, call, constant, dtype_of, symbolic
 from .dtypes import as_dtype, bool_, float32, int32, int64
 from .lazy_numpy import np
 from .spec import as_shape
@@ -75,12 +75,12 @@ def cast(x: Any, dtype: Any, name: str | None = None) -> Any:
 
 def saturate_cast(value: Any, dtype: Any, name: str | None = None) -> Any:
     """Converts the items to another dtype; what does not fit becomes its smallest or largest value."""
-    return call("saturate_cast", [_tensor(value)], dtype=as_dtype(dtype))
+    return call("saturate_cast", [as_tensor(value)], dtype=as_dtype(dtype))
 
 
 def bitcast(input: Any, type: Any, name: str | None = None) -> Any:
     """The same bytes read as another dtype."""
-    return call("bitcast", [_tensor(input)], dtype=as_dtype(type))
+    return call("bitcast", [as_tensor(input)], dtype=as_dtype(type))
 
 
 def as_bool(x: Any) -> Any:
@@ -141,7 +141,7 @@ def transpose(a: Any, perm: Any = None, name: str | None = None) -> Any:
 
 def broadcast_to(input: Any, shape: Any, name: str | None = None) -> Any:
     """The tensor repeated along axes of size 1 to the given shape."""
-    input = _tensor(input)
+    input = as_tensor(input)
     if symbolic(shape):
         return call("broadcast_to", [input, _sizes_tensor(shape)])
     return call("broadcast_to", [input], shape=_sizes(shape))
@@ -162,7 +162,7 @@ def fill(dims: Any, value: Any, name: str | None = None) -> Any:
     >>> fl.fill([2], 7).tolist()
     [7, 7]
     """
-    value = constant(value) if dtype_of(value) is None else value
+    value = as_tensor(value)
     return _shaped("fill", [value], dims)
 
 
@@ -178,12 +178,12 @@ def ones(shape: Any, dtype: Any = float32, name: str | None = None) -> Any:
 
 def zeros_like(input: Any, dtype: Any = None, name: str | None = None) -> Any:
     """Zeros in the shape of another tensor."""
-    return call("zeros_like", [_tensor(input)], dtype=None if dtype is None else as_dtype(dtype))
+    return call("zeros_like", [as_tensor(input)], dtype=None if dtype is None else as_dtype(dtype))
 
 
 def ones_like(input: Any, dtype: Any = None, name: str | None = None) -> Any:
     """Ones in the shape of another tensor."""
-    return call("ones_like", [_tensor(input)], dtype=None if dtype is None else as_dtype(dtype))
+    return call("ones_like", [as_tensor(input)], dtype=None if dtype is None else as_dtype(dtype))
 
 
 def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name: str | None = None) -> Any:
@@ -226,7 +226,7 @@ def one_hot(
     given = [value for value in (on_value, off_value) if value is not None]
     if dtype is None:
         dtype = (dtype_of(given) or calls.common_dtype(given) or float32) if given else float32
-    indices = constant(indices) if dtype_of(indices) is None else indices
+    indices = as_tensor(indices)
     return call(
         "one_hot",
         [indices],
@@ -251,7 +251,7 @@ def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None)
     """
     if (x is None) != (y is None):
         raise ValueError("fl.where takes x and y together, or neither")
-    condition = constant(condition) if dtype_of(condition) is None else condition
+    condition = as_tensor(condition)
     if x is None:
         return call("nonzero", [condition])
     x, y = aligned(x, y)
@@ -304,19 +304,19 @@ def gather(
     >>> fl.gather([10, 20, 30], [2, 0]).tolist()
     [30, 10]
     """
-    params, indices = (constant(x) if dtype_of(x) is None else x for x in (params, indices))
+    params, indices = (as_tensor(x) for x in (params, indices))
     return call("gather", [params, indices], axis=batch_dims if axis is None else axis, batch_dims=batch_dims)
 
 
 def boolean_mask(tensor: Any, mask: Any, axis: int | None = None, name: str | None = None) -> Any:
     """The items (or slices along `axis`) where the mask is true."""
-    tensor, mask = (constant(x) if dtype_of(x) is None else x for x in (tensor, mask))
+    tensor, mask = (as_tensor(x) for x in (tensor, mask))
     return call("boolean_mask", [tensor, mask], axis=axis or None)
 
 
 def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Any:
     """A block of a tensor: where it begins on each axis, and how long it is there (-1: to the end)."""
-    return call("slice", [_tensor(input_), _sizes_tensor(begin), _sizes_tensor(size)])
+    return call("slice", [as_tensor(input_), _sizes_tensor(begin), _sizes_tensor(size)])
 
 
 # Joining and cutting.
@@ -326,18 +326,14 @@ def concat(values: Any, axis: int, name: str | None = None) -> Any:
     """Tensors one after another along an axis that they have."""
     if not isinstance(values, (list, tuple)):
         return values
-    return call("concat", [_tensor(value) for value in aligned(*values)], axis=axis)
+    return call("concat", [as_tensor(value) for value in aligned(*values)], axis=axis)
 
 
 def stack(values: Any, axis: int = 0, name: str | None = None) -> Any:
     """Tensors side by side along a new axis."""
     if not isinstance(values, (list, tuple)):
         values = unstack(values)
-    return call("stack", [_tensor(value) for value in aligned(*values)], axis=axis)
-
-
-def _tensor(value: Any) -> Any:
-    return constant(value) if dtype_of(value) is None else value
+    return call("stack", [as_tensor(value) for value in aligned(*values)], axis=axis)
 
 
 def unstack(value: Any, num: int | None = None, axis: int = 0, name: str | None = None) -> list[Any]:
@@ -388,19 +384,19 @@ def pad(
     how = {"mode": mode.upper(), "constant_value": None if constant_values == 0 else constant_values}
     if symbolic(paddings):
         return call("pad", [tensor, _sizes_tensor(paddings)], **how)
-    return call("pad", [_tensor(tensor)], paddings=np.asarray(paddings).tolist(), **how)
+    return call("pad", [as_tensor(tensor)], paddings=np.asarray(paddings).tolist(), **how)
 
 
 def tile(input: Any, multiples: Any, name: str | None = None) -> Any:
     """The tensor repeated as a whole along each axis."""
     if symbolic(multiples):
         return call("tile", [input, _sizes_tensor(multiples)])
-    return call("tile", [_tensor(input)], multiples=np.asarray(multiples).tolist())
+    return call("tile", [as_tensor(input)], multiples=np.asarray(multiples).tolist())
 
 
 def repeat(input: Any, repeats: Any, axis: int | None = None, name: str | None = None) -> Any:
     """Every item (or slice along `axis`) several times."""
-    input = _tensor(input)
+    input = as_tensor(input)
     if axis is None:
         input, axis = reshape(input, [-1]), 0
     if symbolic(repeats):
@@ -410,37 +406,37 @@ def repeat(input: Any, repeats: Any, axis: int | None = None, name: str | None =
 
 def reverse(tensor: Any, axis: Any, name: str | None = None) -> Any:
     """The order along the given axes turned round."""
-    return call("reverse", [_tensor(tensor)], axis=axis)
+    return call("reverse", [as_tensor(tensor)], axis=axis)
 
 
 def roll(input: Any, shift: Any, axis: Any, name: str | None = None) -> Any:
     """Items moved along axes; what falls off one end comes in at the other."""
-    return call("roll", [_tensor(input)], shift=shift, axis=axis)
+    return call("roll", [as_tensor(input)], shift=shift, axis=axis)
 
 
 def sort(values: Any, axis: int = -1, direction: str = "ASCENDING", name: str | None = None) -> Any:
     """The items along an axis in order."""
-    return call("sort", [_tensor(values)], axis=axis, direction=direction)
+    return call("sort", [as_tensor(values)], axis=axis, direction=direction)
 
 
 def argsort(
     values: Any, axis: int = -1, direction: str = "ASCENDING", stable: bool = False, name: str | None = None
 ) -> Any:
     """The places that put the items along an axis in order. Always stable."""
-    return call("argsort", [_tensor(values)], axis=axis, direction=direction)
+    return call("argsort", [as_tensor(values)], axis=axis, direction=direction)
 
 
 def searchsorted(
     sorted_sequence: Any, values: Any, side: str = "left", out_type: Any = int32, name: str | None = None
 ) -> Any:
     """Where values would have to be put into a sorted sequence."""
-    sequence, values = aligned(_tensor(sorted_sequence), values)
+    sequence, values = aligned(as_tensor(sorted_sequence), values)
     return call("searchsorted", [sequence, values], side=side, out_type=as_dtype(out_type))
 
 
 def unique_values(x: Any, name: str | None = None) -> Any:
     """The different items of a vector, in the order of their first occurrence."""
-    return call("unique_values", [_tensor(x)])
+    return call("unique_values", [as_tensor(x)])
 
 
 # Numbers.
@@ -448,7 +444,7 @@ def unique_values(x: Any, name: str | None = None) -> Any:
 
 def _one(name: str, doc: str) -> Callable[..., Any]:
     def function(x: Any, name: str | None = None) -> Any:
-        return call(table_name, [_tensor(x)])
+        return call(table_name, [as_tensor(x)])
 
     table_name = name
     return _named(function, name, doc)
@@ -548,13 +544,13 @@ def matmul(
     a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False, name: str | None = None
 ) -> Any:
     """The matrix product of the last two axes."""
-    a, b = (_tensor(x) for x in aligned(a, b))
+    a, b = (as_tensor(x) for x in aligned(a, b))
     return call("matmul", [a, b], transpose_a=transpose_a or None, transpose_b=transpose_b or None)
 
 
 def dot(a: Any, b: Any) -> Any:
     """NumPy's dot product: the sum of products of two vectors, the matrix product of matrices."""
-    a, b = (_tensor(x) for x in aligned(a, b))
+    a, b = (as_tensor(x) for x in aligned(a, b))
     if np.ndim(a) == 0 or np.ndim(b) == 0:
         return binary("multiply", a, b)
     if np.ndim(a) == 1 and np.ndim(b) == 1:
@@ -573,7 +569,7 @@ def _reduction(name: str, doc: str) -> Callable[..., Any]:
     def function(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Any:
         if isinstance(axis, (np.ndarray, np.generic, tuple)):
             axis = np.asarray(axis).tolist()
-        return call(table_name, [_tensor(input_tensor)], axis=axis, keepdims=keepdims or None)
+        return call(table_name, [as_tensor(input_tensor)], axis=axis, keepdims=keepdims or None)
 
     table_name = name
     return _named(function, name, f"{doc}\n\n    Over one axis, several, or all if none is given.")
@@ -593,26 +589,26 @@ reduce_logsumexp = _reduction("reduce_logsumexp", "The logarithm of the sum of e
 
 def argmax(input: Any, axis: int = 0, output_type: Any = int64, name: str | None = None) -> Any:
     """The place of the largest item along an axis; the first of equal ones."""
-    return call("argmax", [_tensor(input)], axis=axis, output_type=as_dtype(output_type))
+    return call("argmax", [as_tensor(input)], axis=axis, output_type=as_dtype(output_type))
 
 
 def argmin(input: Any, axis: int = 0, output_type: Any = int64, name: str | None = None) -> Any:
     """The place of the smallest item along an axis; the first of equal ones."""
-    return call("argmin", [_tensor(input)], axis=axis, output_type=as_dtype(output_type))
+    return call("argmin", [as_tensor(input)], axis=axis, output_type=as_dtype(output_type))
 
 
 def cumsum(
     x: Any, axis: int = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
 ) -> Any:
     """The running sum along an axis."""
-    return call("cumsum", [_tensor(x)], axis=axis, exclusive=exclusive or None, reverse=reverse or None)
+    return call("cumsum", [as_tensor(x)], axis=axis, exclusive=exclusive or None, reverse=reverse or None)
 
 
 def cumprod(
     x: Any, axis: int = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
 ) -> Any:
     """The running product along an axis."""
-    return call("cumprod", [_tensor(x)], axis=axis, exclusive=exclusive or None, reverse=reverse or None)
+    return call("cumprod", [as_tensor(x)], axis=axis, exclusive=exclusive or None, reverse=reverse or None)
 
 
 # Python inside a traced function.

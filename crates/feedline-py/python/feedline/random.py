@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import ops, trace
-from .calls import call, call_here, constant, dtype_of, symbolic
+from .calls import as_tensor, call, call_here, symbolic
 from .dtypes import as_dtype, float32, float64, int64
 from .lazy_numpy import np
 from .seeds import get_seed, op_seed, set_seed
@@ -210,4 +210,4 @@ def permutation(n: Any, seed: int | None = None) -> Any:
 
 def shuffle(value: Any, seed: int | None = None, name: str | None = None) -> Any:
     """The slices along the first axis in random order."""
-    return _draw("random.shuffle", [constant(value) if dtype_of(value) is None else value], seed)
+    return _draw("random.shuffle", [as_tensor(value)], seed)

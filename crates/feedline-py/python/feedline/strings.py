@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .calls import call, constant, dtype_of
+from .calls import as_tensor, call, dtype_of
 from .dtypes import as_dtype, float32, string
 
 __all__ = [
@@ -31,10 +31,6 @@ __all__ = [
 ]
 
 
-def _text(value: Any) -> Any:
-    return constant(value) if dtype_of(value) is None else value
-
-
 def _unit(unit: str) -> str | None:
     if unit not in ("BYTE", "UTF8_CHAR"):
         raise ValueError(f"unit must be 'BYTE' or 'UTF8_CHAR', not {unit!r}")
@@ -48,22 +44,22 @@ def length(input: Any, unit: str = "BYTE", name: str | None = None) -> Any:
     >>> fl.strings.length(["a", "bcd"]).tolist()
     [1, 3]
     """
-    return call("strings.length", [_text(input)], unit=_unit(unit))
+    return call("strings.length", [as_tensor(input)], unit=_unit(unit))
 
 
 def upper(input: Any, encoding: str = "", name: str | None = None) -> Any:
     """Letters in upper case: ASCII ones, or all with encoding="utf-8"."""
-    return call("strings.upper", [_text(input)], encoding=encoding or None)
+    return call("strings.upper", [as_tensor(input)], encoding=encoding or None)
 
 
 def lower(input: Any, encoding: str = "", name: str | None = None) -> Any:
     """Letters in lower case: ASCII ones, or all with encoding="utf-8"."""
-    return call("strings.lower", [_text(input)], encoding=encoding or None)
+    return call("strings.lower", [as_tensor(input)], encoding=encoding or None)
 
 
 def strip(input: Any, name: str | None = None) -> Any:
     """Without white space at both ends."""
-    return call("strings.strip", [_text(input)])
+    return call("strings.strip", [as_tensor(input)])
 
 
 def join(inputs: Sequence[Any], separator: str = "", name: str | None = None) -> Any:
@@ -73,22 +69,22 @@ def join(inputs: Sequence[Any], separator: str = "", name: str | None = None) ->
     >>> fl.strings.join(["a", "b"], separator="-")
     b'a-b'
     """
-    return call("strings.join", [_text(value) for value in inputs], separator=separator or None)
+    return call("strings.join", [as_tensor(value) for value in inputs], separator=separator or None)
 
 
 def split(input: Any, sep: str | bytes | None = None, maxsplit: int = -1, name: str | None = None) -> Any:
     """The parts of a string between separators (white space if none is given)."""
-    return call("strings.split", [_text(input)], sep=sep, maxsplit=maxsplit if maxsplit >= 0 else None)
+    return call("strings.split", [as_tensor(input)], sep=sep, maxsplit=maxsplit if maxsplit >= 0 else None)
 
 
 def bytes_split(input: Any, name: str | None = None) -> Any:
     """The single bytes of a string."""
-    return call("strings.bytes_split", [_text(input)])
+    return call("strings.bytes_split", [as_tensor(input)])
 
 
 def substr(input: Any, pos: Any, len: Any, unit: str = "BYTE", name: str | None = None) -> Any:
     """A part of each string: where it begins (negative from the end) and how long it is."""
-    return call("strings.substr", [_text(input), _text(pos), _text(len)], unit=_unit(unit))
+    return call("strings.substr", [as_tensor(input), as_tensor(pos), as_tensor(len)], unit=_unit(unit))
 
 
 def to_number(input: Any, out_type: Any = float32, name: str | None = None) -> Any:
@@ -98,7 +94,7 @@ def to_number(input: Any, out_type: Any = float32, name: str | None = None) -> A
     >>> fl.strings.to_number("12.5")
     np.float32(12.5)
     """
-    return call("strings.to_number", [_text(input)], out_type=as_dtype(out_type))
+    return call("strings.to_number", [as_tensor(input)], out_type=as_dtype(out_type))
 
 
 def as_string(
@@ -111,7 +107,7 @@ def as_string(
     name: str | None = None,
 ) -> Any:
     """Numbers and truth values as text."""
-    input = _text(input)
+    input = as_tensor(input)
     if dtype_of(input) == string or isinstance(input, bytes):
         return input
     return call(
@@ -131,7 +127,7 @@ def regex_replace(
     r"""The matches of a pattern replaced; `\1` in `rewrite` is the first group."""
     return call(
         "strings.regex_replace",
-        [_text(input)],
+        [as_tensor(input)],
         pattern=pattern,
         rewrite=rewrite,
         replace_global=replace_global,
@@ -140,7 +136,7 @@ def regex_replace(
 
 def regex_full_match(input: Any, pattern: str, name: str | None = None) -> Any:
     """Whether the whole string matches a pattern."""
-    return call("strings.regex_full_match", [_text(input)], pattern=pattern)
+    return call("strings.regex_full_match", [as_tensor(input)], pattern=pattern)
 
 
 def reduce_join(
@@ -149,7 +145,7 @@ def reduce_join(
     """The strings along axes joined to one."""
     return call(
         "strings.reduce_join",
-        [_text(inputs)],
+        [as_tensor(inputs)],
         axis=axis,
         keepdims=keepdims or None,
         separator=separator or None,
@@ -158,7 +154,7 @@ def reduce_join(
 
 def to_hash_bucket_fast(input: Any, num_buckets: int, name: str | None = None) -> Any:
     """A number below `num_buckets` for each string: equal strings get equal numbers, on every machine."""
-    return call("strings.to_hash_bucket_fast", [_text(input)], num_buckets=num_buckets)
+    return call("strings.to_hash_bucket_fast", [as_tensor(input)], num_buckets=num_buckets)
 
 
 to_hash_bucket = to_hash_bucket_fast
@@ -167,19 +163,19 @@ to_hash_bucket = to_hash_bucket_fast
 def unicode_split(input: Any, input_encoding: str = "UTF-8", name: str | None = None) -> Any:
     """The UTF-8 characters of a string."""
     _utf8(input_encoding)
-    return call("strings.unicode_split", [_text(input)])
+    return call("strings.unicode_split", [as_tensor(input)])
 
 
 def unicode_decode(input: Any, input_encoding: str = "UTF-8", name: str | None = None) -> Any:
     """The code points of a string."""
     _utf8(input_encoding)
-    return call("strings.unicode_decode", [_text(input)])
+    return call("strings.unicode_decode", [as_tensor(input)])
 
 
 def unicode_encode(input: Any, output_encoding: str = "UTF-8", name: str | None = None) -> Any:
     """The string of a vector of code points."""
     _utf8(output_encoding)
-    return call("strings.unicode_encode", [_text(input)])
+    return call("strings.unicode_encode", [as_tensor(input)])
 
 
 def _utf8(encoding: str) -> None:
@@ -189,4 +185,4 @@ def _utf8(encoding: str) -> None:
 
 def ngrams(data: Any, ngram_width: int, separator: str = " ", name: str | None = None) -> Any:
     """Every run of `ngram_width` neighbouring strings, joined."""
-    return call("strings.ngrams", [_text(data)], width=ngram_width, separator=separator)
+    return call("strings.ngrams", [as_tensor(data)], width=ngram_width, separator=separator)

@@ -163,10 +163,14 @@ class Core:
         return self._plan.iter()  # type: ignore[return-value]
 
     def _begin(self) -> None:
-        """A pass begins: warns of mistakes, once, and tells whoever measures."""
+        """A pass begins: warns of mistakes, and tells whoever measures."""
+        self._warn()
+        profiles.note(self._plan)
+
+    def _warn(self) -> None:
+        """Warns of mistakes in the plan, once."""
         for found in self._plan.lint_once():
             warnings.warn_of(*found)
-        profiles.note(self._plan)
 
     def iter(
         self, state: Mapping[str, Any] | None = None, *, epoch: int | None = None, **options: Any

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import _native, nest
 from ..dtypes import int64
-from ..params import naming
+from ..params import integer, naming
 from .core import Core
 
 if TYPE_CHECKING:
@@ -361,11 +361,9 @@ class Saving(Core):
 
 
 def _positive(op: str, parameter: str, value: Any) -> int:
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"{op}: {parameter} must be a whole number, not {value!r}")
-    number = int(value.__index__())
-    if number < 1:
-        raise ValueError(f"{op}: {parameter} must be at least 1, not {number}")
+    number = integer(op, parameter, value)
+    if not isinstance(number, int) or number < 1:
+        raise ValueError(f"{op}: {parameter} must be at least 1, not {value!r}")
     return number
 
 

@@ -8,11 +8,10 @@ How Keras takes data, and what is done here:
    `Data`. The function is wrapped once, so that it also makes one of a bare dataset, with `class_weight` and
    `steps_per_epoch`, which Keras would not hand to a ready adapter.
 2. For each epoch Keras asks the adapter for an iterator in the backend's terms, or goes on with the one it
-   has
-   if `steps_per_epoch` cuts epochs out of a longer pass. An iterator here opens its pass at the first batch:
-   Keras asks for some that it never uses.
-3. To build the model Keras takes one batch and starts again. That batch is put back: a shuffle buffer is
-   filled once, and the first epoch is the first pass.
+   has if `steps_per_epoch` cuts epochs out of a longer pass. An iterator here opens its pass at the first
+   batch: Keras asks for some that it never uses.
+3. To build the model Keras may take one batch and start again, before anything else. That batch is put back:
+   a shuffle buffer is filled once, and the first epoch is the first pass.
 4. Keras may take batches ahead of the one it computes with, so an adapter counts those that it handed out,
    and knows from where the data goes on behind each of the last few (`places`): `BackupAndRestore` asks for
    the one behind the batch that was computed last.
@@ -76,7 +75,7 @@ class Data(DataAdapter):  # type: ignore[misc]
         self._newest = _Open()
         self._running: Any = None
         self._spare: _Open | None = None
-        self._peeked = False
+        self._untouched = True
         self._place: tuple[int, int | None] | None = None
         self.handed = 0
         self.places: dict[int, Any] | None = None
@@ -158,11 +157,13 @@ class Data(DataAdapter):  # type: ignore[misc]
         return None if self._spare is None else self._spare.first
 
     def on_epoch_end(self) -> None:
-        """Keras has dealt with the end of an epoch, or has seen what it wanted of the first batch."""
+        """Keras has dealt with the end of an epoch, or, when it says so for the first time, is about to begin
+        the first one. A batch that it has by then was taken for a look.
+        """
         self._unsilence()
-        newest = self._newest
-        if not self._peeked and newest.count == 1 and not newest.ended:
-            self._spare = newest
+        if self._untouched and self._newest.count == 1 and not self._newest.ended:
+            self._spare = self._newest
+        self._untouched = False
 
     def _batches(self, convert: Callable[[Any], Any]) -> _Batches:
         self._newest = _Open()
@@ -184,16 +185,9 @@ class Data(DataAdapter):  # type: ignore[misc]
                 next(self._running, None)
             into.iterator = self._weighted.iter()
         else:
-            self._peeked = True
             self.handed -= spare.count
             into.first, into.iterator = spare.first, spare.iterator
         self._running = into.iterator
-
-    def _used(self, opened: _Open) -> None:
-        """A batch of a pass is handed out: if it is the second one, the first was no mere look."""
-        if opened.count > 1:
-            self._peeked = True
-            self._spare = None
 
     @property
     def steps(self) -> int | None:
@@ -256,7 +250,6 @@ class _Batches:
         data._note(now)
         now.count += 1
         now.first = batch if now.count == 1 else None
-        data._used(now)
         return nest.map_structure(self._leaf, batch, lists=False)
 
     def _leaf(self, leaf: Any) -> Any:

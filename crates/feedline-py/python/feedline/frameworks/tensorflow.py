@@ -50,6 +50,8 @@ def to_tf(dataset: Dataset, passes: Callable[[], Iterator[Any]] | None = None) -
             f"to_tf: TensorFlow takes tensors, but the elements are {spec_text(spec)}; make tensors of "
             "datasets with .flat_map, and leave out components that are None"
         ) from None
+    # Here, where the user's line is known: TensorFlow begins passes in threads of its own.
+    dataset._warn()
     made = tf.data.Dataset.from_generator(elements, output_signature=signature)
     # The pipeline reads ahead already; what TensorFlow took on top of that would be lost between two passes.
     options = tf.data.Options()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..calls import call, constant, dtype_of, symbolic
+from ..calls import as_tensor, call, symbolic
 from ..dtypes import as_dtype, int32, uint8
 
 __all__ = [
@@ -21,10 +21,6 @@ __all__ = [
     "extract_jpeg_shape",
     "is_jpeg",
 ]
-
-
-def _bytes(contents: Any) -> Any:
-    return constant(contents) if dtype_of(contents) is None else contents
 
 
 def decode_jpeg(
@@ -66,7 +62,7 @@ def decode_jpeg(
     """
     return call(
         "image.decode",
-        [_bytes(contents)],
+        [as_tensor(contents)],
         channels=channels,
         ratio=ratio,
         fancy_upscaling=fancy_upscaling,
@@ -91,22 +87,22 @@ def decode_png(contents: Any, channels: int = 0, dtype: Any = uint8, name: str |
         dtype: uint8 or uint16.
         name: Not used.
     """
-    return call("image.decode", [_bytes(contents)], channels=channels, dtype=as_dtype(dtype))
+    return call("image.decode", [as_tensor(contents)], channels=channels, dtype=as_dtype(dtype))
 
 
 def decode_gif(contents: Any, name: str | None = None) -> Any:
     """The frames of a GIF: uint8, frames x height x width x 3."""
-    return call("image.decode", [_bytes(contents)], channels=3, frames="all")
+    return call("image.decode", [as_tensor(contents)], channels=3, frames="all")
 
 
 def decode_bmp(contents: Any, channels: int = 0, name: str | None = None) -> Any:
     """The pixels of a BMP: uint8, height x width x channels. `channels` must be what the file has, or 0."""
-    return call("image.decode", [_bytes(contents)], channels=channels)
+    return call("image.decode", [as_tensor(contents)], channels=channels)
 
 
 def decode_webp(contents: Any, channels: int = 0, dtype: Any = uint8, name: str | None = None) -> Any:
     """The frames of a WebP: frames x height x width x channels; a still has one frame."""
-    return call("image.decode", [_bytes(contents)], channels=channels, dtype=as_dtype(dtype), frames="all")
+    return call("image.decode", [as_tensor(contents)], channels=channels, dtype=as_dtype(dtype), frames="all")
 
 
 def decode_image(
@@ -129,7 +125,7 @@ def decode_image(
     """
     return call(
         "image.decode",
-        [_bytes(contents)],
+        [as_tensor(contents)],
         channels=channels or 0,
         dtype=as_dtype(dtype),
         frames="by_format" if expand_animations else "first",
@@ -153,7 +149,7 @@ def decode_and_crop_jpeg(
     """
     return call(
         "image.decode_and_crop_jpeg",
-        [_bytes(contents), constant(crop_window, int32) if dtype_of(crop_window) is None else crop_window],
+        [as_tensor(contents), as_tensor(crop_window, int32)],
         channels=channels,
         ratio=ratio,
         fancy_upscaling=fancy_upscaling,
@@ -164,12 +160,12 @@ def decode_and_crop_jpeg(
 
 def extract_jpeg_shape(contents: Any, output_type: Any = int32, name: str | None = None) -> Any:
     """Height, width and channels of a JPEG, from its header."""
-    return call("image.extract_jpeg_shape", [_bytes(contents)], output_type=as_dtype(output_type))
+    return call("image.extract_jpeg_shape", [as_tensor(contents)], output_type=as_dtype(output_type))
 
 
 def is_jpeg(contents: Any, name: str | None = None) -> Any:
     """Whether bytes begin as those of a JPEG do."""
-    return call("image.is_jpeg", [_bytes(contents)])
+    return call("image.is_jpeg", [as_tensor(contents)])
 
 
 def encode_jpeg(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import ops
-from ..calls import call, constant, dtype_of, symbolic
+from ..calls import as_tensor, call, symbolic
 from ..dtypes import float64, int32
 from ..lazy_numpy import np
 
@@ -23,7 +23,7 @@ __all__ = [
 
 def pixels(image: Any) -> Any:
     """A picture as an argument of a function: Python lists become arrays."""
-    return constant(image) if dtype_of(image) is None else image
+    return as_tensor(image)
 
 
 def known_shape(image: Any) -> list[int | None] | None:

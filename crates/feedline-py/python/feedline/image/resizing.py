@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..calls import call, constant, dtype_of, symbolic
+from ..calls import as_tensor, call, symbolic
 from ..dtypes import float32, int32
 from ..lazy_numpy import np
 
@@ -110,8 +110,8 @@ def crop_and_resize(
         extrapolation_value: What stands where a box lies outside of its picture.
         name: Not used.
     """
-    boxes = constant(boxes, float32) if dtype_of(boxes) is None else boxes
-    box_indices = constant(box_indices, int32) if dtype_of(box_indices) is None else box_indices
+    boxes = as_tensor(boxes, float32)
+    box_indices = as_tensor(box_indices, int32)
     return call(
         "image.crop_and_resize",
         [image, boxes, box_indices],

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ..calls import call_parts, constant, dtype_of
+from ..calls import as_tensor, call_parts
 from ..dtypes import DType, as_dtype
 from ..lazy_numpy import np
 
@@ -43,7 +43,7 @@ def decode_csv(
     """
     return call_parts(
         "io.decode_csv",
-        [constant(records) if dtype_of(records) is None else records],
+        [as_tensor(records)],
         columns=csv_columns("decode_csv", record_defaults),
         field_delim=field_delim,
         use_quote_delim=bool(use_quote_delim),
@@ -75,7 +75,7 @@ def csv_columns(
 def _column(op: str, i: int, given: Any) -> tuple[DType, Any]:
     if isinstance(given, (DType, type, np.dtype)):
         return as_dtype(given), None
-    array = np.asarray(constant(given) if dtype_of(given) is None else given)
+    array = np.asarray(as_tensor(given))
     dtype = as_dtype(array.dtype)
     if array.size == 0:
         return dtype, None

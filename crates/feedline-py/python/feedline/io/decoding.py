@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..calls import call, constant, dtype_of
+from ..calls import as_tensor, call
 from ..dtypes import as_dtype, string
 
 __all__ = ["decode_compressed", "decode_json_example", "decode_raw", "parse_tensor", "serialize_tensor"]
-
-
-def _strings(value: Any) -> Any:
-    return constant(value, string) if dtype_of(value) is None else value
 
 
 def decode_raw(
@@ -36,7 +32,7 @@ def decode_raw(
     """
     return call(
         "io.decode_raw",
-        [_strings(input_bytes)],
+        [as_tensor(input_bytes, string)],
         out_type=as_dtype(out_type),
         little_endian=bool(little_endian),
         fixed_length=fixed_length,
@@ -48,17 +44,17 @@ def decode_compressed(bytes: Any, compression_type: str = "", name: str | None =
 
     A string whose contents take more than 1 GiB is an error.
     """
-    return call("io.decode_compressed", [_strings(bytes)], compression_type=compression_type)
+    return call("io.decode_compressed", [as_tensor(bytes, string)], compression_type=compression_type)
 
 
 def decode_json_example(json_examples: Any, name: str | None = None) -> Any:
     """Examples in protobuf's JSON form as serialized Examples, which `parse_example` takes."""
-    return call("io.decode_json_example", [_strings(json_examples)])
+    return call("io.decode_json_example", [as_tensor(json_examples, string)])
 
 
 def parse_tensor(serialized: Any, out_type: Any, name: str | None = None) -> Any:
     """The tensor that `serialize_tensor` made a string of. Its dtype must be `out_type`."""
-    return call("io.parse_tensor", [_strings(serialized)], out_type=as_dtype(out_type))
+    return call("io.parse_tensor", [as_tensor(serialized, string)], out_type=as_dtype(out_type))
 
 
 def serialize_tensor(tensor: Any, name: str | None = None) -> Any:
@@ -68,4 +64,4 @@ def serialize_tensor(tensor: Any, name: str | None = None) -> Any:
     >>> fl.io.parse_tensor(fl.io.serialize_tensor([[1.5, 2.5]]), fl.float32).tolist()
     [[1.5, 2.5]]
     """
-    return call("io.serialize_tensor", [constant(tensor) if dtype_of(tensor) is None else tensor])
+    return call("io.serialize_tensor", [as_tensor(tensor)])

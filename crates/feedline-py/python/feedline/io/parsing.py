@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..calls import call_parts, constant, dtype_of
+from ..calls import as_tensor, call_parts, constant, dtype_of
 from ..dtypes import as_dtype, string
 from ..spec import as_shape, shape_text
 from .features import FixedLenFeature, FixedLenSequenceFeature, RaggedFeature, SparseFeature, VarLenFeature
@@ -127,7 +127,7 @@ def parse_sequence_example(
 
 
 def _examples(function: str, serialized: Any, features: Features) -> dict[str, Any]:
-    args = [_records(serialized)]
+    args = [as_tensor(serialized, string)]
     names, asked = _asked(function, "features", features, args)
     if not names:
         raise ValueError(f"{function}: no features are asked for; name at least one")
@@ -137,16 +137,12 @@ def _examples(function: str, serialized: Any, features: Features) -> dict[str, A
 def _sequences(
     function: str, serialized: Any, context: Features | None, lists: Features | None
 ) -> tuple[list[str], list[str], list[Any]]:
-    args = [_records(serialized)]
+    args = [as_tensor(serialized, string)]
     context_names, asked = _asked(function, "context_features", context or {}, args)
     list_names, asked_lists = _asked(function, "sequence_features", lists or {}, args)
     if not context_names and not list_names:
         raise ValueError(f"{function}: no features are asked for; name at least one of the context or a list")
     return context_names, list_names, call_parts(function, args, features=asked, lists=asked_lists)
-
-
-def _records(serialized: Any) -> Any:
-    return constant(serialized, string) if dtype_of(serialized) is None else serialized
 
 
 def _asked(function: str, what: str, features: Features, args: list[Any]) -> tuple[list[str], list[Any]]:
