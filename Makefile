@@ -10,7 +10,7 @@ TURBO = $(addprefix --features ,$(addprefix $(1),$(shell cat .tools/turbo)))
 SOURCES := $(shell find crates -name '*.rs' -o -name 'Cargo.toml') Cargo.toml Cargo.lock pyproject.toml
 
 .PHONY: demo test test-rust test-python test-page test-jax test-torch test-tensorflow test-frameworks test-integrations
-.PHONY: bench bench-doctor bench-tuning check fmt clean
+.PHONY: bench bench-doctor bench-metering bench-tuning check fmt clean
 
 demo: $(VENV)/built .venvs/jax/ready
 	$(call WITH,jax) examples/demo.py
@@ -66,6 +66,10 @@ bench-doctor: $(VENV)/built
 # What AUTOTUNE reaches beside configurations set by hand: the same.
 bench-tuning: $(VENV)/built
 	$(PY) bench/tuning.py
+
+# What metering costs, in instructions: wants valgrind.
+bench-metering:
+	$(PYTHON) bench/metering.py
 
 check: $(VENV)/built-checked
 	cargo fmt --all --check

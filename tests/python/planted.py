@@ -332,8 +332,8 @@ def waves(folder: Path) -> fl.Dataset:
 
 
 def lines(folder: Path) -> fl.Dataset:
-    text = "\n".join(",".join(f"{number * column % 997 / 7:.4f}" for column in range(40)) for number in range(5000))
-    (folder / "all.csv").write_text(text + "\n")
+    rows = ([f"{number * column % 997 / 7:.4f}" for column in range(40)] for number in range(5000))
+    (folder / "all.csv").write_text("".join(",".join(row) + "\n" for row in rows))
     source = fl.TextLineDataset(str(folder / "all.csv")).repeat()
     return source.map(lambda line: fl.stack(fl.io.decode_csv(line, [0.0] * 40))).batch(64)
 

@@ -201,6 +201,10 @@ impl Charge {
             account.out.fetch_add(moved, Relaxed);
         }
     }
+    /// Bytes that are not the consumer's.
+    pub(crate) fn counted(&mut self) -> usize {
+        self.bytes - *self.out.get_mut()
+    }
     /// Charges them to whoever this thread works for.
     pub(crate) fn take_over(&mut self) {
         let account = Account::current();

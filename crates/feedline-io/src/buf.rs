@@ -29,6 +29,8 @@ const CLASSES: usize = 4 * 65;
 const MAPPED: usize = 1 << 20;
 /// Smaller ones are cut out of mappings of this size.
 const SLAB: usize = 16 << 20;
+/// Blocks that are looked for at once when some have to go.
+const AT_ONCE: usize = 32;
 
 /// A block of bytes. Cloning shares it.
 #[derive(Clone)]
@@ -233,7 +235,7 @@ impl Drop for Memory {
     fn drop(&mut self) {
         match self.cap < PAGE {
             true => small_free(self.ptr, self.cap),
-            false => FREE.give(self.cap, self.ptr),
+            false => FREE.give(self.cap, self.ptr, self.charge.counted()),
         }
     }
 }
@@ -307,7 +309,7 @@ unsafe impl Sync for Free {}
 static FREE: Free = Free::new();
 
 /// The number of a capacity of a page or more.
-fn class(cap: usize) -> usize {
+const fn class(cap: usize) -> usize {
     let power = cap.next_power_of_two();
     4 * power.trailing_zeros() as usize + (cap / (power / 8)).saturating_sub(5)
 }
@@ -321,17 +323,6 @@ fn held(blocks: &Blocks) -> MutexGuard<'_, VecDeque<(usize, NonNull<u8>)>> {
     blocks.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The block that was used last, whose pages are likeliest in the processor's cache.
-fn pop(blocks: &Blocks) -> Option<NonNull<u8>> {
-    let _brief = brief();
-    held(blocks).pop_back().map(|(_, ptr)| ptr)
-}
-
-fn push(blocks: &Blocks, since: usize, ptr: NonNull<u8>) {
-    let _brief = brief();
-    held(blocks).push_back((since, ptr));
-}
-
 impl Free {
     const fn new() -> Self {
         Free {
@@ -343,15 +334,26 @@ impl Free {
         }
     }
     fn take(&self, cap: usize) -> NonNull<u8> {
-        if let Some(ptr) = pop(&self.warm[class(cap)]) {
-            self.kept.fetch_sub(cap, Relaxed);
+        if let Some(ptr) = self.reuse(cap) {
             return ptr;
         }
         self.make_room(cap);
         match cap >= MAPPED {
             true => map(cap, cap >= 4 << 20),
-            false => pop(&self.cold[class(cap)]).unwrap_or_else(|| self.cut(cap)),
+            false => self.thaw(cap).unwrap_or_else(|| self.cut(cap)),
         }
+    }
+    /// The kept block that was used last, whose pages are likeliest in the processor's cache.
+    fn reuse(&self, cap: usize) -> Option<NonNull<u8>> {
+        let _brief = brief();
+        let (_, ptr) = held(&self.warm[class(cap)]).pop_back()?;
+        self.kept.fetch_sub(cap, Relaxed);
+        Some(ptr)
+    }
+    /// A block whose pages were given back.
+    fn thaw(&self, cap: usize) -> Option<NonNull<u8>> {
+        let _brief = brief();
+        held(&self.cold[class(cap)]).pop_back().map(|(_, ptr)| ptr)
     }
     /// A new block of a slab.
     fn cut(&self, cap: usize) -> NonNull<u8> {
@@ -367,20 +369,23 @@ impl Free {
         slab.left -= cap;
         NonNull::new(ptr).expect("a mapping is not at zero")
     }
+    /// Takes a block back, of which so many bytes are among the live ones still: the consumer's are not.
+    fn give(&self, cap: usize, ptr: NonNull<u8>, counted: usize) {
+        self.keep(cap, ptr, live_bytes().saturating_sub(counted), room());
+    }
     /// Keeps a block, and gives those back that are idle for longest where too much would be kept: a few large
     /// blocks that come and go all the time must not be crowded out by many that nobody asks for any more.
-    fn give(&self, cap: usize, ptr: NonNull<u8>) {
-        if cap > KEEP_BYTES {
+    fn keep(&self, cap: usize, ptr: NonNull<u8>, live: usize, room: usize) {
+        if cap > KEEP_BYTES || live.saturating_add(cap) > room {
             return self.release(cap, ptr);
         }
-        // Counted first: whoever takes it subtracts it.
-        let kept = self.kept.fetch_add(cap, Relaxed) + cap;
-        push(&self.warm[class(cap)], self.clock.fetch_add(1, Relaxed), ptr);
-        // The block is among the live ones still.
-        let (live, room) = (live_bytes().saturating_sub(cap), room());
-        if kept > KEEP_BYTES || live.saturating_add(kept) > room {
-            self.evict(|kept| kept > KEEP_BYTES || live.saturating_add(kept) > room);
+        {
+            let _brief = brief();
+            // Counted first: whoever takes it subtracts it.
+            self.kept.fetch_add(cap, Relaxed);
+            held(&self.warm[class(cap)]).push_back((self.clock.fetch_add(1, Relaxed), ptr));
         }
+        self.evict(|kept| kept > KEEP_BYTES || live.saturating_add(kept) > room);
     }
     /// Gives its pages back to the system.
     fn release(&self, cap: usize, ptr: NonNull<u8>) {
@@ -391,7 +396,8 @@ impl Free {
         }
         // SAFETY: whole pages of a slab that nobody uses; they are zero when they are touched again.
         unsafe { libc::madvise(ptr.as_ptr().cast(), cap, libc::MADV_DONTNEED) };
-        push(&self.cold[class(cap)], 0, ptr);
+        let _brief = brief();
+        held(&self.cold[class(cap)]).push_back((0, ptr));
     }
     /// Gives kept blocks back as far as fresh memory of this size asks for it.
     fn make_room(&self, cap: usize) {
@@ -403,15 +409,40 @@ impl Free {
     }
     /// Gives the blocks back that are idle for longest, while what is kept is too much.
     fn evict(&self, too_much: impl Fn(usize) -> bool) {
-        while self.kept.load(Relaxed) > 0 && too_much(self.kept.load(Relaxed)) {
-            let idle = |(class, blocks): (usize, &Blocks)| held(blocks).front().map(|(since, _)| (*since, class));
-            let brief = brief();
-            let Some((_, class)) = self.warm.iter().enumerate().filter_map(idle).min() else { return };
-            let Some((_, ptr)) = held(&self.warm[class]).pop_front() else { continue };
-            drop(brief);
-            self.kept.fetch_sub(capacity_of(class), Relaxed);
-            self.release(capacity_of(class), ptr);
+        while too_much(self.kept.load(Relaxed)) {
+            let mut gone = [None; AT_ONCE];
+            let Some(cap) = self.longest_idle(&mut gone, &too_much) else { return };
+            gone.into_iter().flatten().for_each(|ptr| self.release(cap, ptr));
         }
+    }
+    /// Takes blocks out, of the size of the one that is idle for longest, and says which that is. `None`: nothing is kept.
+    fn longest_idle(&self, gone: &mut [Option<NonNull<u8>>], too_much: impl Fn(usize) -> bool) -> Option<usize> {
+        let _brief = brief();
+        let (mut first, mut second) = ((usize::MAX, 0), usize::MAX);
+        for class in class(PAGE)..=class(KEEP_BYTES) {
+            let Some((since, _)) = held(&self.warm[class]).front().copied() else { continue };
+            if since < first.0 {
+                (first, second) = ((since, class), first.0);
+            } else {
+                second = second.min(since);
+            }
+        }
+        let (since, class) = first;
+        let cap = (since != usize::MAX).then(|| capacity_of(class))?;
+        let mut blocks = held(&self.warm[class]);
+        for place in gone {
+            // Up to where one of another size is idle for longer.
+            let Some((since, ptr)) = blocks.front().copied() else { break };
+            if since > second {
+                break;
+            }
+            blocks.pop_front();
+            *place = Some(ptr);
+            if !too_much(self.kept.fetch_sub(cap, Relaxed) - cap) {
+                break;
+            }
+        }
+        Some(cap)
     }
 }
 
@@ -463,19 +494,27 @@ mod tests {
 
     #[test]
     fn the_longest_idle_gives_way() {
-        // A free list of its own, so that other tests do not stir it; half of what it may keep in either size.
+        // A free list of its own, and no limit, so that other tests do not stir it.
         let free = Free::new();
-        let (large, small) = (capacity(KEEP_BYTES / 2), 1 << 20);
-        let batch = free.take(large);
-        for _ in 0..KEEP_BYTES / small {
-            free.give(small, map(small, false));
+        let keep = |cap, ptr| free.keep(cap, ptr, 0, usize::MAX);
+        let (large, small, tiny) = (capacity(KEEP_BYTES / 2), 1 << 20, MAPPED + (MAPPED >> 2));
+        let batch = map(large, false);
+        for n in 0..KEEP_BYTES / small {
+            keep(small, map(small, false));
+            if n == 0 {
+                keep(tiny, map(tiny, false));
+            }
         }
-        assert_eq!(free.kept.load(Relaxed), KEEP_BYTES);
-        free.give(large, batch);
-        assert_eq!(free.take(large), batch, "what was used last is there still");
-        assert!(free.kept.load(Relaxed) <= KEEP_BYTES - large);
-        assert!(!free.warm[class(small)].lock().unwrap().is_empty());
-        free.give(large, batch);
+        assert!((KEEP_BYTES - small..=KEEP_BYTES).contains(&free.kept.load(Relaxed)));
+        keep(large, batch);
+        assert_eq!(free.reuse(large), Some(batch), "what was used last is there still");
+        assert!(free.kept.load(Relaxed) <= KEEP_BYTES - large && free.reuse(tiny).is_none());
+        let left = free.warm[class(small)].lock().unwrap().len();
+        assert_eq!(free.kept.load(Relaxed), left * small, "all that is kept is counted");
+        // What has no room does not drive out what has.
+        free.keep(large, map(large, false), KEEP_BYTES, KEEP_BYTES);
+        assert_eq!(free.kept.load(Relaxed), left * small);
+        keep(large, batch);
         free.evict(|_| true);
         assert_eq!(free.kept.load(Relaxed), 0);
     }

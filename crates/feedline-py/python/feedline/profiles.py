@@ -39,7 +39,7 @@ LIMITS = {
 
 TRIAL = 0.2
 """Seconds for which a change is tried."""
-WAKING = 50e3
+WAKING = 40e3
 """Nanoseconds that a consumer's own time for an element seems to take at most because it was woken for it."""
 HELD = 32e6
 """Bytes of copies of an element that are held meanwhile."""
@@ -197,9 +197,9 @@ class Profile:
             # What is in the files has to be read in any case.
             source = next(node for node in self.operators if node["id"] == number)
             ns += part["cost_ns"] * source["cut_ns"] / max(source["busy_ns"], 1)
-        # A consumer that waits for each element begins with cold caches: what is shorter than waking says nothing
-        # about how long its step takes when elements are there; the trial has a loop of its own.
-        own = model["step_ns"] if model["step_ns"] > WAKING else 0.0
+        # A consumer that waits for each element begins with cold caches: what is shorter than waking says
+        # nothing about how long its step takes when elements are there; the trial has a loop of its own.
+        own = max(min(model["step_ns"], 2 * (model["step_ns"] - WAKING)), 0.0)
         return max(1e9 / max(ns, own) / self.rate, 1.0)
 
     def what_if(

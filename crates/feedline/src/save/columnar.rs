@@ -90,7 +90,15 @@ fn make_arrow(options: &serde_json::Value) -> Result<Box<Open<'static>>> {
     Ok(Box::new(move |output, spec| {
         let schema = schema_of(spec, &binary)?;
         let writer = ArrowWriter::new(output, &schema, &compression)?;
-        Ok(Box::new(Arrow { writer, schema, batch_rows: batch_rows.max(1), waiting: vec![], rows: 0 }))
+        Ok(Box::new(Arrow {
+            writer,
+            schema,
+            batch_rows: batch_rows.max(1),
+            waiting: vec![],
+            rows: 0,
+            bytes: 0,
+            held: scratch(0),
+        }))
     }))
 }
 
@@ -99,18 +107,22 @@ struct Arrow {
     writer: ArrowWriter<Box<dyn Output>>,
     schema: SchemaRef,
     batch_rows: usize,
-    /// Rows of the next batch: as chunks, whose bytes are somebody's already.
+    /// Rows of the next batch, as chunks; what they take is counted here, since they were handed out.
     waiting: Vec<Chunk>,
     rows: usize,
+    bytes: usize,
+    held: Scratch,
 }
 
 impl Arrow {
     fn put(&mut self) -> Result<()> {
         let rows = Chunk::concat(Pos::Run(0), &std::mem::take(&mut self.waiting));
-        self.rows = 0;
+        (self.rows, self.bytes) = (0, 0);
         // The arrays of it and the message that they become are the library's.
-        let _message = scratch(2 * rows.nbytes());
-        self.writer.write(&batch_of(&rows, &self.schema)?)
+        self.held = scratch(2 * rows.nbytes());
+        let written = self.writer.write(&batch_of(&rows, &self.schema)?);
+        self.held = scratch(0);
+        written
     }
 }
 
@@ -119,17 +131,20 @@ impl Writer for Arrow {
         let mut from = 0;
         while from < rows.rows() {
             let to = rows.rows().min(from + self.batch_rows - self.rows);
-            self.waiting.push(rows.slice(from..to));
+            let piece = rows.slice(from..to);
+            self.bytes += piece.nbytes();
+            self.waiting.push(piece);
             self.rows += to - from;
             from = to;
             if self.rows == self.batch_rows {
                 self.put()?;
             }
         }
+        self.held = scratch(self.bytes);
         Ok(())
     }
     fn held_bytes(&self) -> usize {
-        self.waiting.iter().map(Chunk::nbytes).sum()
+        self.bytes
     }
     fn let_go(&mut self) -> Result<()> {
         if self.rows > 0 { self.put() } else { Ok(()) }
@@ -173,7 +188,9 @@ mod tests {
             // Fewer rows than a batch of an Arrow file has.
             for first in [0, 2000] {
                 let row = Tensor::from_items([2000], &noise(first, 2000));
-                writer.write(&Chunk::new(2000, Pos::Run(0), [Column::Dense(row)])).unwrap();
+                let chunk = Chunk::new(2000, Pos::Run(0), [Column::Dense(row)]);
+                chunk.hand_out();
+                writer.write(&chunk).unwrap();
             }
             drop(entered);
             let (held, live) = (writer.held_bytes(), account.live());

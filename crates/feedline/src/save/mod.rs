@@ -164,6 +164,7 @@ pub fn save(
             watch(Progress { elements, bytes: 0 })?;
         }
     }
+    let _entered = iter.enter();
     let mut outputs = Vec::with_capacity(names.len());
     for (writer, name) in writers.into_iter().zip(&names) {
         outputs.push(writer.finish().map_err(|e| e.in_file(name, None).in_op("save"))?);

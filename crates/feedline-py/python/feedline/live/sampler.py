@@ -26,7 +26,7 @@ IDLE = 60.0
 SAMPLES = 600
 """Samples that are remembered of a pipeline: five minutes."""
 PIPELINES = 8
-"""Pipelines that are remembered, the newest."""
+"""Pipelines that are remembered, the newest, of those that run and as many of those that have ended."""
 MESSAGES = 50
 """Errors and warnings that are remembered."""
 
@@ -174,10 +174,10 @@ class Sampler:
             del self._errors[next(iter(self._errors))]
         for key, pipeline in self._pipelines.items():
             pipeline.alive = key in newest
-        # Those whose passes are newest are remembered, whether they still run or have ended.
-        begun = {key: pipeline.begun for key, pipeline in self._pipelines.items()}
-        begun.update((key, reading["id"]) for key, reading in newest.items())
-        latest = sorted(begun, key=lambda key: begun[key])[-PIPELINES:]
+        # Those whose passes are newest are remembered: of those that run, and of those that have ended.
+        running = sorted(newest, key=lambda key: newest[key]["id"])[-PIPELINES:]
+        ended = [key for key, pipeline in self._pipelines.items() if not pipeline.alive]
+        latest = sorted(ended, key=lambda key: self._pipelines[key].begun)[-PIPELINES:] + running
         known = [key for key in self._pipelines if key in latest]
         new = [key for key in latest if key not in self._pipelines]
         self._pipelines = {key: self._pipelines.get(key) or _Pipeline(newest[key]) for key in known + new}

@@ -145,10 +145,7 @@ impl OnDisk {
     /// An error of the elements of a complete pass, and what would help. Nothing but a person throws away a whole cache:
     /// the damage may be one of the way there.
     pub fn advised(&self, error: Error) -> Error {
-        let lost = |cause: &Arc<dyn std::error::Error + Send + Sync>| {
-            cause.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == std::io::ErrorKind::NotFound)
-        };
-        if !matches!(error.kind(), Kind::Loss | Kind::Data) && !error.cause().is_some_and(lost) {
+        if !is_damage(&error) {
             return error;
         }
         let text = format!("{}; remove the folder {} to have the cache made anew", error.message(), self.folder);
@@ -162,7 +159,7 @@ impl OnDisk {
         }
     }
     /// The first elements of a pass, as far as they were committed and are there.
-    pub fn get_part(&self) -> Option<Part> {
+    pub fn get_part(&self) -> Result<Option<Part>> {
         let read = || {
             let Some(manifest) = Manifest::read_partial(&self.folder)?.filter(|m| m.spec == self.spec) else {
                 return Ok(None);
@@ -171,12 +168,16 @@ impl OnDisk {
             let steps = part_steps(&origin)?;
             self.part(manifest, origin, steps)
         };
-        read().unwrap_or_else(|error: Error| {
+        read().or_else(|error: Error| {
+            if is_out_of_reach(&error) {
+                return Err(error);
+            }
             log::warn!("cache: what was kept of a pass that broke off cannot be used: {error}");
-            None
+            Ok(None)
         })
     }
-    /// As many of the steps as there are whole files for. Only the first that is missing is spoken of.
+    /// As many of the steps as there are whole files for. Only the first that is missing is spoken of. What cannot be
+    /// reached just now is an error: nobody should throw it away.
     fn part(&self, manifest: Manifest, origin: serde_json::Value, mut steps: Vec<Step>) -> Result<Option<Part>> {
         let mut missing = None;
         while let Some(step) = steps.last() {
@@ -192,6 +193,7 @@ impl OnDisk {
                     let set = Arc::new(set.with_positions());
                     return Ok(Some(Part { set, origin, steps, manifest }));
                 }
+                Err(error) if is_out_of_reach(&error) => return Err(error),
                 Err(error) => missing = missing.or(Some(error)),
             }
             steps.pop();
@@ -199,9 +201,12 @@ impl OnDisk {
         missing.map_or(Ok(None), Err)
     }
     /// The part of a part before the first element that cannot be read.
-    pub fn before(&self, part: &Part, element: u64) -> Option<Part> {
+    pub fn before(&self, part: &Part, element: u64) -> Result<Option<Part>> {
         let steps = part.steps.iter().filter(|step| step.elements <= element).cloned().collect();
-        self.part(part.manifest.clone(), part.origin.clone(), steps).ok().flatten()
+        match self.part(part.manifest.clone(), part.origin.clone(), steps) {
+            Err(error) if !is_out_of_reach(&error) => Ok(None),
+            found => found,
+        }
     }
     fn open(&self, manifest: Option<Manifest>) -> Result<Option<Kept>> {
         let Some(manifest) = manifest.filter(|m| m.spec == self.spec) else { return Ok(None) };
@@ -214,6 +219,10 @@ impl OnDisk {
             log::warn!("cache: {} is being filled by another iterator; this pass is not kept", self.folder);
             return Ok(None);
         };
+        // It may have become whole while this one waited.
+        if self.get()?.is_some() {
+            return Ok(None);
+        }
         let (mut set, mut steps) = (set.with_memory(run.budget.limit()), Vec::new());
         if let Some(part) = behind {
             // Somebody may have gone on with it before this one had the lock.
@@ -225,10 +234,22 @@ impl OnDisk {
                 set.go_on(&manifest);
             }
         }
-        // It may have become whole while this one waited.
-        let free = self.get()?.is_none();
-        Ok(free.then(|| Keeping { set, steps, writer: Writer::new(&self.folder, &run.cancelled) }))
+        Ok(Some(Keeping { set, steps, writer: Writer::new(&self.folder, &run.cancelled) }))
     }
+}
+
+/// Whether elements are lost or spoilt.
+pub fn is_damage(error: &Error) -> bool {
+    use std::io::ErrorKind::{NotFound, UnexpectedEof};
+    let lost = |cause: &Arc<dyn std::error::Error + Send + Sync>| {
+        cause.downcast_ref::<std::io::Error>().is_some_and(|e| matches!(e.kind(), NotFound | UnexpectedEof))
+    };
+    matches!(error.kind(), Kind::Loss | Kind::Data) || error.cause().is_some_and(lost)
+}
+
+/// Whether they may be there still: no right to read them, no free handle, a mount or a store that does not answer.
+pub fn is_out_of_reach(error: &Error) -> bool {
+    error.kind() == Kind::Io && !is_damage(error)
 }
 
 /// What decides, in every process, what comes out of a plan, as far as the plan itself says it.
@@ -267,10 +288,10 @@ fn key(identity: &[u8], plan: &Plan, env: &[Value]) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::super::tests::{counted, firsts, large};
-    use super::{Manifest, within};
+    use super::{Manifest, is_damage, is_out_of_reach, within};
     use crate::dataset::Dataset;
     use crate::element::{DType, Spec};
-    use crate::error::{Error, Result};
+    use crate::error::{Error, Kind, Result};
     use crate::ops::testing::{events, in_chunks, ints};
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -445,6 +466,34 @@ mod tests {
     }
     fn remove(file: &str) {
         std::fs::remove_file(file).unwrap();
+    }
+
+    #[test]
+    fn what_is_out_of_reach_is_not_thrown_away() {
+        let io = |kind: std::io::ErrorKind| {
+            Error::io(&std::io::Error::from(kind)).with_source(Arc::new(std::io::Error::from(kind)))
+        };
+        use std::io::ErrorKind::{NotFound, PermissionDenied, TimedOut, UnexpectedEof};
+        for (error, lost) in [
+            (io(NotFound), true),
+            (io(UnexpectedEof), true),
+            (io(PermissionDenied), false),
+            (io(TimedOut), false),
+            (Error::data("a checksum"), true),
+        ] {
+            assert_eq!((is_damage(&error), is_out_of_reach(&error)), (lost, !lost), "{error}");
+        }
+        // A folder in place of a file can be opened by nobody, and is not nothing.
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().to_str().unwrap();
+        harmed(folder, |file| {
+            std::fs::rename(file, format!("{file}.away")).unwrap();
+            std::fs::create_dir(file).unwrap();
+        });
+        let place = std::fs::read_dir(folder).unwrap().next().unwrap().unwrap().path();
+        let before = std::fs::read(place.join("partial.json")).unwrap();
+        assert_eq!(parts(folder, -1).0.iter().err().map(|e| e.kind()), Some(Kind::Io));
+        assert_eq!(std::fs::read(place.join("partial.json")).unwrap(), before);
     }
 
     #[test]

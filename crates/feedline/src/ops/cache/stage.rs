@@ -2,7 +2,7 @@
 
 use super::OnFull;
 #[cfg(feature = "columnar")]
-use super::disk::Part;
+use super::disk::{Part, is_damage, is_out_of_reach};
 use super::origin::Origin;
 #[cfg(feature = "columnar")]
 use super::place::from_disk;
@@ -10,8 +10,6 @@ use super::place::{Filled, Filling, Place, Rows};
 #[cfg(feature = "columnar")]
 use super::spill::Spilling;
 use crate::element::Chunk;
-#[cfg(feature = "columnar")]
-use crate::error::Kind;
 use crate::error::{Error, Result};
 use crate::plan::Plan;
 use crate::runtime::{At, BuildCx, Cx, Hold, Mark, Over, Pull, Saved, Stage, bytes_text};
@@ -64,7 +62,7 @@ impl CacheStage {
         };
         if let Some(filled) = stage.place.get(&stage.cx.env)? {
             stage.read(filled, 0, None)?;
-        } else if !stage.go_on(0, |_| true) {
+        } else if !stage.go_on(0, |_| true)? {
             let mut input = stage.cx.stage(&stage.plan)?;
             stage.origin = Origin::of(&stage.cx, &mut *input);
             stage.fill(input)?;
@@ -127,12 +125,12 @@ impl CacheStage {
     fn mend(&mut self, error: Error) -> Result<()> {
         let Place::Disk(disk) = &self.place else { return Err(error) };
         let Some(part) = self.part.take() else { return Err(disk.advised(error)) };
-        if !matches!(error.kind(), Kind::Loss | Kind::Data | Kind::Io) {
+        // There is one writer; and whatever else is wrong, nothing can follow.
+        self.source = Source::Ended;
+        if !is_damage(&error) {
             return Err(error);
         }
-        // There is one writer.
-        self.source = Source::Ended;
-        let (sound, given) = (disk.before(&part, self.given), self.given + self.drop);
+        let (sound, given) = (disk.before(&part, self.given)?, self.given + self.drop);
         let from = sound.as_ref().map_or(0, |part| part.set.len());
         log::warn!("cache: a pass that broke off is made again from element {from}: {error}");
         match sound {
@@ -147,22 +145,25 @@ impl CacheStage {
 
     /// Goes on with a pass that broke off, from element `given` on, if there is one that is wanted.
     #[cfg(feature = "columnar")]
-    fn go_on(&mut self, given: u64, wanted: impl Fn(&Origin) -> bool) -> bool {
+    fn go_on(&mut self, given: u64, wanted: impl Fn(&Origin) -> bool) -> Result<bool> {
         if !matches!(self.place, Place::Disk(_)) {
-            return false;
+            return Ok(false);
         }
         // What this stage has kept so far is a part too.
         self.break_off();
         self.source = Source::Ended;
-        self.try_go_on(given, wanted).unwrap_or_else(|error| {
+        self.try_go_on(given, wanted).or_else(|error| {
+            if is_out_of_reach(&error) {
+                return Err(error);
+            }
             log::warn!("cache: what was kept of a pass that broke off cannot be gone on with: {error}");
-            false
+            Ok(false)
         })
     }
     #[cfg(feature = "columnar")]
     fn try_go_on(&mut self, given: u64, wanted: impl Fn(&Origin) -> bool) -> Result<bool> {
         let Place::Disk(disk) = &self.place else { return Ok(false) };
-        let Some(part) = disk.get_part() else { return Ok(false) };
+        let Some(part) = disk.get_part()? else { return Ok(false) };
         if !wanted(&Origin::from_json(&part.origin)?) {
             return Ok(false);
         }
@@ -182,8 +183,8 @@ impl CacheStage {
         Ok(())
     }
     #[cfg(not(feature = "columnar"))]
-    fn go_on(&mut self, _: u64, _: impl Fn(&Origin) -> bool) -> bool {
-        false
+    fn go_on(&mut self, _: u64, _: impl Fn(&Origin) -> bool) -> Result<bool> {
+        Ok(false)
     }
 
     /// Keeps what this pass has so far for the next one.
@@ -376,7 +377,7 @@ impl Stage for CacheStage {
         let same = origin == self.origin || pure;
         if same && matches!(self.source, Source::Input(..)) && self.given <= given {
             self.drop = given - self.given;
-        } else if !self.go_on(given, |part| *part == origin || pure) {
+        } else if !self.go_on(given, |part| *part == origin || pure)? {
             self.begin_anew(origin, given)?;
         }
         Ok(())
