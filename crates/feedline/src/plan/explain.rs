@@ -74,7 +74,7 @@ fn told(plan: &Plan, runs: &Plan, log: &[(&'static str, String)], meters: Option
                         "elements": t.left_out.load(Relaxed), "first": t.first(),
                     })).collect::<Vec<_>>(),
                     "memory": json!({
-                        "limit_bytes": m.budget.limit(), "held_bytes": m.budget.live(),
+                        "limit_bytes": m.budget.limit(), "held_bytes": m.budget.note(),
                         "held_bytes_peak": m.budget.peak(), "consumer_bytes": m.budget.out(),
                     }),
                 })),

@@ -56,9 +56,11 @@ impl Budget {
     pub fn out(&self) -> usize {
         if self.closed.load(Relaxed) { 0 } else { self.account.out() }
     }
-    /// Takes note of what there is.
-    pub fn note(&self) {
-        self.peak.fetch_max(self.live(), Relaxed);
+    /// Takes note of what there is, and says it: the peak is never below what was said.
+    pub fn note(&self) -> usize {
+        let live = self.live();
+        self.peak.fetch_max(live, Relaxed);
+        live
     }
     /// Whether there is room for `coming` more bytes at this distance from the consumer.
     pub fn has_room(&self, depth: usize, coming: usize) -> bool {
