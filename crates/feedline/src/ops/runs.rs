@@ -155,29 +155,36 @@ impl Runs {
     }
 }
 
-/// Marks of numbers alone are packed as tables of equal length; others are spelt out.
+/// Marks of numbers alone are packed as tables of equal length; others are spelt out. There may be one for each row of a
+/// large buffer, so none of the former costs an allocation.
 fn tell_marks(marks: &[&Mark], out: &mut Vec<Saved>) -> Result<()> {
-    let mut all = Vec::with_capacity(marks.len());
-    for mark in marks {
-        let mut parts = Vec::new();
-        mark.saved(&mut parts)?;
-        all.push(parts);
-    }
-    let numbers: Option<Vec<Vec<u64>>> = all.iter().map(|p| p.iter().map(Saved::as_number).collect()).collect();
-    out.push(Saved::Number(numbers.is_some().into()));
-    match numbers {
-        Some(rows) => {
-            let mut bytes = Vec::new();
-            rows.chunk_by(|a, b| a.len() == b.len()).for_each(|table| pack::table(table, &mut bytes));
-            out.push(Saved::Bytes(bytes));
+    let (mut numbers, mut ends) = (Vec::new(), Vec::with_capacity(marks.len()));
+    let packed = marks.iter().all(|mark| {
+        let only_numbers = mark.numbers(&mut numbers);
+        ends.push(numbers.len());
+        only_numbers
+    });
+    out.push(Saved::Number(packed.into()));
+    if !packed {
+        for mark in marks {
+            let mut parts = Vec::new();
+            mark.saved(&mut parts)?;
+            out.push(Saved::Number(parts.len() as u64));
+            out.extend(parts);
         }
-        None => {
-            for parts in all {
-                out.push(Saved::Number(parts.len() as u64));
-                out.extend(parts);
-            }
-        }
+        return Ok(());
     }
+    let (mut bytes, mut start) = (Vec::new(), 0);
+    let mut widths = ends.iter().scan(0, |last, end| Some(end - std::mem::replace(last, *end))).peekable();
+    while let Some(width) = widths.next() {
+        let mut rows = 1;
+        while widths.next_if_eq(&width).is_some() {
+            rows += 1;
+        }
+        pack::table(rows, width, &numbers[start..start + rows * width], &mut bytes);
+        start += rows * width;
+    }
+    out.push(Saved::Bytes(bytes));
     Ok(())
 }
 

@@ -99,6 +99,17 @@ impl Mark {
     pub fn is_whole(&self) -> bool {
         !self.0.iter().any(|p| matches!(p, Part::Later(..)))
     }
+    /// Its numbers, if it is nothing but numbers.
+    pub fn numbers(&self, out: &mut Vec<u64>) -> bool {
+        self.0.iter().all(|part| match part {
+            Part::Number(n) => {
+                out.push(*n);
+                true
+            }
+            Part::Saved(parts) => parts.iter().all(|part| part.as_number().map(|n| out.push(n)).is_some()),
+            _ => false,
+        })
+    }
     pub fn saved(&self, out: &mut Vec<Saved>) -> Result<()> {
         for part in &self.0 {
             match part {

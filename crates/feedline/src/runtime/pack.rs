@@ -1,16 +1,14 @@
 //! Many numbers in few characters: columns of differences, as variable-length bytes, as base64.
 
-/// A table of rows of equal length: each column is the differences from row to row, which are small where rows are alike.
-pub fn table(rows: &[Vec<u64>], out: &mut Vec<u8>) {
-    let width = rows.first().map_or(0, Vec::len);
-    number(rows.len() as u64, out);
+/// A table, given row by row: each column is the differences from row to row, which are small where rows are alike.
+pub fn table(rows: usize, width: usize, items: &[u64], out: &mut Vec<u8>) {
+    number(rows as u64, out);
     number(width as u64, out);
     for column in 0..width {
         let mut last = 0u64;
-        for row in rows {
-            let difference = row[column].wrapping_sub(last) as i64;
-            number(zigzag(difference), out);
-            last = row[column];
+        for &item in items[column..].iter().step_by(width) {
+            number(zigzag(item.wrapping_sub(last) as i64), out);
+            last = item;
         }
     }
 }
@@ -73,9 +71,15 @@ const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 /// Base64 without padding.
 pub fn to_text(bytes: &[u8]) -> String {
     let mut text = Vec::with_capacity(bytes.len().div_ceil(3) * 4);
-    for group in bytes.chunks(3) {
-        let word = group.iter().enumerate().fold(0u32, |w, (i, b)| w | u32::from(*b) << (16 - 8 * i));
-        text.extend((0..=group.len()).map(|i| DIGITS[(word >> (18 - 6 * i)) as usize & 63]));
+    let digits = |[a, b, c]: [u8; 3]| {
+        let word = u32::from_be_bytes([0, a, b, c]);
+        [18, 12, 6, 0].map(|shift| DIGITS[(word >> shift) as usize & 63])
+    };
+    let (groups, rest) = bytes.as_chunks::<3>();
+    groups.iter().for_each(|group| text.extend_from_slice(&digits(*group)));
+    if let [a, rest @ ..] = rest {
+        let b = rest.first().copied().unwrap_or(0);
+        text.extend_from_slice(&digits([*a, b, 0])[..rest.len() + 2]);
     }
     String::from_utf8(text).expect("digits are ASCII")
 }
@@ -111,7 +115,7 @@ mod tests {
             tail in any::<u64>(),
         ) {
             let mut bytes = Vec::new();
-            table(&rows, &mut bytes);
+            table(rows.len(), rows.first().map_or(0, Vec::len), &rows.concat(), &mut bytes);
             number(tail, &mut bytes);
             let text = to_text(&bytes);
             prop_assert_eq!(from_text(&text), Some(bytes.clone()));

@@ -1,6 +1,7 @@
 //! Item-by-item work: NumPy's broadcasting, whole columns at once, and memory reused where nobody else holds it.
 
 use super::super::{Arg, Kernel, RowAt, RowsAt};
+use super::wide::wide;
 use crate::element::{Column, DType, Dims, Item, Shape, StringsBuilder, Tensor, Value};
 use crate::error::{Error, Result};
 use smallvec::{SmallVec, smallvec};
@@ -234,12 +235,12 @@ fn over_with<T: Item>(over: Over<'_, T>, f: impl Fn(T, T) -> T) {
 
 /// `f` of every pair of items.
 pub fn zip<T: Item, U: Item>(a: &Tensor, b: &Tensor, f: impl Fn(T, T) -> U) -> Result<Tensor> {
-    zip_runs(a, b, &|run| run_with(run, &f))
+    zip_runs(a, b, &|run| wide(|| run_with(run, &f)))
 }
 
 /// `f` of every pair of items, written over an operand where that memory has the right size and nobody else holds it.
 pub fn zip_same<T: Item>(a: Tensor, b: Tensor, f: impl Fn(T, T) -> T) -> Result<Tensor> {
-    zip_over(a, b, &|run| run_with(run, &f), &|over| over_with(over, &f))
+    zip_over(a, b, &|run| wide(|| run_with(run, &f)), &|over| wide(|| over_with(over, &f)))
 }
 
 fn zip_runs<T: Item, U: Item>(a: &Tensor, b: &Tensor, f: &dyn Fn(Run<'_, T, U>)) -> Result<Tensor> {
@@ -386,9 +387,11 @@ pub fn map<T: Item, U: Item>(t: &Tensor, f: impl Fn(T) -> U) -> Result<Tensor> {
     let mut out = room(U::DTYPE, t.shape())?;
     let to = out.items_mut::<U>();
     let from = &t.items::<T>()[..to.len()];
-    for i in 0..to.len() {
-        to[i] = f(from[i]);
-    }
+    wide(|| {
+        for i in 0..to.len() {
+            to[i] = f(from[i]);
+        }
+    });
     Ok(out)
 }
 
@@ -397,9 +400,12 @@ pub fn map_same<T: Item>(mut t: Tensor, f: impl Fn(T) -> T) -> Result<Tensor> {
     if !t.is_unique() {
         return map(&t, f);
     }
-    for x in t.items_mut::<T>() {
-        *x = f(*x);
-    }
+    let items = t.items_mut::<T>();
+    wide(|| {
+        for x in items {
+            *x = f(*x);
+        }
+    });
     Ok(t)
 }
 

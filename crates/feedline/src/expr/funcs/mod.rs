@@ -35,6 +35,7 @@ mod split;
 mod strings;
 #[cfg(test)]
 mod testing;
+mod wide;
 
 pub use farmhash::fingerprint64;
 pub use philox::Philox;

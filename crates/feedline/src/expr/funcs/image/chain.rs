@@ -12,6 +12,7 @@
 
 use super::super::super::{Arg, Attrs, Func, Kernel, Made, RowAt, RowsAt, dense};
 use super::super::lead::integers;
+use super::super::wide::wide;
 use super::codec::{jpeg_options, rect, with_scratch};
 use super::colour::Normalize;
 use super::resize::{Resize, Tools, with_tools};
@@ -455,17 +456,7 @@ impl Lines {
         Some(())
     }
     fn apply(&self, row: &mut [f32]) {
-        #[cfg(target_arch = "x86_64")]
-        if std::arch::is_x86_feature_detected!("avx2") {
-            // SAFETY: the processor has what the function was compiled for.
-            return unsafe { self.apply_avx2(row) };
-        }
-        self.apply_any(row);
-    }
-    #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx2")]
-    unsafe fn apply_avx2(&self, row: &mut [f32]) {
-        self.apply_any(row);
+        wide(|| self.apply_any(row));
     }
     #[inline(always)]
     fn apply_any(&self, row: &mut [f32]) {
