@@ -10,7 +10,7 @@ TURBO = $(addprefix --features ,$(addprefix $(1),$(shell cat .tools/turbo)))
 SOURCES := $(shell find crates -name '*.rs' -o -name 'Cargo.toml') Cargo.toml Cargo.lock pyproject.toml
 
 .PHONY: demo test test-rust test-python test-page test-jax test-torch test-tensorflow test-frameworks test-integrations
-.PHONY: bench bench-doctor bench-metering bench-tuning check fmt clean
+.PHONY: bench bench-doctor bench-memory bench-metering bench-tuning check fmt clean
 
 demo: $(VENV)/built .venvs/jax/ready
 	$(call WITH,jax) examples/demo.py
@@ -55,6 +55,7 @@ test-integrations:
 
 bench: $(VENV)/built
 	$(PYTHON) bench/run.py
+	$(PYTHON) bench/memory.py
 	cargo bench -p feedline-cli --bench scan | tee bench/results/scan.txt
 	cargo bench -p feedline --bench pictures $(call TURBO,) | tee bench/results/pictures.txt
 	cargo bench -p feedline-image --bench pictures $(call TURBO,feedline-image/)
@@ -66,6 +67,10 @@ bench-doctor: $(VENV)/built
 # What AUTOTUNE reaches beside configurations set by hand: the same.
 bench-tuning: $(VENV)/built
 	$(PY) bench/tuning.py
+
+# What pipelines take of memory, beside tf.data.
+bench-memory: $(VENV)/built
+	$(PYTHON) bench/memory.py
 
 # What metering costs, in instructions: wants valgrind.
 bench-metering:

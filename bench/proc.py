@@ -35,6 +35,12 @@ def _pss_bytes(pid: int) -> int:
         return 0
 
 
+def status(key: str) -> int:
+    """A number of bytes from /proc/self/status."""
+    with open("/proc/self/status") as lines:
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(key))
+
+
 def own_cpu_s() -> float:
     """CPU seconds of this process, exact, and of its descendants, in ticks."""
     me, times = os.getpid(), os.times()

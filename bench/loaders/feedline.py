@@ -105,10 +105,14 @@ def train(record):
     return fl.image.normalize(fl.image.random_flip_left_right(image), *NORMAL), parsed["image/class/label"]
 
 
-@cell("W12", "feedline", "pool")
 @cell("W3", "feedline", "pool")
 def w3(photos: Photos, batch: int) -> Batches:
     return records(photos.records).map(train).batch(batch)
+
+
+@cell("W12", "feedline", "pool")
+def w12(photos: Photos, batch: int) -> Batches:
+    return records(photos.records).repeat().map(train).batch(batch)
 
 
 @cell("W10", "feedline", "pool")

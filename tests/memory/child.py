@@ -2,12 +2,13 @@
 
     python child.py NAME LIMIT FOLDER
 
-The folder has the files that `data.py` made.
+The folder has the files of `write`. bench/memory.py runs the same, beside tf.data.
 """
 
 from __future__ import annotations
 
 import json
+import resource
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +20,8 @@ import numpy as np
 
 RECORD = 64 << 10
 """Bytes of a record in the files."""
+FILES, RECORDS = 64, 32
+"""How many files there are, of how many records: 128 MB together."""
 
 Pipeline = Callable[[Path], fl.Dataset]
 PIPELINES: dict[str, Pipeline] = {}
@@ -28,6 +31,16 @@ def pipeline(make: Pipeline) -> Pipeline:
     """Enters a pipeline under its name."""
     PIPELINES[make.__name__] = make
     return make
+
+
+def write(folder: Path) -> None:
+    """Files of records, all of which differ, and a file of lines."""
+    for i in range(FILES):
+        rows = np.arange(i * RECORDS, (i + 1) * RECORDS, dtype=np.int32)
+        with fl.io.TFRecordWriter(str(folder / f"{i:03}.tfrecord")) as out:
+            for row in rows:
+                out.write(np.full(RECORD // 4, row, np.int32).tobytes())
+    (folder / "lines.txt").write_text("".join(f"{i:09}\n" for i in range(200_000)))
 
 
 def sizes() -> np.ndarray:
@@ -148,6 +161,8 @@ def main(name: str, limit: str, folder: str) -> None:
     sum(1 for _ in fl.Dataset.range(1000).map(lambda x: fl.fill([1000], x)).batch(10))
     Path("/proc/self/clear_refs").write_text("5")
     idle = status("VmRSS:")
+    # Whoever takes far more than the limit gets no memory, and dies of it.
+    resource.setrlimit(resource.RLIMIT_DATA, (status("VmData:") + 2 * int(limit), resource.RLIM_INFINITY))
     elements = total = largest = 0
     error = ""
     try:

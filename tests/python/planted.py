@@ -254,8 +254,8 @@ PAIRS = [
     Pair(
         "a large shuffle",
         "shuffle_fill",
-        lambda _: uncounted().map(work(300)).shuffle(1000).batch(4),
-        lambda _: uncounted().shuffle(1000).map(work(300)).batch(4),
+        lambda _: uncounted().map(work(600)).shuffle(1000).batch(4),
+        lambda _: uncounted().shuffle(1000).map(work(600)).batch(4),
         step=lambda _: time.sleep(0.001),
         whole=True,
     ),

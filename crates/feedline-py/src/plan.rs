@@ -116,8 +116,8 @@ impl PyPlan {
         Diagnosis::of(&self.0.plan).map(|d| d.to_json().to_string())
     }
     /// The same with the first element of an operator in place of all that it gives.
-    fn replayed(&self, id: u64, times: i64) -> PyResult<PyPlan> {
-        let dataset = feedline::Dataset::from_plan(self.0.plan.clone()).replayed(id, times).py()?;
+    fn replayed(&self, id: u64, times: i64, ends: bool) -> PyResult<PyPlan> {
+        let dataset = feedline::Dataset::from_plan(self.0.plan.clone()).replayed(id, times, ends).py()?;
         Ok(PyPlan(BoundPlan { plan: dataset.plan().clone(), env: self.0.env.clone() }))
     }
     /// The same without an operator, if what goes in may come out in its place.

@@ -12,15 +12,20 @@ const STEPS: usize = 2;
 impl Dataset {
     /// The pipeline as it runs, with the first element of operator number `id`, as meters and reports number them, in place
     /// of all that it gives: what follows it, as if all before it were free. It is held `times` times `times` over, so
-    /// that many may travel together.
-    pub fn replayed(&self, id: u64, times: i64) -> Result<Dataset> {
+    /// that many may travel together. `ends`: there are as many as there were, where that is known, instead of no end of
+    /// them: a `repeat` behind it begins anew as often.
+    pub fn replayed(&self, id: u64, times: i64, ends: bool) -> Result<Dataset> {
         self.with_other(id, |plan| {
             let mut held = Dataset::from_plan(plan.clone()).take(1)?.cache()?;
             // By and by: to begin a pass over few elements costs more than these.
             for _ in 0..STEPS {
                 held = held.repeat(Some(times.max(1)))?.cache()?;
             }
-            Ok(held.repeat(None)?.plan().clone())
+            let held = held.repeat(None)?;
+            Ok(match plan.card.known().and_then(|n| i64::try_from(n).ok()).filter(|_| ends) {
+                Some(all) => held.take(all)?.plan().clone(),
+                None => held.plan().clone(),
+            })
         })
     }
     /// The pipeline as it runs, without operator number `id`: what goes in comes out of its place as it is.
@@ -76,11 +81,13 @@ mod tests {
         let from_two = Dataset::range(5)?.skip(2)?;
         let id = from_two.plan().id;
         let ds = from_two.batch(3, false)?.unbatch()?.take(4)?;
-        assert_eq!(events(&ds.replayed(id, 3)?), "2 2 2 2");
+        assert_eq!(events(&ds.replayed(id, 3, false)?), "2 2 2 2");
+        let twice = from_two.batch(2, false)?.repeat(Some(2))?.unbatch()?;
+        assert_eq!(events(&twice.replayed(id, 1, true)?), "2 2 2 2 2 2");
         // A plan that is used twice stays one.
         let pair =
             Tree::tuple(vec![Tree::Leaf(from_two.clone()), Tree::Leaf(from_two.shuffle(Some(3), Some(1), true)?)]);
-        let twice = Dataset::zip(&pair)?.take(7)?.replayed(id, 1)?;
+        let twice = Dataset::zip(&pair)?.take(7)?.replayed(id, 1, false)?;
         assert_eq!(twice.iter()?.filter(|e| e.as_ref().is_ok_and(|e| e.len() == 2)).count(), 7);
         Ok(())
     }
@@ -98,7 +105,7 @@ mod tests {
     #[test]
     fn operators_of_others_are_refused() -> Result<()> {
         let other = Dataset::range(5)?;
-        let refused = Dataset::range(5)?.batch(2, false)?.replayed(other.plan().id, 1);
+        let refused = Dataset::range(5)?.batch(2, false)?.replayed(other.plan().id, 1, true);
         assert!(refused.unwrap_err().to_string().contains("no operator"));
         Ok(())
     }

@@ -46,7 +46,7 @@ class Plan:
         """The same when it is asked for the first time, and nothing after that."""
     def diagnosis(self) -> str | None:
         """What the last pass was like (ceiling, model, findings), as JSON; None if there was none."""
-    def replayed(self, id: int, times: int) -> Plan:
+    def replayed(self, id: int, times: int, ends: bool) -> Plan:
         """The same with the first element of an operator, `times` x `times` of it, in place of all it gives."""
     def without(self, id: int) -> Plan:
         """The same without that operator; errors if its elements are other ones than its input's."""
