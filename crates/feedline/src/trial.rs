@@ -12,7 +12,7 @@ const STEPS: usize = 2;
 impl Dataset {
     /// The pipeline as it runs, with the first element of operator number `id`, as meters and reports number them, in place
     /// of all that it gives: what follows it, as if all before it were free. It is held `times` times `times` over, so
-    /// that many may travel together. `ends`: there are as many as there were, where that is known, instead of no end of
+    /// that many may travel together. `ends`: there are as many as there were, where these are few, instead of no end of
     /// them: a `repeat` behind it begins anew as often.
     pub fn replayed(&self, id: u64, times: i64, ends: bool) -> Result<Dataset> {
         self.with_other(id, |plan| {
@@ -22,10 +22,8 @@ impl Dataset {
                 held = held.repeat(Some(times.max(1)))?.cache()?;
             }
             let held = held.repeat(None)?;
-            Ok(match plan.card.known().and_then(|n| i64::try_from(n).ok()).filter(|_| ends) {
-                Some(all) => held.take(all)?.plan().clone(),
-                None => held.plan().clone(),
-            })
+            let few = plan.card.known().and_then(|n| i64::try_from(n).ok()).filter(|n| ends && *n <= times * times);
+            Ok(few.map_or(Ok(held.clone()), |all| held.take(all)?.cache())?.plan().clone())
         })
     }
     /// The pipeline as it runs, without operator number `id`: what goes in comes out of its place as it is.
@@ -83,7 +81,7 @@ mod tests {
         let ds = from_two.batch(3, false)?.unbatch()?.take(4)?;
         assert_eq!(events(&ds.replayed(id, 3, false)?), "2 2 2 2");
         let twice = from_two.batch(2, false)?.repeat(Some(2))?.unbatch()?;
-        assert_eq!(events(&twice.replayed(id, 1, true)?), "2 2 2 2 2 2");
+        assert_eq!(events(&twice.replayed(id, 2, true)?), "2 2 2 2 2 2");
         // A plan that is used twice stays one.
         let pair =
             Tree::tuple(vec![Tree::Leaf(from_two.clone()), Tree::Leaf(from_two.shuffle(Some(3), Some(1), true)?)]);
