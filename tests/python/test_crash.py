@@ -6,6 +6,7 @@ is read; then it is run once more, and what it wrote is compared.
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -188,6 +189,11 @@ def test_a_killed_pass_is_gone_on_with(tmp_path: Path) -> None:
     assert 0 < len(CALLS) < LONG - 50
     CALLS.clear()
     assert [int(n) for n in long(tmp_path)] == expected and not CALLS
+    # What the killed ones were writing is gone.
+    (manifest,) = tmp_path.glob("c/*/dataset.json")
+    files = {path.relative_to(manifest.parent).as_posix() for path in manifest.parent.glob("*/*")}
+    assert files == {file["name"] for shard in json.loads(manifest.read_text())["shards"] for file in shard}
+    assert not list(manifest.parent.glob(".*.tmp"))
 
 
 def test_a_full_disk_is_an_error_that_names_the_stage(tmp_path: Path) -> None:

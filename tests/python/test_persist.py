@@ -257,3 +257,39 @@ def test_what_is_damaged_of_a_part_is_made_again(harm: str, tmp_path: Path) -> N
     assert damaged.name in warning and damaged.parent.name in warning and "made again" in warning
     assert first(30_000) == (read, [])
     assert sorted(read) == list(range(20_000))
+
+
+def test_what_ends_a_pass_is_never_left_out(tmp_path: Path) -> None:
+    """An error after which nothing comes does not stand for one element, whatever is done with those."""
+    rows = fl.Dataset.range(1000).map(lambda n: fl.fill([1000], n))
+    for ds in (rows.cache(), rows.shuffle(900)):
+        with pytest.raises(MemoryError):
+            list(ds.ignore_errors().with_options(memory_limit="2MB"))
+    cached = rows.cache(tmp_path / "c")
+    assert len(list(cached)) == 1000
+    (file,) = tmp_path.glob("c/*/run-*/*.arrow")
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+    for ds in (cached.ignore_errors(), cached.with_options(on_error="skip")):
+        with pytest.raises(fl.errors.DataError, match="remove"):
+            list(ds)
+
+
+def test_a_cache_that_gives_up_keeps_nothing() -> None:
+    """Its memory is there for others."""
+
+    def held(it: Any) -> int:
+        node = json.loads(it.explain("json"))["runs"]
+        while node["op"] != "cache":
+            node = node["inputs"][0]
+        return node["meter"]["held_bytes"]
+
+    rows = fl.Dataset.range(400).map(lambda n: fl.fill([1000], fl.cast(600 // (300 - n), fl.int64)))
+    it = iter(rows.cache().ignore_errors().with_options(prefetch=False))
+    for _ in range(200):
+        next(it)
+    assert held(it) > 200 * 1000
+    for _ in range(150):
+        next(it)
+    assert held(it) == 0

@@ -302,3 +302,32 @@ def test_equal_steps() -> None:
         assert {len(list(part)) for part in parts} == {steps}
     with pytest.raises(ValueError, match=r"drop.*wrap"):
         fl.Dataset.range(3).shard(2, 0, equal="no")  # type: ignore[arg-type]
+
+
+def test_an_error_behind_a_shuffle_comes_once_in_windows() -> None:
+    """Also where the rows of open windows are read again together with the error that followed them."""
+
+    def events(it: Any) -> list[Any]:
+        found: list[Any] = []
+        while True:
+            try:
+                found.append(next(it).tolist())
+            except StopIteration:
+                return found
+            except fl.errors.FeedlineError:
+                found.append("failed")
+
+    ds = (
+        fl.Dataset.range(20)
+        .filter(lambda n: n >= 0)
+        .map(lambda n: 10 // (n - 7))
+        .shuffle(3, seed=1)
+        .group_by_window(lambda n: n % 2, lambda _, window: window.batch(100), window_size=100)
+    )
+    expected = events(ds.iter(epoch=0))
+    assert expected.count("failed") == 1
+    it = ds.iter(epoch=0)
+    with pytest.raises(fl.errors.FeedlineError):
+        next(it)
+    state = it.state_dict()
+    assert ["failed", *events(ds.iter(state))] == expected

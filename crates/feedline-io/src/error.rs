@@ -76,11 +76,20 @@ struct Inner {
     at: At,
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
     row: Option<Arc<dyn std::any::Any + Send + Sync>>,
+    /// Nothing comes after it.
+    ends: bool,
 }
 
 impl Error {
     pub fn new(kind: Kind, message: impl Into<String>) -> Error {
-        Error(Arc::new(Inner { kind, message: message.into(), at: At::default(), source: None, row: None }))
+        Error(Arc::new(Inner {
+            kind,
+            message: message.into(),
+            at: At::default(),
+            source: None,
+            row: None,
+            ends: false,
+        }))
     }
     pub fn usage(message: impl Into<String>) -> Error {
         Error::new(Kind::Usage, message)
@@ -162,6 +171,13 @@ impl Error {
     }
     pub fn row(&self) -> Option<&Arc<dyn std::any::Any + Send + Sync>> {
         self.0.row.as_ref()
+    }
+    /// Whoever fails with it gives nothing any more: it does not stand for one element, which may be left out.
+    pub fn that_ends(self) -> Error {
+        self.edit(|e| e.ends = true)
+    }
+    pub fn ends(&self) -> bool {
+        self.0.ends || self.0.kind == Kind::Aborted
     }
     /// The place in the file, where the file itself is named later.
     pub fn at_byte(self, byte: u64) -> Error {

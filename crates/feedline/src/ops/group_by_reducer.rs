@@ -161,7 +161,7 @@ impl Stage for ReducerStage {
                                 self.states.clear();
                                 let _ = self.hold.set(0);
                                 self.ended = true;
-                                return Pull::Fail(error.at_element(pos));
+                                return Pull::Fail(error.at_element(pos).that_ends());
                             }
                             Err(error) => self.failed.push_back(error.at_element(pos)),
                         }

@@ -2,7 +2,7 @@
 
 use crate::dataset::Dataset;
 use crate::element::Spec;
-use crate::error::{Kind, Result};
+use crate::error::Result;
 use crate::op::{Op, OpInfo, Param, read};
 use crate::options::OnError;
 use crate::plan::{Card, Plan};
@@ -74,7 +74,7 @@ impl Stage for IgnoreStage {
         loop {
             match self.input.next(cx, want) {
                 // Nothing comes after it: without it, data would end early and nobody know.
-                Pull::Fail(error) if error.kind() == Kind::Aborted => return Pull::Fail(error),
+                Pull::Fail(error) if error.ends() => return Pull::Fail(error),
                 Pull::Fail(_) if self.again => {}
                 Pull::Fail(error) => {
                     self.tally.count(&error);

@@ -27,6 +27,9 @@ pub fn place(number: u64) -> (u64, usize) {
 
 /// Rows that came in together.
 struct Came {
+    number: u64,
+    /// How many rows came in before.
+    start: u64,
     from: Mark,
     rows: u32,
     /// Which of the rows that come from there, if not the first ones.
@@ -38,40 +41,61 @@ struct Came {
 /// Where a walk over the rows stands.
 #[derive(Clone, Copy, Default)]
 pub struct Next {
-    run: u64,
+    pub run: u64,
     row: u32,
 }
 
 #[derive(Default)]
 pub struct Runs {
+    /// In the order of their numbers. Those of which nothing is held may be missing.
     runs: VecDeque<Came>,
-    /// The number of the first of them.
-    pub first: u64,
+    /// Of how many of them nothing is held.
+    gone: usize,
+    /// The number of the next run, and the rows that came in before it.
+    end: u64,
+    rows: u64,
 }
+
+/// So many runs of which nothing is held may stay: one row that is never drawn must not keep all that came after it.
+const GONE: usize = 64;
 
 impl Runs {
     pub fn add(&mut self, from: Mark, rows: usize) {
-        let rows = rows as u32;
-        self.runs.push_back(Came { from, rows, picks: None, left: rows });
+        self.push(from, rows as u32, None);
+    }
+    fn push(&mut self, from: Mark, rows: u32, picks: Option<Box<[u32]>>) {
+        self.runs.push_back(Came { number: self.end, start: self.rows, from, rows, picks, left: rows });
+        self.end += 1;
+        self.rows += u64::from(rows);
     }
     /// The same for one that a state told of. Gives the numbers of its rows.
     pub fn add_again(&mut self, run: &RowRun) -> impl Iterator<Item = u64> + use<> {
-        let (rows, at) = (run.rows.len() as u32, self.first + self.runs.len() as u64);
-        let picks = Some(run.rows.as_slice().into());
-        self.runs.push_back(Came { from: run.from.as_slice().into(), rows, picks, left: rows });
+        let (rows, at) = (run.rows.len() as u32, self.end);
+        self.push(run.from.as_slice().into(), rows, Some(run.rows.as_slice().into()));
         (0..rows).map(move |row| number(at, row))
     }
     /// Behind the last row so far.
     pub fn end(&self) -> Next {
-        Next { run: self.first + self.runs.len() as u64, row: 0 }
+        Next { run: self.end, row: 0 }
     }
     /// A walk that begins at that row.
     pub fn from(&self, row: Option<&u64>) -> Next {
         row.map_or(self.end(), |number| Next { run: place(*number).0, row: place(*number).1 as u32 })
     }
+    /// Where a run stands. None of the newest is missing, so it is found from behind, or searched for.
+    fn index(&self, run: u64) -> Option<usize> {
+        let from_behind = usize::try_from(self.end - run).ok().and_then(|n| self.runs.len().checked_sub(n));
+        match from_behind.filter(|i| self.runs.get(*i).is_some_and(|came| came.number == run)) {
+            Some(i) => Some(i),
+            None => self.runs.binary_search_by_key(&run, |came| came.number).ok(),
+        }
+    }
+    fn of(&self, number: u64) -> &Came {
+        &self.runs[self.index(place(number).0).expect("runs of rows that are held are there")]
+    }
     /// The next row's number, if it has come in.
     pub fn come(&self, next: &mut Next) -> Option<u64> {
-        let run = self.runs.get((next.run - self.first) as usize)?;
+        let run = &self.runs[self.index(next.run)?];
         let number = number(next.run, next.row);
         next.row += 1;
         if next.row == run.rows {
@@ -81,45 +105,53 @@ impl Runs {
     }
     /// A row is no longer held.
     pub fn release(&mut self, number: u64) {
-        let run = &mut self.runs[(place(number).0 - self.first) as usize];
+        let Some(i) = self.index(place(number).0) else { return };
+        let run = &mut self.runs[i];
         run.left -= 1;
         if run.left == 0 {
             (run.from, run.picks) = (Mark::default(), None);
+            self.gone += 1;
         }
     }
     /// Forgets runs in front of a walk of which nothing is held.
     pub fn trim(&mut self, next: Next) {
-        while self.first < next.run && self.runs.front().is_some_and(|run| run.left == 0) {
+        let is_gone = |run: &Came| run.left == 0 && run.number < next.run;
+        while self.runs.front().is_some_and(is_gone) {
             self.runs.pop_front();
-            self.first += 1;
+            self.gone = self.gone.saturating_sub(1);
         }
+        if self.gone > GONE + self.runs.len() / 2 {
+            self.runs.retain(|run| !is_gone(run));
+            self.gone = self.runs.iter().filter(|run| run.left == 0).count();
+        }
+    }
+    #[cfg(test)]
+    pub fn kept(&self) -> usize {
+        self.runs.len()
     }
     /// Whether all that is to be told of these rows is there: runs from a stage that has much to tell cannot each tell it.
     pub fn is_whole(&self, numbers: &[u64]) -> bool {
-        numbers.iter().all(|number| self.runs[(place(*number).0 - self.first) as usize].from.is_whole())
+        numbers.iter().all(|number| self.of(*number).from.is_whole())
     }
     /// Tells of the oldest run of these rows: from there on all is read again, up to a walk. Gives each row's place in
     /// that, and how many rows it is.
     pub fn tell_oldest(&self, numbers: &[u64], upto: Next, out: &mut Vec<Saved>) -> Result<(Vec<u64>, u64)> {
-        let oldest = numbers.iter().map(|number| place(*number).0).min().unwrap_or(upto.run);
-        let mut starts = vec![0u64];
-        for run in self.runs.range((oldest - self.first) as usize..) {
-            starts.push(starts[starts.len() - 1] + u64::from(run.rows));
-        }
+        let oldest = numbers.iter().min().map(|number| self.of(*number));
+        let end = self.index(upto.run).map_or(self.rows, |i| self.runs[i].start) + u64::from(upto.row);
+        let first = oldest.map_or(end, |run| run.start);
         let mut parts = Vec::new();
-        if let Some(run) = self.runs.get((oldest - self.first) as usize) {
+        if let Some(run) = oldest {
             run.from.saved(&mut parts)?;
         }
         out.push(Saved::Number(parts.len() as u64));
         out.extend(parts);
-        let at = |run: u64, row: u64| starts[(run - oldest) as usize] + row;
-        let places = numbers.iter().map(|number| at(place(*number).0, place(*number).1 as u64)).collect();
-        Ok((places, at(upto.run, upto.row.into())))
+        let places = numbers.iter().map(|number| self.of(*number).start - first + place(*number).1 as u64).collect();
+        Ok((places, end - first))
     }
     /// Tells of the runs of these rows. Gives each row's rank among them, in the order in which they came in.
     pub fn tell(&self, numbers: &[u64], out: &mut Vec<Saved>) -> Result<Vec<u32>> {
         // Sorted by counting: how many rows of each run, then the rows of a run among themselves.
-        let run_of = |number: &u64| (place(*number).0 - self.first) as usize;
+        let run_of = |number: &u64| self.index(place(*number).0).expect("runs of rows that are held are there");
         let mut starts = vec![0u32; self.runs.len() + 1];
         numbers.iter().for_each(|n| starts[run_of(n) + 1] += 1);
         (1..starts.len()).for_each(|i| starts[i] += starts[i - 1]);

@@ -208,7 +208,7 @@ impl Stage for StoredStage {
                 Poll::Pending => return Pull::Pending,
                 Poll::Ready(Err(error)) => {
                     self.failed = true;
-                    return Pull::Fail(error);
+                    return Pull::Fail(error.that_ends());
                 }
                 Poll::Ready(Ok(())) => {}
             }

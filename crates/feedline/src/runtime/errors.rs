@@ -157,7 +157,7 @@ pub fn numbers(plan: &Plan) -> HashMap<u64, u64> {
 
 /// Whether it is about one element, so that others may be fine.
 fn is_about_an_element(error: &Error) -> bool {
-    matches!(error.kind(), Kind::Data | Kind::Loss | Kind::Io | Kind::Func | Kind::Range)
+    !error.ends() && matches!(error.kind(), Kind::Data | Kind::Loss | Kind::Io | Kind::Func | Kind::Range)
 }
 
 /// Behind an operator: leaves out the elements that failed in it, if that is what was asked.

@@ -225,6 +225,9 @@ fn wrapped(path: &str, data_type: &DataType, rows: usize, levels: &[Lengths], it
 /// Items without lists around them.
 fn plain(path: &str, data_type: &DataType, items: &Tensor) -> Result<ArrayData> {
     use feedline_formats::columnar::array::Array;
+    if items.dtype() == DType::String && items.strs().map(|text| text.len()).sum::<usize>() > i32::MAX as usize {
+        return Err(Error::data(format!("column {path:?}: strings of more than 2 GiB do not fit into one batch")));
+    }
     match items.dtype() {
         DType::Bool => {
             let bits = items.items::<B8>();

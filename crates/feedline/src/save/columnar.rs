@@ -102,6 +102,9 @@ fn make_arrow(options: &serde_json::Value) -> Result<Box<Open<'static>>> {
     }))
 }
 
+/// Offsets in a batch have 31 bits.
+const BATCH_BYTES: usize = if cfg!(test) { 8 << 20 } else { 1 << 30 };
+
 /// Chunks are of any size, batches of one.
 struct Arrow {
     writer: ArrowWriter<Box<dyn Output>>,
@@ -132,6 +135,9 @@ impl Writer for Arrow {
         while from < rows.rows() {
             let to = rows.rows().min(from + self.batch_rows - self.rows);
             let piece = rows.slice(from..to);
+            if self.rows > 0 && self.bytes + piece.nbytes() > BATCH_BYTES {
+                self.put()?;
+            }
             self.bytes += piece.nbytes();
             self.waiting.push(piece);
             self.rows += to - from;
@@ -202,6 +208,21 @@ mod tests {
             writer.finish().unwrap();
             account.close();
         }
+    }
+
+    #[test]
+    fn a_batch_ends_before_its_offsets_do() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = format("arrow", &serde_json::json!({ "compression": "none" })).unwrap();
+        let output = Box::new(Staged::create(&path(&dir, "arrow")).unwrap());
+        let mut writer = open(output, &Spec::leaf(Leaf::tensor(DType::Int64, Dims::of([Some(1024)])))).unwrap();
+        for first in [0, 500, 1000] {
+            let rows = Tensor::from_items([500, 1024], &noise(first * 1024, 500 * 1024));
+            writer.write(&Chunk::new(500, Pos::Run(0), [Column::Dense(rows)])).unwrap();
+        }
+        writer.finish().unwrap().commit().unwrap();
+        let file = ArrowFile::open(feedline_io::open(&path(&dir, "arrow")).unwrap()).unwrap();
+        assert_eq!(file.batches(), 2, "of 4 MB each, where 8 are allowed");
     }
 
     #[test]

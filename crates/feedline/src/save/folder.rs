@@ -1,6 +1,8 @@
 //! A folder that one process at a time writes into. The lock ends with the process, however that ends.
 
+use super::set::{MANIFEST, PARTIAL};
 use crate::error::{Error, Kind, Result};
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -29,22 +31,39 @@ impl Folder {
             e => Err(failed(e)),
         }
     }
-    /// Removes what runs that were killed have left, and all others that nothing refers to. It need not work.
-    pub fn sweep(&self, keep: impl Fn(&str) -> bool) {
-        for entry in fs::read_dir(&self.path).into_iter().flatten().flatten() {
-            let name = entry.file_name();
-            match name.to_str() {
-                Some(name) if is_run(name) && !keep(name) => drop(fs::remove_dir_all(self.path.join(name))),
-                _ => {}
+    /// Removes what runs that were killed have left: files that are not among those to `keep` (`run/file`), runs without
+    /// any, and what they were about to name. Nobody else writes here, and readers have what is kept. It need not work.
+    pub fn sweep(&self, keep: &HashSet<&str>) {
+        for name in names(&self.path) {
+            if is_run(&name) {
+                let run = self.path.join(&name);
+                for file in names(&run).filter(|file| !keep.contains(format!("{name}/{file}").as_str())) {
+                    drop(fs::remove_file(run.join(file)));
+                }
+                // Only one that is empty by now.
+                drop(fs::remove_dir(run));
+            } else if is_unnamed(&name) {
+                drop(fs::remove_file(self.path.join(name)));
             }
         }
     }
+}
+
+fn names(folder: &Path) -> impl Iterator<Item = String> + use<> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().into_string().ok())
 }
 
 const LOCK: &str = ".lock";
 
 fn is_run(name: &str) -> bool {
     name.strip_prefix("run-").is_some_and(|rest| rest.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-'))
+}
+
+/// Whether it was to become a manifest.
+fn is_unnamed(name: &str) -> bool {
+    let of = |manifest| name.strip_prefix('.').and_then(|name| name.strip_prefix(manifest)).is_some();
+    name.ends_with(".tmp") && (of(MANIFEST) || of(PARTIAL))
 }
 
 /// A name for a run that no other has.
@@ -58,4 +77,31 @@ pub fn new_run() -> String {
 /// The folder of a name that is no URL.
 pub fn local(name: &str) -> Option<&Path> {
     (!name.contains("://")).then(|| Path::new(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nobody_refers_to_is_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        for run in ["run-1-2-3", "run-4-5-6", "mine"] {
+            fs::create_dir(path(run)).unwrap();
+        }
+        let kept = ["run-1-2-3/0.arrow", "mine/0.arrow", "dataset.json", ".mine.tmp"];
+        let gone = [
+            "run-1-2-3/1.arrow",
+            "run-1-2-3/.2.arrow.7-0.tmp",
+            "run-4-5-6/0.arrow",
+            ".partial.json.7-1.tmp",
+            ".dataset.json.7-2.tmp",
+        ];
+        kept.iter().chain(&gone).for_each(|name| fs::write(path(name), "x").unwrap());
+        let folder = Folder::lock(dir.path().to_str().unwrap()).unwrap().unwrap();
+        folder.sweep(&HashSet::from([kept[0]]));
+        assert!(kept.iter().all(|name| path(name).exists()));
+        assert!(!gone.iter().any(|name| path(name).exists()) && !path("run-4-5-6").exists());
+    }
 }

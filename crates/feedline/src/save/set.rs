@@ -21,13 +21,13 @@ use feedline_formats::columnar::schema::SchemaRef;
 use feedline_formats::tfrecord::{crc_of_more, masked};
 use feedline_io::scratch;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::io::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub const MANIFEST: &str = "dataset.json";
-const PARTIAL: &str = "partial.json";
+pub const PARTIAL: &str = "partial.json";
 /// Changes whenever sets of before cannot be read any more.
 const VERSION: u64 = 1;
 const BLOCK_BYTES: usize = 4 << 20;
@@ -128,8 +128,8 @@ impl Manifest {
         let shards = vec![files.iter().take_while(more).cloned().collect()];
         (held == elements).then(|| Manifest { elements, shards, ..self.clone() })
     }
-    fn refers_to(&self, run: &str) -> bool {
-        self.shards.iter().flatten().any(|file| file.name.split('/').next() == Some(run))
+    fn files(&self) -> HashSet<&str> {
+        self.shards.iter().flatten().map(|file| file.name.as_str()).collect()
     }
 }
 
@@ -310,7 +310,7 @@ impl SetWriter {
         self.elements = partial.elements;
         self.committed.1 = partial.elements;
         if let Some(lock) = &self.lock {
-            lock.sweep(|run| run == self.run || partial.refers_to(run));
+            lock.sweep(&partial.files());
         }
     }
     /// How many it has, with those that wait.
@@ -413,7 +413,7 @@ impl SetWriter {
         if let (Some(lock), Some(folder)) = (&self.lock, local(&self.folder)) {
             // Nobody looks for a part once the whole is there.
             let _ = std::fs::remove_file(folder.join(PARTIAL));
-            lock.sweep(|run| manifest.refers_to(run));
+            lock.sweep(&manifest.files());
         }
         Ok(manifest)
     }

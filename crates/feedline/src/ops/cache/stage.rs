@@ -205,8 +205,10 @@ impl CacheStage {
         if let Err(error) = self.commit() {
             log::warn!("cache: a pass that broke off is not kept: {error}");
         }
-        if let Source::Input(_, filling) = &mut self.source {
-            *filling = None;
+        if let Source::Input(_, filling) = &mut self.source
+            && filling.take().is_some()
+        {
+            let _ = self.hold.reserve(0);
         }
     }
 
@@ -311,7 +313,7 @@ impl CacheStage {
             && let Some(error) = self.keep(chunk)
         {
             self.source = Source::Ended;
-            return Pull::Fail(error);
+            return Pull::Fail(error.that_ends());
         }
         let Source::Input(_, filling) = &mut self.source else { return pull };
         match &pull {
@@ -346,7 +348,7 @@ impl Stage for CacheStage {
             let pull = match self.pull(cx, ask) {
                 Pull::Fail(error) if matches!(self.source, Source::Held(..)) => match self.mend(error) {
                     Ok(()) => continue,
-                    Err(error) => Pull::Fail(error),
+                    Err(error) => Pull::Fail(error.that_ends()),
                 },
                 pull => pull,
             };

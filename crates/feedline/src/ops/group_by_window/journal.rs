@@ -16,11 +16,38 @@ pub struct Journal(Mutex<Book>);
 
 struct Book {
     runs: Runs,
-    /// The keys of each run's rows; `None` for a row that is in no window.
-    keys: VecDeque<Box<[Option<i64>]>>,
-    sizes: HashMap<i64, usize>,
+    keys: Keys,
+    sizes: Sizes,
     open: Open,
     pins: Pins<Pin>,
+}
+
+/// The keys of the rows of each run, from run `first` on; `None` for a row that is in no window. Those of runs that were
+/// dealt out are forgotten: open windows have the numbers of their rows.
+#[derive(Default)]
+struct Keys {
+    first: u64,
+    runs: VecDeque<Box<[Option<i64>]>>,
+}
+
+/// How many rows a window has.
+pub enum Sizes {
+    Fixed(usize),
+    ByKey(HashMap<i64, usize>),
+}
+
+impl Sizes {
+    fn of(&self, key: i64) -> Option<usize> {
+        match self {
+            Sizes::Fixed(size) => Some(*size),
+            Sizes::ByKey(sizes) => sizes.get(&key).copied(),
+        }
+    }
+    fn note(&mut self, key: i64, size: usize) {
+        if let Sizes::ByKey(sizes) = self {
+            sizes.insert(key, size);
+        }
+    }
 }
 
 /// Open windows by key, and how many rows were dealt out.
@@ -53,23 +80,17 @@ pub enum Source {
 
 impl Open {
     /// Deals out a row. `gone` is told of rows that are no longer held.
-    fn deal(
-        &mut self,
-        runs: &Runs,
-        keys: &VecDeque<Box<[Option<i64>]>>,
-        sizes: &HashMap<i64, usize>,
-        gone: &mut Vec<u64>,
-    ) -> bool {
+    fn deal(&mut self, runs: &Runs, keys: &Keys, sizes: &Sizes, gone: &mut Vec<u64>) -> bool {
         let Some(number) = runs.come(&mut self.next) else { return false };
         self.dealt += 1;
         let (run, row) = runs::place(number);
-        let Some(key) = keys[(run - runs.first) as usize][row] else {
+        let Some(key) = keys.runs[(run - keys.first) as usize][row] else {
             gone.push(number);
             return true;
         };
         let window = self.windows.entry(key).or_default();
         window.push(number);
-        if sizes.get(&key).is_some_and(|size| window.len() >= *size) {
+        if sizes.of(key).is_some_and(|size| window.len() >= size) {
             gone.append(window);
             self.windows.remove(&key);
         }
@@ -85,45 +106,45 @@ impl Book {
         while open.dealt < upto && open.deal(runs, keys, sizes, &mut gone) {
             gone.drain(..).for_each(|number| runs.release(number));
         }
-        let before = runs.first;
         runs.trim(open.next);
-        keys.drain(..(runs.first - before) as usize);
+        let dealt = (open.next.run - keys.first) as usize;
+        keys.runs.drain(..dealt);
+        keys.first += dealt as u64;
     }
 }
 
 impl Journal {
-    pub fn new() -> Arc<Journal> {
-        let (runs, keys, sizes, open) = Default::default();
+    pub fn new(sizes: Sizes) -> Arc<Journal> {
+        let (runs, keys, open) = Default::default();
         Arc::new(Journal(Mutex::new(Book { runs, keys, sizes, open, pins: Pins::new() })))
     }
     /// As it was when these windows were open, after so many rows.
-    pub fn restored(runs: &[RowRun], windows: &[Window], dealt: u64) -> Arc<Journal> {
-        let journal = Journal::new();
+    pub fn restored(sizes: Sizes, runs: &[RowRun], windows: &[Window], dealt: u64) -> Arc<Journal> {
+        let journal = Journal::new(sizes);
         let mut guard = lock(&journal.0);
         let book = &mut *guard;
         let mut owners: Vec<i64> = vec![0; runs::rows(runs)];
         for window in windows {
             window.rows.iter().for_each(|row| owners[*row as usize] = window.key);
-            book.sizes.insert(window.key, window.size);
+            book.sizes.note(window.key, window.size);
         }
         let mut owners = owners.into_iter();
         for run in runs {
             let numbers = book.runs.add_again(run);
-            let keys: Vec<i64> = owners.by_ref().take(run.rows.len()).collect();
-            for (number, key) in numbers.zip(&keys) {
-                book.open.windows.entry(*key).or_default().push(number);
+            for (number, key) in numbers.zip(owners.by_ref()) {
+                book.open.windows.entry(key).or_default().push(number);
             }
-            book.keys.push_back(keys.into_iter().map(Some).collect());
         }
         (book.open.next, book.open.dealt) = (book.runs.end(), dealt);
+        book.keys.first = book.open.next.run;
         drop(guard);
         journal
     }
     /// As it was before the rows are read again that these windows had.
-    pub fn before(windows: &[Window], dealt: u64) -> Arc<Journal> {
-        let journal = Journal::new();
+    pub fn before(sizes: Sizes, windows: &[Window], dealt: u64) -> Arc<Journal> {
+        let journal = Journal::new(sizes);
         let mut book = lock(&journal.0);
-        book.sizes.extend(windows.iter().map(|window| (window.key, window.size)));
+        windows.iter().for_each(|window| book.sizes.note(window.key, window.size));
         book.open.dealt = dealt;
         drop(book);
         journal
@@ -132,15 +153,15 @@ impl Journal {
     pub fn add(&self, from: Mark, keys: Box<[Option<i64>]>) {
         let mut book = lock(&self.0);
         book.runs.add(from, keys.len());
-        book.keys.push_back(keys);
+        book.keys.runs.push_back(keys);
     }
     /// The size of a key's windows.
     pub fn size(&self, key: i64, size: usize) {
-        lock(&self.0).sizes.insert(key, size);
+        lock(&self.0).sizes.note(key, size);
     }
     /// A row of the last run that has a key but no window.
     pub fn lose(&self, row: usize) {
-        if let Some(key) = lock(&self.0).keys.back_mut().and_then(|keys| keys.get_mut(row)) {
+        if let Some(key) = lock(&self.0).keys.runs.back_mut().and_then(|keys| keys.get_mut(row)) {
             *key = None;
         }
     }
@@ -175,7 +196,7 @@ impl Later for Pin {
         pack::number(open.windows.len() as u64, &mut bytes);
         for (key, window) in &open.windows {
             pack::number(*key as u64, &mut bytes);
-            pack::number(book.sizes.get(key).copied().unwrap_or(0) as u64, &mut bytes);
+            pack::number(book.sizes.of(*key).unwrap_or(0) as u64, &mut bytes);
             pack::number(window.len() as u64, &mut bytes);
             // Rows of a window are in the order in which they came.
             let mut last = 0;
@@ -219,5 +240,32 @@ pub fn read(at: &mut At<'_>) -> Result<(Source, Vec<Window>)> {
     match &source {
         Source::Runs(_) if owned.len() as u64 != all => Err(unfit()),
         _ => Ok((source, windows)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_that_never_fills_keeps_its_own_rows_only() {
+        let journal = Journal::new(Sizes::Fixed(3));
+        let mut last = Mark::default();
+        for row in 0..10_000 {
+            let mut from = Mark::default();
+            from.number(row);
+            journal.add(from, Box::new([Some((row > 0).into())]));
+            last = Mark::default();
+            journal.mark(row + 1, None, &mut last);
+        }
+        let book = lock(&journal.0);
+        assert!(book.keys.runs.len() <= 1 && book.runs.kept() < 200, "{} runs", book.runs.kept());
+        drop(book);
+        // Row 0 waits in a window of its own; the 9,999 others fill theirs.
+        let mut parts = Vec::new();
+        last.saved(&mut parts).unwrap();
+        let (source, windows) = read(&mut At::new(&parts)).unwrap();
+        assert!(matches!(source, Source::Runs(runs) if runs.len() == 1 && runs[0].from == [Saved::Number(0)]));
+        assert_eq!(windows.iter().map(|w| (w.key, w.rows.clone())).collect::<Vec<_>>(), [(0, vec![0])]);
     }
 }

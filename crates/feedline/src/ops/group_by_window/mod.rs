@@ -14,7 +14,7 @@ use crate::expr::{Builder, NodeId};
 use crate::op::{Bound, Function, Int, Op, OpInfo, Param, Props, at_least, read, scalar_i64};
 use crate::plan::{Bound as Nested, Card, Plan};
 use crate::runtime::{At, BuildCx, Built, ChunkFn, Cx, Hold, Item, Mark, Pull, Stage, Taken, bytes_text, unfit};
-use journal::{Journal, Source, Window};
+use journal::{Journal, Sizes, Source, Window};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -146,6 +146,7 @@ impl Op for GroupByWindow {
             (None, Some(function)) => Size::ByKey(function.bound(cx)),
             (None, None) => crate::bail!(Usage, "give either window_size or window_size_func"),
         };
+        let journal = Journal::new(size.sizes());
         Ok(Built::Stage(Box::new(Stepping::new(GroupSteps {
             input: cx.stage(&node.inputs[0])?,
             key: MapFn(self.key.bound(cx)),
@@ -162,9 +163,10 @@ impl Op for GroupByWindow {
             ended: false,
             taken: super::seeds_taken(cx, &[&self.reduce]),
             node: node.clone(),
-            journal: Journal::new(),
+            journal,
             from: Mark::default(),
             dealt: 0,
+            failed: 0,
             closed: None,
             drop: 0,
             back: None,
@@ -181,6 +183,10 @@ enum Size {
 }
 
 impl Size {
+    /// For the journal, before any is known.
+    fn sizes(&self) -> Sizes {
+        if let Size::Fixed(size) = self { Sizes::Fixed(*size) } else { Sizes::ByKey(HashMap::new()) }
+    }
     fn of(&self, key: i64, pos: u64) -> Result<usize> {
         match self {
             Size::Fixed(n) => Ok(*n),
@@ -246,6 +252,8 @@ struct GroupSteps {
     from: Mark,
     /// Rows that were dealt out.
     dealt: u64,
+    /// Errors of the input since the last row.
+    failed: u64,
     /// The key of the last window that was closed at the end.
     closed: Option<i64>,
     /// Rows of the input that were dealt out before the state was taken.
@@ -261,6 +269,8 @@ struct Back {
     keys: HashMap<u64, i64>,
     come: u64,
     all: u64,
+    /// Errors that the input gave behind the last of them.
+    failed: u64,
 }
 
 /// The chunk that is being dealt out.
@@ -315,7 +325,7 @@ impl GroupSteps {
             self.groups.clear();
             self.ended = true;
             let what = format!("{windows} open windows take {}", bytes_text(over.bytes));
-            over.error(&what, "make smaller windows or use fewer keys")
+            over.error(&what, "make smaller windows or use fewer keys").that_ends()
         })
     }
     /// Puts a row into its window; gives the window if it is full now.
@@ -376,20 +386,27 @@ impl GroupSteps {
         match pull {
             Pull::Rows(chunk) if chunk.rows() as u64 <= left => self.put_back(&chunk, apart),
             // It was given before the state was taken.
-            Pull::Fail(_) if !apart => {}
+            Pull::Fail(_) if !apart => self.pass_over(left == 0),
             Pull::Pending => return Some(Pull::Pending),
             Pull::End if left == 0 => self.back = None,
             // Without these rows windows would be others: better none at all.
             other => {
                 self.groups.clear();
                 (self.back, self.ended) = (None, true);
-                return Some(match other {
-                    Pull::Fail(error) => Pull::Fail(error),
-                    _ => Pull::Fail(Error::data("the windows cannot be filled as they were when the state was taken")),
-                });
+                let fail = Error::data("the windows cannot be filled as they were when the state was taken");
+                return Some(Pull::Fail(if let Pull::Fail(error) = other { error } else { fail }.that_ends()));
             }
         }
         None
+    }
+    /// Passes over an error that was given before; `last`: behind all rows.
+    fn pass_over(&mut self, last: bool) {
+        let Some(back) = self.back.as_mut().filter(|_| last) else { return };
+        back.failed -= 1;
+        self.failed += 1;
+        if back.failed == 0 {
+            self.back = None;
+        }
     }
     fn put_back(&mut self, chunk: &Chunk, apart: bool) {
         let Some(back) = &mut self.back else { return };
@@ -418,7 +435,7 @@ impl GroupSteps {
         if !apart {
             self.dealt += chunk.rows() as u64;
             self.journal.add(self.from.clone(), keys);
-            if back.come == back.all {
+            if back.come == back.all && back.failed == 0 {
                 self.back = None;
             }
         }
@@ -449,6 +466,7 @@ impl Steps for GroupSteps {
             }
             None => match self.pull(cx, if self.serial { 1 } else { want }) {
                 Pull::Rows(chunk) => {
+                    self.failed = 0;
                     let keys = keys(&self.key, &chunk);
                     self.journal.add(self.from.clone(), keys.iter().map(|key| key.as_ref().ok().copied()).collect());
                     self.deal(Current { chunk, keys: keys.into_iter(), row: 0, touched: vec![] })
@@ -457,7 +475,10 @@ impl Steps for GroupSteps {
                     self.ended = true;
                     Ok(())
                 }
-                other => return Some(other),
+                other => {
+                    self.failed += u64::from(matches!(other, Pull::Fail(_)));
+                    return Some(other);
+                }
             },
         };
         dealt.err().map(Pull::Fail)
@@ -468,6 +489,7 @@ impl Steps for GroupSteps {
         out.flag(self.closed.is_some());
         out.number(self.closed.unwrap_or(0) as u64);
         out.number(self.dealt);
+        out.number(self.failed);
         self.taken.mark(out);
         match &self.current {
             Some(current) => {
@@ -486,14 +508,14 @@ impl Steps for GroupSteps {
         self.ended = at.flag()?;
         let (closed, key) = (at.flag()?, at.number()? as i64);
         self.closed = closed.then_some(key);
-        self.dealt = at.number()?;
+        (self.dealt, self.failed) = (at.number()?, at.number()?);
         self.taken.seek(at)?;
         self.drop = at.number()?;
         self.input.seek(at)?;
         (self.current, self.output) = (None, None);
         let _ = self.hold.set(0);
         let (source, windows) = journal::read(at)?;
-        let (mut keys, mut all) = (HashMap::new(), 0);
+        let (mut keys, mut all, mut failed) = (HashMap::new(), 0, 0);
         self.groups.clear();
         for Window { key, size, rows } in &windows {
             keys.extend(rows.iter().map(|row| (*row, *key)));
@@ -502,22 +524,22 @@ impl Steps for GroupSteps {
         let stage = match source {
             Source::Runs(runs) => {
                 all += super::runs::rows(&runs) as u64;
-                self.journal = Journal::restored(&runs, &windows, self.dealt);
+                self.journal = Journal::restored(self.size.sizes(), &runs, &windows, self.dealt);
                 Some(self.cx.recall(&self.node, &self.node.inputs[0], runs)?)
             }
             Source::Since(from, rows) if rows > 0 => {
                 self.dealt = self.dealt.checked_sub(rows).ok_or_else(unfit)?;
-                self.journal = Journal::before(&windows, self.dealt);
+                self.journal = Journal::before(self.size.sizes(), &windows, self.dealt);
                 self.input.seek(&mut At::new(&from))?;
-                (self.drop, all) = (0, rows);
+                (self.drop, all, failed) = (0, rows, std::mem::take(&mut self.failed));
                 None
             }
             Source::Since(..) => {
-                self.journal = Journal::before(&windows, self.dealt);
+                self.journal = Journal::before(self.size.sizes(), &windows, self.dealt);
                 None
             }
         };
-        self.back = (all > 0).then_some(Back { stage, keys, come: 0, all });
+        self.back = (all > 0).then_some(Back { stage, keys, come: 0, all, failed });
         Ok(())
     }
     fn is_settled(&self) -> bool {

@@ -280,7 +280,10 @@ impl BufferStage {
         if let Some(bytes) = &mut self.bytes {
             bytes.held.swap(0, at);
             bytes.now -= bytes.held.pop_front().unwrap_or(0);
-            bytes.fills.push(std::mem::take(&mut bytes.filled));
+            let filled = std::mem::take(&mut bytes.filled);
+            if let Origins::Noted(_) = self.origins {
+                bytes.fills.push(filled);
+            }
         }
     }
 
@@ -307,7 +310,7 @@ impl BufferStage {
         (self.held, self.packed, self.parts) = (VecDeque::new(), None, Parts::default());
         (self.coming, self.next, self.picked, self.ended) = (Vec::new(), 0, Vec::new(), true);
         let instead = "give shuffle(buffer_bytes=...), which fills the buffer as far as that many bytes go";
-        Pull::Fail(Over { bytes: whole.max(over.bytes), ..over }.error(&what, instead))
+        Pull::Fail(Over { bytes: whole.max(over.bytes), ..over }.error(&what, instead).that_ends())
     }
 
     fn give(&mut self) -> Pull {
@@ -379,10 +382,7 @@ impl BufferStage {
                 other => {
                     (self.back, self.ended) = (None, true);
                     let fail = Error::data("the buffer cannot be filled as it was when the state was taken");
-                    return Some(match other {
-                        Pull::Fail(error) => Pull::Fail(error),
-                        _ => Pull::Fail(fail),
-                    });
+                    return Some(Pull::Fail(if let Pull::Fail(error) = other { error } else { fail }.that_ends()));
                 }
             }
         }
@@ -634,6 +634,40 @@ mod tests {
     struct Never;
     impl crate::runtime::Wake for Never {
         fn wake(&self) {}
+    }
+
+    /// Has much to tell of where it is.
+    struct Telling(Source, Arc<Journal>);
+
+    impl Stage for Telling {
+        fn next(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
+            self.0.next(cx, want)
+        }
+        fn mark(&mut self, out: &mut Mark) {
+            self.1.mark(0, 0, &mut Vec::new(), out);
+        }
+        fn seek(&mut self, _: &mut At<'_>) -> Result<()> {
+            unreachable!("nobody goes back")
+        }
+    }
+
+    #[test]
+    fn nothing_is_noted_that_nobody_reads() {
+        let ds = crate::Dataset::range(1).unwrap().shuffle(Some(1), None, true).unwrap();
+        let cx = crate::runtime::testing_cx(ds.plan());
+        let seeds = Arc::new(PassSeeds::new(Some(1), Some(2), false)).start(&cx);
+        let journal = Journal::new(fill(1, None), seeds.random());
+        let source = Box::new(Telling(Source(0, 10), journal));
+        let mut stage = BufferStage::new(&cx, ds.plan(), source, (100, Some(500)), seeds).unwrap();
+        let cancelled = crate::runtime::sync::atomic::AtomicBool::new(false);
+        let waker: std::sync::Weak<dyn crate::runtime::Wake> = std::sync::Weak::<Never>::new();
+        let mut cx = Cx::new(&waker, &cancelled);
+        let mut given = 0;
+        while let Pull::Rows(chunk) = stage.next(&mut cx, 7) {
+            given += chunk.rows();
+            assert!(stage.bytes.as_ref().unwrap().fills.is_empty());
+        }
+        assert_eq!(given, 2000);
     }
 
     #[test]
