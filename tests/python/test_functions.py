@@ -738,3 +738,44 @@ def test_random_numbers_lie_where_they_should() -> None:
     assert ((floats >= 2) & (floats < 3)).all()
     assert set(integers.tolist()) == {-2, -1, 0, 1, 2}
     assert (np.abs(normals) <= 2).all()
+
+
+def test_choices_in_maps_that_are_joined() -> None:
+    """A condition is about the value of its own map."""
+    chosen = fl.Dataset.range(6).map(lambda x: x * 1 + 0)
+    chosen = chosen.map(lambda x: fl.cond(x > 2, lambda: 10, lambda: 20))
+    assert [int(x) for x in chosen] == [20, 20, 20, 10, 10, 10]
+    twice = fl.Dataset.range(3).map(lambda x: fl.logical_not(x > 100))
+    twice = twice.map(lambda b: fl.cond(fl.logical_not(fl.logical_not(b)), lambda: 1, lambda: 0))
+    assert [int(x) for x in twice] == [1, 1, 1]
+
+
+def test_a_power_is_the_same_in_every_chunk() -> None:
+    """One exponent for each of several rows, and one for a row alone."""
+    base = 49.27083055064112
+    ds = fl.Dataset.from_list([1, 1, 2, 1]).map(
+        lambda n: fl.fill([n], fl.constant(base, fl.float64)) ** fl.cast(n * 0 + 2, fl.float64)
+    )
+    for rows in (1, 4):
+        for values in ds.with_options(chunk_rows=rows):
+            assert (values == base * base).all()
+
+
+def test_parameters_that_cannot_be_carried_are_refused() -> None:
+    """Numbers that JSON does not have, and bytes that are no text, are not replaced by others."""
+
+    class Counting:
+        def __iter__(self) -> Any:
+            return iter(range(3))
+
+        def state_dict(self) -> dict[str, Any]:
+            return {"rate": float("nan")}
+
+        def load_state_dict(self, state: dict[str, Any]) -> None:
+            pass
+
+    ds = fl.Dataset.from_generator(Counting, output_signature=fl.TensorSpec((), fl.int64))
+    it = iter(ds)
+    next(it)
+    with pytest.raises(Exception, match="must be a finite number|cannot be resumed|state_dict"):
+        it.state_dict()

@@ -459,3 +459,20 @@ def test_reading_a_dataset_that_never_ends() -> None:
     iterator = iter(dataset)
     assert [next(iterator) for _ in range(1000)] == list(range(0, 2000, 2))
     assert list(dataset.take(3)) == [0, 2, 4]
+
+
+def test_a_long_cycle_in_free_order_waits_for_its_input() -> None:
+    """Slots that have no dataset yet cost nothing, however many there may be."""
+
+    def late(x: Any) -> Any:
+        time.sleep(0.02)
+        return x
+
+    numbers = fl.Dataset.range(6).map(late, python=True, output_signature=fl.TensorSpec((), fl.int64))
+    ds = numbers.interleave(
+        lambda x: fl.Dataset.range(x),
+        cycle_length=50_000_000,
+        num_parallel_calls=fl.AUTOTUNE,
+        deterministic=False,
+    )
+    assert sorted(int(x) for x in ds) == sorted(y for x in range(6) for y in range(x))

@@ -568,3 +568,34 @@ def test_a_plan_can_be_stored(tmp_path: Path) -> None:
     again = pickle.loads(pickle.dumps(ds))
     assert [batch["i"].tolist() for batch in again] == [batch["i"].tolist() for batch in ds]
     assert again.fingerprint() == ds.fingerprint() if hasattr(ds, "fingerprint") else True
+
+
+def test_states_of_a_piece_that_begins_in_the_middle(tmp_path: Path) -> None:
+    """Behind a skip, and behind a state: the rows before are not given again."""
+    np.save(tmp_path / "a.npy", np.arange(10))
+    fl.Dataset.range(50_000).save_parquet(tmp_path / "a.parquet", row_group_rows=50_000)
+    for ds, expected in (
+        (fl.NumpyDataset([str(tmp_path / "a.npy")]).skip(5), list(range(5, 10))),
+        (fl.ParquetDataset(str(tmp_path / "a.parquet")).skip(40_000), list(range(40_000, 50_000))),
+    ):
+        elements = [int(next(iter(e.values()))) if isinstance(e, dict) else int(e) for e in ds]
+        assert elements == expected
+        for taken in (0, 1, 3):
+            it = ds.iter()
+            for _ in range(taken):
+                next(it)
+            # Taken again from a pass that was itself restored.
+            again = ds.iter(it.state_dict())
+            rest = list(ds.iter(again.state_dict()))
+            assert [int(next(iter(e.values()))) if isinstance(e, dict) else int(e) for e in rest] == expected[taken:]
+
+
+def test_a_file_that_fails_costs_the_next_one_nothing(tmp_path: Path) -> None:
+    """Rows that were to be skipped in it are not skipped in the next."""
+    names = [str(tmp_path / f"{n}.npy") for n in range(3)]
+    for n, name in enumerate(names):
+        np.save(name, np.arange(100 * n, 100 * n + 10))
+    ds = fl.NumpyDataset(names).skip(5)
+    with open(names[0], "ab") as file:
+        file.write(b"x")
+    assert [int(n) for n in ds.ignore_errors()] == [*range(100, 110), *range(200, 210)]

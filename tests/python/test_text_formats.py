@@ -265,3 +265,68 @@ def test_readers_inside_functions() -> None:
     assert text_of(list(ds)) == [(1, "a"), (2, "a"), (1, "b"), (2, "b")]
     lines = files.interleave(fl.TextLineDataset, cycle_length=2)
     assert list(lines) == [b"1,a", b"1,b", b"2,a", b"2,b"]
+
+
+def tar_of(samples: dict[str, bytes]) -> bytearray:
+    """A tar file of one member a sample."""
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as tar:
+        for name, data in samples.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    return bytearray(made.getvalue())
+
+
+def test_zeros_in_a_member_are_not_the_end(tmp_path: Path) -> None:
+    """Behind a damaged header members are searched, and one may be full of zeros."""
+    data = tar_of({f"s{n}.bin": bytes(3000) if n == 1 else b"x" for n in range(6)})
+    header = data.index(b"s1.bin")
+    data[header] ^= 1
+    (tmp_path / "bad.tar").write_bytes(data)
+    for index in (False, True):
+        ds = fl.WebDataset(str(tmp_path / "bad.tar"), ["bin"], index=index, on_error="skip")
+        assert [bytes(element["__key__"]) for element in ds][-4:] == [b"s2", b"s3", b"s4", b"s5"]
+
+
+def test_an_index_of_another_tar_file_is_refused(tmp_path: Path) -> None:
+    """Samples of a file that was written anew are not mixed up."""
+    path = tmp_path / "i.tar"
+    path.write_bytes(tar_of({f"s{n}.bin": b"v%d" % n for n in range(4)}))
+    ds = fl.WebDataset(str(path), ["bin"], index=True).shuffle(None, seed=1)
+    assert {bytes(e["__key__"]): bytes(e["bin"]) for e in ds} == {b"s%d" % n: b"v%d" % n for n in range(4)}
+    path.write_bytes(tar_of({f"s{n}.bin": b"v%d" % n for n in (3, 2, 1, 0)} | {"s4.bin": bytes(2000)}))
+    with pytest.raises(fl.errors.FeedlineError, match="has changed since the dataset was made"):
+        list(ds)
+
+
+def test_a_quote_that_is_never_closed_costs_its_line(tmp_path: Path) -> None:
+    """Rows behind it come, and the error says where it is."""
+    path = tmp_path / "q.csv"
+    path.write_text('a,b\n1,x\n2,"y\n3,z\n4,z\n')
+    ds = fl.CsvDataset(str(path), [0, ""], header=True)
+    assert [int(row[0]) for row in ds.ignore_errors()] == [1, 3, 4]
+    with pytest.raises(fl.errors.DataError, match=r"begins at byte 8 has a quote that is never closed"):
+        list(ds)
+
+
+def test_a_compressed_file_of_zeros_is_damaged(tmp_path: Path) -> None:
+    """Zeros may follow a stream, but are none."""
+    zeros, whole = tmp_path / "z.gz", tmp_path / "w.gz"
+    zeros.write_bytes(bytes(5000))
+    whole.write_bytes(gzip.compress(b"a\nb\n") + bytes(5000))
+    assert list(fl.TextLineDataset(str(whole), compression_type="GZIP")) == [b"a", b"b"]
+    for read in (fl.TextLineDataset, fl.TFRecordDataset):
+        with pytest.raises(fl.errors.DataError):
+            list(read(str(zeros), compression_type="GZIP"))
+
+
+def test_places_of_records_are_those_in_the_file(tmp_path: Path) -> None:
+    """Also behind the first block, and of what had to be put together."""
+    (tmp_path / "f.bin").write_bytes(np.arange(4000, dtype=np.int64).tobytes())
+    fixed = fl.FixedLengthRecordDataset(str(tmp_path / "f.bin"), 8, buffer_size=4096)
+    assert fixed.locate(0).origin.byte == 0
+    assert fixed.locate(3000).origin.byte == 24_000
+    (tmp_path / "w.tar").write_bytes(tar_of({f"s{n:02}.bin": b"x" for n in range(30)}))
+    samples = fl.WebDataset(str(tmp_path / "w.tar"), ["bin"])
+    assert samples.locate(20).origin.byte == 20 * 1024

@@ -86,6 +86,8 @@ pub struct Inflate {
     finished: bool,
     /// Inside of a stream: the file must not end here.
     inside: bool,
+    /// A stream was there, so that what follows may be padding.
+    any: bool,
     ended: bool,
 }
 
@@ -109,6 +111,7 @@ impl Inflate {
             block: block.max(1),
             finished: false,
             inside: false,
+            any: false,
             ended: false,
         })
     }
@@ -145,12 +148,12 @@ impl Inflate {
                 return Ok(self.take().map_or(Step::End, Step::Block));
             }
             if !self.inside {
-                if self.engine.begins_with_padding(&self.input.as_slice()[self.at..]) {
+                if self.any && self.engine.begins_with_padding(&self.input.as_slice()[self.at..]) {
                     self.at = self.input.len();
                     continue;
                 }
                 self.engine.reset(self.kind).map_err(|e| e.to_string())?;
-                self.inside = true;
+                (self.inside, self.any) = (true, true);
             }
             let mut out = self.out.take().unwrap_or_else(|| Buf::new(self.block));
             let room = &mut out.get_mut().expect("not handed out yet")[self.filled..];

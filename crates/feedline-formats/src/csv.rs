@@ -111,6 +111,16 @@ impl Rows {
         self.passing = line.is_none() && !self.carry.is_finished();
         self.advance(line.map_or(self.carry.rest().len(), |at| at + 1));
     }
+    /// One quote too many must not cost the rest of the file.
+    fn unclosed(&mut self) -> Cut {
+        let error = Error::data(format!(
+            "the record that begins at byte {} has a quote that is never closed (if quotes have no meaning in this file: \
+             use_quote_delim=False)",
+            self.carry.offset()
+        ));
+        self.pass();
+        Cut::Fail(error)
+    }
     fn too_long(&mut self) -> Cut {
         let error = Error::data(format!(
             "the record that begins at byte {} is longer than {} bytes; is there a quote that is never closed? (If quotes \
@@ -149,6 +159,8 @@ impl Records for Rows {
             match self.find() {
                 Found::Record(len, _) if len > self.max_bytes && given == 0 => return self.too_long(),
                 Found::Record(len, _) if len > self.max_bytes => break,
+                Found::Record(..) if self.quoted && given > 0 => break,
+                Found::Record(..) if self.quoted => return self.unclosed(),
                 Found::Record(len, end) => {
                     if !std::mem::take(&mut self.header) {
                         let start = self.carry.start();

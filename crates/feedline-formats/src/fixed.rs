@@ -89,6 +89,9 @@ impl Records for Fixed {
     fn finish(&mut self) {
         self.carry.finish();
     }
+    fn base(&self) -> u64 {
+        self.carry.base()
+    }
     fn place(&self) -> Option<u64> {
         (self.header_left == 0 && !self.done).then(|| self.carry.offset())
     }

@@ -50,7 +50,7 @@ impl Lines {
             Some(_) => {
                 self.scratch.clear();
                 self.scratch.extend(line.iter().filter(|b| **b != b'\r'));
-                out.copy(&self.scratch);
+                out.copy(self.carry.offset(), &self.scratch);
             }
         }
         true

@@ -8,8 +8,8 @@ use std::ops::Range;
 pub trait Out {
     /// A record that lies in a block, without a copy.
     fn view(&mut self, block: &Buf, range: Range<usize>);
-    /// A record that had to be put together.
-    fn copy(&mut self, record: &[u8]);
+    /// A record that had to be put together, of what begins at that byte of the file.
+    fn copy(&mut self, byte: u64, record: &[u8]);
 }
 
 /// What a call of `cut` came to.
@@ -143,7 +143,7 @@ impl Out for Copies {
     fn view(&mut self, block: &Buf, range: Range<usize>) {
         self.0.push(block.as_slice()[range].to_vec());
     }
-    fn copy(&mut self, record: &[u8]) {
+    fn copy(&mut self, _: u64, record: &[u8]) {
         self.0.push(record.to_vec());
     }
 }

@@ -212,7 +212,8 @@ impl Tar {
         };
         if block.iter().all(|b| *b == 0) {
             self.carry.advance(BLOCK);
-            self.empty += 1;
+            // Where a header is searched for, they may be part of a member.
+            self.empty += usize::from(!self.lost);
             self.ahead = if self.empty == 2 { Ahead::Nothing } else { Ahead::Header };
             return None;
         }

@@ -119,7 +119,7 @@ impl Reader {
         sample.check()?;
         let view = |field: &Vec<u8>| sample.field(field).and_then(Option::as_ref).ok_or_else(|| sample.missing(field));
         let views = self.fields.iter().map(view).collect::<Result<Vec<_>>>()?;
-        out.copy(&sample.key);
+        out.copy(sample.header, &sample.key);
         views.iter().for_each(|view| out.view(&view.buf, view.range.clone()));
         Ok(())
     }
@@ -238,7 +238,7 @@ mod tests {
             fn view(&mut self, block: &Buf, range: std::ops::Range<usize>) {
                 self.0.push(block.as_slice()[range].to_vec());
             }
-            fn copy(&mut self, record: &[u8]) {
+            fn copy(&mut self, _: u64, record: &[u8]) {
                 self.0.push(record.to_vec());
             }
         }

@@ -83,7 +83,16 @@ impl Remote {
             match patience.bounded(self.part(&*store, &path, at, len)).await {
                 Ok(buf) => return Ok(buf),
                 // A range that begins at the end or behind it.
-                Err(trouble) if trouble.status() == Some(416) => return Ok(Buf::new(0)),
+                Err(trouble) if trouble.status() == Some(416) => {
+                    return match self.first.get().filter(|(_, len)| at < *len) {
+                        None => Ok(Buf::new(0)),
+                        Some((_, len)) => {
+                            let text =
+                                format!("it changed while it was read: of {len} bytes, those from {at} on are gone");
+                            Err(Error::loss(text).in_file(&self.name, Some(at)))
+                        }
+                    };
+                }
                 Err(trouble) => {
                     patience.again(trouble).await.map_err(|e| self.scrub(e).in_file(&self.name, Some(at)))?;
                 }

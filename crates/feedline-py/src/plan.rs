@@ -241,13 +241,14 @@ pub fn json_from_py(
         };
     }
     if obj.is_instance_of::<PyFloat>() {
-        return Ok(json!(obj.extract::<f64>()?));
+        return number_from_py(obj.extract()?);
     }
     if let Ok(s) = obj.cast::<PyString>() {
         return Ok(s.to_cow()?.into());
     }
     if let Ok(b) = obj.cast::<PyBytes>() {
-        return Ok(String::from_utf8_lossy(b.as_bytes()).into());
+        let text = std::str::from_utf8(b.as_bytes());
+        return Ok(text.map_err(|_| value_error(format!("{obj:?}: bytes must be text (UTF-8) here")))?.into());
     }
     if let Ok(dict) = obj.cast::<PyDict>() {
         let map = dict.iter().map(|(k, v)| Ok((k.extract::<String>()?, json_from_py(&v, other)?)));
@@ -262,9 +263,14 @@ pub fn json_from_py(
         return Ok(n.extract::<i64>()?.into());
     }
     if let Ok(x) = obj.extract::<f64>() {
-        return Ok(json!(x));
+        return number_from_py(x);
     }
     Err(type_error(format!("{} of type {} is not a possible parameter", obj.repr()?, obj.get_type().name()?)))
+}
+
+/// JSON would write them as nothing.
+fn number_from_py(x: f64) -> PyResult<Json> {
+    if x.is_finite() { Ok(json!(x)) } else { Err(value_error(format!("{x} must be a finite number here"))) }
 }
 
 /// A state as `state_dict` gave it.

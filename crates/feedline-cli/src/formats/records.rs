@@ -56,7 +56,7 @@ impl Out for Each<'_> {
         self.byte = self.base + range.start as u64;
         (self.each)(self.byte, Ok(&block.as_slice()[range]));
     }
-    fn copy(&mut self, record: &[u8]) {
+    fn copy(&mut self, _: u64, record: &[u8]) {
         // It was put together from what lies behind the one before.
         (self.each)(self.byte, Ok(record));
     }
@@ -126,7 +126,7 @@ impl Out for Take<'_> {
         self.sample.bytes = self.base + range.end as u64;
         self.sample.records.push(block.as_slice()[range].to_vec());
     }
-    fn copy(&mut self, record: &[u8]) {
+    fn copy(&mut self, _: u64, record: &[u8]) {
         self.sample.bytes += record.len() as u64;
         self.sample.records.push(record.to_vec());
     }

@@ -193,7 +193,7 @@ impl Out for Good<'_> {
     fn view(&mut self, _: &Buf, range: Range<usize>) {
         self.checked.good(self.base + (range.start - HEADER) as u64);
     }
-    fn copy(&mut self, _: &[u8]) {
+    fn copy(&mut self, _: u64, _: &[u8]) {
         unreachable!("records lie in their blocks")
     }
 }

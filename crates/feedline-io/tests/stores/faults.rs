@@ -295,6 +295,18 @@ fn an_object_that_changes_is_noticed() {
 }
 
 #[test]
+fn an_object_that_becomes_shorter_does_not_end_early() {
+    let all = bytes(10_000);
+    let cut = all[..4000].to_vec();
+    // The first answer knows 10,000 bytes, later ones 4,000.
+    let server = Server::new(move |request, n| Reply::of(if n == 0 { &all } else { &cut }, request));
+    let file = source(&server);
+    assert_eq!(file.clone().read(0, 1000).wait().unwrap().len(), 1000);
+    let error = file.read(5000, 1000).wait().unwrap_err();
+    assert!(error.kind() == Kind::Loss && error.to_string().contains("changed while it was read"), "{error}");
+}
+
+#[test]
 fn addresses_are_asked_as_they_are_and_secrets_stay_secret() {
     let server = Server::new(|request, _| match request.path.contains("ok") {
         true => Reply::of(&bytes(100), request),

@@ -330,19 +330,7 @@ impl Graph {
         for node in &next.nodes {
             let kind = match &node.kind {
                 Kind::Input(i) => Kind::Part { node: self.outputs[*i], index: 0 },
-                Kind::Call { func, args, attrs, work } => Kind::Call {
-                    func,
-                    args: args.iter().map(|&a| rename(a)).collect(),
-                    attrs: attrs.clone(),
-                    work: work.clone(),
-                },
-                Kind::Host { func, args, outputs } => Kind::Host {
-                    func: func.clone(),
-                    args: args.iter().map(|&a| rename(a)).collect(),
-                    outputs: outputs.clone(),
-                },
-                Kind::Part { node, index } => Kind::Part { node: rename(*node), index: *index },
-                other => other.clone(),
+                other => other.clone().renamed(rename),
             };
             nodes.push(Node { kind, leaf: node.leaf.clone() });
         }

@@ -241,9 +241,9 @@ impl Out for Placed {
         }
         self.strings.push_view(block, range);
     }
-    fn copy(&mut self, record: &[u8]) {
+    fn copy(&mut self, byte: u64, record: &[u8]) {
         if let Some(bytes) = &mut self.bytes {
-            bytes.push(bytes.last().copied().unwrap_or(self.base));
+            bytes.push(byte);
         }
         self.strings.push(record);
     }

@@ -262,9 +262,10 @@ impl Head {
         let name = self.table.source(block).name();
         let Poll::Ready(came) = first.poll(name, waker) else { return Poll::Pending };
         let fetch = self.reads.pop_front().expect("looked at above");
+        // Whatever becomes of this block: the next one begins with its first row.
+        let row = std::mem::take(&mut self.row);
         let came = came.and_then(|()| self.check(block));
         Poll::Ready(Some(came.map(|()| {
-            let row = std::mem::take(&mut self.row);
             let rows = rows_in(&*self.table, block) - row as u64;
             let pieces = rows.div_ceil(piece_rows(&*self.table, block) as u64);
             let bytes = fetch.bytes;
@@ -300,7 +301,7 @@ impl Stage for Head {
     }
     fn mark(&mut self, out: &mut Mark) {
         let next = self.reads.front().map_or(self.fetch, |f| f.block);
-        let (block, row) = self.block.unwrap_or((next, 0));
+        let (block, row) = self.block.unwrap_or((next, self.row));
         out.number(block as u64);
         out.number(row as u64);
     }

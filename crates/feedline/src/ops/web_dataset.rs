@@ -4,7 +4,7 @@
 use super::record_files::{Contents, Files, Places, Reading, RecordFiles, block_bytes};
 use crate::dataset::Dataset;
 use crate::element::{Chunk, Column, DType, Leaf, Pos, Spec, StringsBuilder, Tree};
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::op::{Op, OpInfo, Param, read};
 use crate::options::OnError;
 use crate::plan::{Card, Plan};
@@ -12,8 +12,9 @@ use crate::runtime::{BuildCx, Built, ChunkFn, Index, Item};
 use feedline_formats::compress::Compression;
 use feedline_formats::tar::{Step, Tar};
 use feedline_formats::webdataset::{Reader, Sample, Samples, first_fields};
-use feedline_io::{Source, Task};
+use feedline_io::{Source, Stat, Task};
 use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 
 pub static INFO: OpInfo = OpInfo {
@@ -237,6 +238,8 @@ struct Numbered {
 #[derive(Debug)]
 struct File {
     source: Arc<dyn Source>,
+    /// What it was when its samples were found.
+    stat: Stat,
     samples: Vec<Sample<Place>>,
 }
 
@@ -264,6 +267,8 @@ impl Numbered {
 impl File {
     /// Reads a file once and keeps the places of its samples. Contents are passed over.
     fn find(name: &str, fields: &[Vec<u8>], on_error: OnError) -> Result<File> {
+        let source = feedline_io::open(name)?;
+        let stat = source.clone().stat().wait()?;
         let mut blocks = Contents::open(name, Compression::None)?;
         let (mut tar, mut open, mut samples) = (Tar::default(), Samples::default(), Vec::new());
         loop {
@@ -284,7 +289,7 @@ impl File {
                 }
                 Step::End => match open.finish() {
                     Some(sample) => Some(sample),
-                    None => return Ok(File { source: feedline_io::open(name)?, samples }),
+                    None => return Ok(File { source, stat, samples }),
                 },
             };
             let Some(mut sample) = whole else { continue };
@@ -301,6 +306,17 @@ impl File {
     }
 }
 
+impl File {
+    /// Places are those of the file that was read. Far files are compared with their first answer as they are read.
+    fn check_unchanged(&self) -> Result<()> {
+        if self.source.name().contains("://") || self.source.clone().stat().wait()? == self.stat {
+            return Ok(());
+        }
+        let text = "the file has changed since the dataset was made; make it again";
+        Err(Error::new(Kind::Precondition, text).in_file(self.source.name(), None))
+    }
+}
+
 impl Index for Numbered {
     fn len(&self) -> u64 {
         self.starts[self.starts.len() - 1]
@@ -312,9 +328,13 @@ impl Index for Numbered {
             self.fields.iter().map(|_| StringsBuilder::with_capacity(rows.len())).collect();
         // All reads begin before the first is waited for.
         let mut reads = Vec::with_capacity(rows.len() * columns.len());
+        let mut checked = HashSet::new();
         for &row in rows {
             let at = self.starts.partition_point(|s| *s <= row) - 1;
             let file = &self.files[at];
+            if checked.insert(at) {
+                file.check_unchanged()?;
+            }
             let sample = &file.samples[(row - self.starts[at]) as usize];
             let failed = |e: Error| e.at_byte(sample.header).in_file(file.source.name(), None);
             sample.check().map_err(failed)?;

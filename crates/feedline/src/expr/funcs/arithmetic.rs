@@ -203,7 +203,8 @@ pub static FUNCS: &[Func] = &[
                 };
                 float match y.rank() == 0 && y.item::<T>() == 2.0 {
                     true => zip_same(x, y, |a: T, _| a * a),
-                    false => zip_same(x, y, |a: T, b: T| a.powf(b)),
+                    // The same for one of several exponents: rows may come one by one or together.
+                    false => zip_same(x, y, |a: T, b: T| if b == 2.0 { a * a } else { a.powf(b) }),
                 })
             })
         },

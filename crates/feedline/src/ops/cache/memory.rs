@@ -119,6 +119,7 @@ mod tests {
         store.put(&b, held(2));
         let rows = |env: &Arc<[Value]>| match store.get(env).unwrap().rows {
             Rows::Memory(held) => held.len(),
+            #[cfg(feature = "columnar")]
             _ => unreachable!("in memory"),
         };
         assert_eq!((rows(&b), rows(&Arc::from([]))), (2, 3));

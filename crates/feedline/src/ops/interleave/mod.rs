@@ -224,17 +224,23 @@ impl InterleaveStage {
         self.at = (self.at + 1) % self.slots.len;
         self.taken = 0;
     }
-    /// Nothing there yet: wait, or look at the next slot if the order is free.
-    fn wait(&mut self) -> Step {
+    /// Nothing there yet: wait, or look at the next slot if the order is free. If the input is late, only those that are
+    /// open are worth a look.
+    fn wait(&mut self, input_is_late: bool) -> Step {
         if self.ordered {
             return Step::Stop(Pull::Pending);
         }
         self.waiting += 1;
-        if self.waiting >= self.slots.len {
+        let made = &self.slots.made;
+        let next = match input_is_late {
+            true => (self.at + 1..made.len()).chain(0..self.at.min(made.len())).find(|i| made[*i].is_some()),
+            false => Some((self.at + 1) % self.slots.len),
+        };
+        let Some(next) = next.filter(|_| self.waiting <= made.len()) else {
             self.waiting = 0;
             return Step::Stop(Pull::Pending);
-        }
-        self.advance();
+        };
+        (self.at, self.taken) = (next, 0);
         Step::On(false)
     }
     fn step(&mut self, cx: &mut Cx<'_>, want: usize) -> Step {
@@ -255,7 +261,7 @@ impl InterleaveStage {
                     self.advance();
                     return Step::On(true);
                 }
-                Some(Pull::Pending) => return self.wait(),
+                Some(Pull::Pending) => return self.wait(false),
                 Some(Pull::Fail(error)) => {
                     // It stands in the place of an element.
                     self.took(1);
@@ -291,7 +297,7 @@ impl InterleaveStage {
                 let next = ahead.next(&mut self.outer, cx);
                 match next {
                     Some(opened) => opened,
-                    None => return self.wait(),
+                    None => return self.wait(true),
                 }
             }
             None => {
@@ -300,7 +306,7 @@ impl InterleaveStage {
                 match self.outer.next(cx) {
                     Inner::Dataset(value, pos) => Some(Opened { stage: self.serial_stage(&value, pos), from }),
                     Inner::Fail(error) => Some(Opened { stage: Err(error), from }),
-                    Inner::Pending => return self.wait(),
+                    Inner::Pending => return self.wait(true),
                     Inner::End => None,
                 }
             }
