@@ -356,7 +356,7 @@ def _check_steps(dataset: Dataset, steps: int | None) -> None:
 
 
 def _check_position(epochs: Any) -> None:
-    """Tells of an epoch that goes on in the pass of the one before. A first or only one takes what it needs."""
+    """Tells of an epoch that goes on in the pass of the one before."""
     steps, count = epochs.steps_per_epoch, epochs.data_adapter.num_batches
     if steps and count and epochs._current_iterator is not None and 0 < epochs._steps_seen < count:
         warnings.warn(
