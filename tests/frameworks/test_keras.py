@@ -136,10 +136,23 @@ def test_more_steps_than_batches_to_evaluate() -> None:
 
 
 def test_fewer_steps_than_batches_carry_the_position_over() -> None:
-    with pytest.warns(fl.warnings.PositionCarriedOver, match="FL004: an epoch has 4 steps"):
+    with pytest.warns(fl.warnings.PositionCarriedOver, match="FL004: an epoch has 4 steps") as given:
         record, history = fitted(rows(10), epochs=3, steps_per_epoch=4)
     assert record.steps == [4, 1, 4]
     assert history["loss"][1] == pytest.approx((64 + 81) / 2)
+    told = [warning for warning in given if warning.category is fl.warnings.PositionCarriedOver]
+    assert [warning.filename for warning in told] == [__file__]
+
+
+def test_fewer_steps_are_quiet_where_no_epoch_follows_in_the_pass() -> None:
+    model = line()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", fl.warnings.FeedlineWarning)
+        assert fitted(rows(10), epochs=1, steps_per_epoch=4)[0].steps == [4]
+        model.evaluate(rows(10), steps=3, verbose=0)
+        assert len(model.predict(rows(10), steps=3, verbose=0)) == 6
+        # Validation begins anew each time.
+        fitted(rows(10), epochs=2, validation_data=rows(10), validation_steps=2)
 
 
 def test_steps_of_the_right_number_are_quiet() -> None:

@@ -14,6 +14,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import feedline as fl
@@ -21,7 +22,7 @@ import feedline.torch
 import numpy as np
 import pytest
 import torch
-from feedline.frameworks.torch import _tensor
+from feedline.frameworks.torch import _Job, _tensor
 from torch.utils import data as torch_data
 
 torch.set_num_threads(1)
@@ -63,6 +64,28 @@ def test_kinds_of_elements() -> None:
     indices = fl.SparseTensor([[0, 1]], [5.0], [2, 3])
     (sparse,) = fl.Dataset.from_tensors(indices).to_torch()
     assert sparse.to_dense().tolist() == [[0, 5, 0], [0, 0, 0]]
+
+
+def test_text_in_ragged_and_sparse_leaves() -> None:
+    words = fl.Dataset.from_tensor_slices(["a b", "c"]).map(lambda x: fl.strings.split(x)).ragged_batch(2)
+    (ragged,) = words.to_torch()
+    assert isinstance(ragged, fl.RaggedTensor) and ragged.flat_values.tolist() == [b"a", b"b", b"c"]
+    (sparse,) = fl.Dataset.from_tensors(fl.SparseTensor([[0, 1]], ["a"], [2, 3])).to_torch()
+    assert isinstance(sparse, fl.SparseTensor) and sparse.values.tolist() == [b"a"]
+
+
+def test_ragged_and_sparse_leaves_of_all_kinds() -> None:
+    rows = fl.Dataset.range(3).map(lambda x: fl.cast(fl.range(x), fl.bfloat16)).ragged_batch(3).cache()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="The given NumPy array is not writable")
+        for _ in range(2):
+            (ragged,) = rows.to_torch()
+            assert ragged.dtype == torch.bfloat16 and [len(row) for row in ragged.unbind()] == [0, 1, 2]
+        places = fl.Dataset.from_tensors(fl.SparseTensor([[0, 1]], np.ones(1, np.float32), [2, 3])).cache()
+        for _ in range(2):
+            (sparse,) = places.to_torch()
+            assert sparse.to_dense().tolist() == [[0, 1, 0], [0, 0, 0]]
+            sparse._values().add_(1)
 
 
 def test_batches_of_a_cache_can_be_written_to() -> None:
@@ -121,6 +144,61 @@ def test_workers_that_stay() -> None:
     epochs = [[n for x, _ in loader for n in x.tolist()] for _ in range(2)]
     assert epochs[0] != epochs[1]
     assert sorted(epochs[0]) == sorted(epochs[1]) == list(range(103))
+
+
+def loaded(stream: Any, **how: Any) -> Any:
+    return torch_data.DataLoader(stream, batch_size=None, num_workers=2, **how)
+
+
+def test_epochs_of_workers_are_the_passes_of_one_process() -> None:
+    ds = numbers()
+    stream = ds.to_torch()
+    passes = [listed(stream) for _ in range(4)]
+    torch.manual_seed(1)
+    assert [listed(loaded(numbers().to_torch())) for _ in range(2)] == [passes[0]] * 2
+    loader = loaded(stream)
+    assert [listed(loader) for _ in range(2)] == passes[:2]
+    # Another stream of the same dataset counts on, as without workers.
+    assert listed(loaded(ds.to_torch())) == passes[2]
+
+
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+@pytest.mark.parametrize("stay", [False, True])
+def test_an_epoch_that_is_set_reaches_all_workers(stay: bool, start: str) -> None:
+    stream = numbers(40).to_torch()
+    passes = [listed(stream) for _ in range(5)]
+    loader = loaded(stream, persistent_workers=stay, multiprocessing_context=start)
+    found = []
+    for epoch in (3, None, 1, 1):
+        if epoch is not None:
+            stream.set_epoch(epoch)
+        found.append(passes.index(listed(loader)))
+    assert found == [3, 4, 1, 1]
+
+
+@pytest.mark.parametrize("stay", [False, True])
+def test_workers_agree_after_an_epoch_was_left(stay: bool) -> None:
+    """Near the end of an epoch one worker has reached the end of its part and the other has not."""
+    stream = numbers(50).to_torch()
+    passes = [listed(stream) for _ in range(6)]
+    loader = loaded(stream, persistent_workers=stay, prefetch_factor=1)
+    for left in range(1, 6):
+        iterator = iter(loader)
+        assert listed(next(iterator) for _ in range(left)) == passes[left - 1][:left]
+        del iterator
+    assert listed(loader) == passes[5]
+
+
+def test_epochs_that_overlap() -> None:
+    stream = numbers(40).to_torch()
+    passes = [listed(stream) for _ in range(2)]
+    loader = loaded(stream)
+    first = iter(loader)
+    given = listed([next(first)])
+    second = iter(loader)
+    assert listed([next(second)]) == passes[1][:1]
+    assert given + listed(first) == passes[0]
+    assert listed(second) == passes[1][1:]
 
 
 def test_the_map_runs_in_one_worker_only(tmp_path: Path) -> None:
@@ -212,6 +290,19 @@ def test_ranks_from_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RANK")
     with pytest.raises(ValueError, match="torchrun"):
         fl.Dataset.range(6).to_torch(shard="auto")
+
+
+@pytest.mark.parametrize("stay", [False, True])
+def test_ranks_with_workers_run_the_same_passes(stay: bool) -> None:
+    """Their loaders draw different seeds, as those of different processes do."""
+    ds = fl.Dataset.range(96).shuffle(seed=5).batch(4)
+    loaders = [loaded(ds.to_torch(shard=(2, rank)), persistent_workers=stay) for rank in range(2)]
+    orders = []
+    for _ in range(3):
+        found = [[n for batch in loader for n in batch.tolist()] for loader in loaders]
+        assert sorted(found[0] + found[1]) == list(range(96))
+        orders.append(found[0])
+    assert orders[0] != orders[1] != orders[2]
 
 
 def run_ranks(tmp_path: Path, body: str, count: int = 2) -> list[str]:
@@ -424,6 +515,98 @@ def test_workers_begin_once_each() -> None:
     assert sorted(begun) == list(range(len(begun))) and 1 <= len(begun) <= 2
 
 
+def once(order: list[int]) -> Any:
+    """A sampler that can be read once, as a generator can."""
+
+    class Once(torch_data.Sampler):
+        left = iter(order)
+
+        def __iter__(self) -> Iterator[int]:
+            return self.left
+
+        def __len__(self) -> int:
+            return len(order)
+
+    return Once()
+
+
+def test_what_cannot_be_pickled_loses_nothing_of_its_sampler() -> None:
+    lock = threading.Lock()
+
+    def collated(samples: list[Any]) -> list[str]:
+        with lock:
+            return [sample["name"] for sample in samples]
+
+    loader = feedline.torch.DataLoader(
+        Squares(), batch_size=2, num_workers=2, sampler=once([3, 1, 2]), collate_fn=collated
+    )
+    assert list(loader) == [["3", "1"], ["2"]]
+
+    # The first epoch has PyTorch's order too.
+    orders = []
+    for kind in (torch_data.DataLoader, feedline.torch.DataLoader):
+        torch.manual_seed(7)
+        shuffled = kind(Squares(), batch_size=5, shuffle=True, num_workers=2, collate_fn=collated)
+        orders.append([list(shuffled) for _ in range(2)])
+    assert orders[0] == orders[1]
+
+
+@pytest.mark.parametrize("where", [{}, {"num_workers": 2}, {"num_workers": 2, "threads": True}])
+def test_the_seed_is_drawn_when_an_epoch_begins(where: dict[str, Any]) -> None:
+    """As PyTorch does it, so that other draws of a program do not change places with it."""
+    drawn = []
+    for kind, how in ((torch_data.DataLoader, {}), (feedline.torch.DataLoader, where)):
+        workers = {"num_workers": where["num_workers"]} if where else {}
+        loader = kind(Squares(), batch_size=5, shuffle=True, **{**workers, **how})
+        torch.manual_seed(7)
+        batches = iter(loader)
+        between = torch.rand(1).item()
+        drawn.append((between, [batch["name"] for batch in batches], torch.rand(1).item()))
+    assert drawn[0] == drawn[1]
+
+
+class Seeds(torch_data.Dataset):
+    """Which seed a worker was told, and how often it was begun."""
+
+    begun = 0
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> tuple[int, int]:
+        worker = torch_data.get_worker_info()
+        return worker.seed - worker.id, self.begun
+
+
+def count_begin(number: int) -> None:
+    torch_data.get_worker_info().dataset.begun += 1
+
+
+def fail_begin(number: int) -> None:
+    raise ValueError("no begin")
+
+
+@pytest.mark.parametrize(("stay", "begun"), [(False, [1, 2, 3]), (True, [1, 1, 1])])
+def test_kept_workers_begin_each_epoch(stay: bool, begun: list[int]) -> None:
+    loader = feedline.torch.DataLoader(
+        Seeds(), num_workers=1, collate_fn=list, worker_init_fn=count_begin, persistent_workers=stay
+    )
+    epochs = [{sample for batch in loader for sample in batch} for _ in range(3)]
+    # One seed in each epoch, and another in each.
+    assert [len(epoch) for epoch in epochs] == [1, 1, 1]
+    seeds, times = zip(*(next(iter(epoch)) for epoch in epochs), strict=True)
+    assert len(set(seeds)) == 3 and list(times) == begun
+
+
+def test_a_worker_that_cannot_begin_makes_no_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("feedline.frameworks.torch.worker_info", lambda: SimpleNamespace(id=0))
+    monkeypatch.setattr(torch_data._utils.worker, "_worker_info", None)
+    job = _Job(feedline.torch.DataLoader(Squares(), num_workers=1, worker_init_fn=fail_begin))
+    for number in range(2):
+        with pytest.raises(ValueError, match="no begin"):
+            job(pickle.dumps((5, number, [0])))
+
+
 class Told(torch_data.Dataset):
     """What a sample knows of where it is made, and what is left of tensors of all kinds."""
 
@@ -569,6 +752,24 @@ def test_torchdatas_loader_resumes(workers: int) -> None:
     again.load_state_dict(state)
     assert len(rest) == 6
     assert listed(again) == rest
+
+
+def test_epochs_behind_a_resumed_one_are_counted_from_there() -> None:
+    from torchdata.stateful_dataloader import StatefulDataLoader
+
+    def loader() -> Any:
+        return StatefulDataLoader(numbers(40).to_torch(), batch_size=None, num_workers=2)
+
+    stream = numbers(40).to_torch()
+    passes = [listed(stream) for _ in range(3)]
+    first = loader()
+    assert listed(first) == passes[0]
+    iterator = iter(first)
+    assert listed(next(iterator) for _ in range(2)) == passes[1][:2]
+    again = loader()
+    again.load_state_dict(first.state_dict())
+    assert listed(again) == passes[1][2:]
+    assert listed(again) == passes[2]
 
 
 def test_training_goes_on_to_the_same_weights(digits: Any) -> None:

@@ -101,7 +101,7 @@ def test_names_exist(page: Path) -> None:
 FRAMEWORKS = [
     "feedline.keras",
     "feedline.torch",
-    *(f"feedline.frameworks.{f}" for f in ("backup", "jax", "keras", "tensorflow", "torch")),
+    *(f"feedline.frameworks.{f}" for f in ("backup", "epochs", "jax", "keras", "tensorflow", "torch")),
 ]
 MODULES = sorted(
     module.name

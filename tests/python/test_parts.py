@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import re
+import time
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -69,6 +71,56 @@ def test_ranks_share_all_elements(make: Callable[[], fl.Dataset]) -> None:
     found = sorted(texts(shares[0]) + texts(shares[1]))
     # A shuffle has another order in its second pass, but the same elements.
     assert found == sorted(texts(whole))
+
+
+def hurried(x: Any) -> Any:
+    """Slow for every fourth element, so that those behind it are ready first."""
+    if int(x) % 4 == 0:
+        time.sleep(0.02)
+    return x
+
+
+FREE = {"num_parallel_calls": 4, "python": True, "output_signature": fl.TensorSpec((), fl.int64)}
+
+
+def inner(x: Any) -> fl.Dataset:
+    ds = fl.Dataset.from_tensors(x).repeat(3)
+    return ds.map(lambda y: y + 1, num_parallel_calls=2, deterministic=False)
+
+
+UNORDERED: dict[str, Callable[[], fl.Dataset]] = {
+    "parameter": lambda: fl.Dataset.range(24).map(hurried, deterministic=False, **FREE).shuffle(1),
+    "option": lambda: fl.Dataset.range(24).map(hurried, **FREE).shuffle(1).with_options(deterministic=False),
+    "interleave": lambda: fl.Dataset.range(8).interleave(
+        inner, cycle_length=3, num_parallel_calls=3, deterministic=False
+    ),
+}
+
+
+def written(ds: fl.Dataset) -> str:
+    return ds._plan.pickled()[0].replace(" ", "")
+
+
+@pytest.mark.parametrize("make", UNORDERED.values(), ids=UNORDERED)
+def test_parts_are_cut_from_one_order(make: Callable[[], fl.Dataset]) -> None:
+    expected = sorted(texts(make()))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", fl.warnings.WorkTwice)
+        workers = [parts.of_worker(make(), 2, number) for number in range(2)]
+    ranks = [parts.of_rank(make(), 2, number, "drop") for number in range(2)]
+    for given in (workers, ranks):
+        assert sorted(text for part in given for text in texts(part)) == expected
+        # A state can be taken only where the order is strict.
+        iterator = iter(given[0])
+        next(iterator)
+        assert iterator.state_dict()["delivered"] == 1
+        assert "false" not in re.findall('"deterministic":([a-z]+),', written(given[0]))
+    # What lies behind the cut keeps its freedom, and so does a dataset that is not cut.
+    ds = fl.Dataset.range(8).map(lambda x: x, num_parallel_calls=2, deterministic=False)
+    assert '"deterministic":false' in written(parts.of_rank(ds, 2, 0))
+    assert written(parts.of_rank(make(), 1, 0)).count('"deterministic":false') == written(make()).count(
+        '"deterministic":false'
+    )
 
 
 def test_a_part_counts_its_passes() -> None:

@@ -353,21 +353,29 @@ def _check_steps(dataset: Dataset, steps: int | None) -> None:
             f"{steps} steps an epoch were asked for, but the dataset has {count} batches: each epoch ends "
             f"after {count}. Leave out steps_per_epoch, or add .repeat()",
         )
-    elif count > steps:
+
+
+def _check_position(epochs: Any) -> None:
+    """Tells of an epoch that goes on in the pass of the one before."""
+    steps, count = epochs.steps_per_epoch, epochs.data_adapter.num_batches
+    if steps and count and epochs._current_iterator is not None and 0 < epochs._steps_seen < count:
         warnings.warn(
             warnings.PositionCarriedOver,
-            f"an epoch has {steps} steps, but the dataset {count} batches: the next epoch goes on where this "
-            "one stops, and may be cut short by the end of the data. Add .repeat() for epochs of equal "
+            f"an epoch has {steps} steps, but the dataset {count} batches: each epoch goes on where the one "
+            "before stopped, and may be cut short by the end of the data. Add .repeat() for epochs of equal "
             f"length, or .take({steps}) for the same batches in each",
         )
 
 
 def _resumed(known: Callable[..., Any]) -> Callable[..., Any]:
-    """Keras's steps of an epoch, which may be one that another process has begun."""
+    """Keras's steps of an epoch, which may be one that another process has begun, or go on in a pass."""
 
     @functools.wraps(known)
     def _enumerate_iterator(self: Any) -> Iterator[Any]:
-        place = self.data_adapter.take_place() if isinstance(self.data_adapter, Data) else None
+        place = None
+        if isinstance(self.data_adapter, Data):
+            _check_position(self)
+            place = self.data_adapter.take_place()
         steps = known(self)
         if place is None:
             yield from steps

@@ -8,6 +8,9 @@ every part, which then keeps its own elements:
 - a worker keeps whole batches, in turn: batch 0, 2, 4, ... and 1, 3, 5, ... of two. A loader that takes from
   its workers in turn gives exactly what the dataset gives without workers.
 - a rank keeps every n-th element: parts differ by one element at most.
+
+All parts must see the same elements in the same order in front of the cut, so there `deterministic=False` has
+no effect. Behind it, elements of a part may come in any order.
 """
 
 from __future__ import annotations
@@ -41,6 +44,7 @@ def of_worker(dataset: Dataset, count: int, number: int) -> Dataset:
     return _rebuilt(
         dataset,
         whole,
+        count,
         # The elements keep their positions, and with them their random numbers.
         lambda ds: (
             ds.enumerate()
@@ -82,7 +86,7 @@ def _of_rank(dataset: Dataset, count: int, number: int, equal: Any) -> Dataset:
             'a step that the others do not take. equal="drop" leaves out the last few, equal="wrap" uses the '
             "first few twice",
         )
-    return _rebuilt(dataset, whole, lambda ds: ds.shard(count, number, equal=equal))
+    return _rebuilt(dataset, whole, count, lambda ds: ds.shard(count, number, equal=equal))
 
 
 def cut_input(dataset: Dataset) -> tuple[Dataset, int]:
@@ -110,8 +114,8 @@ def _costly(plan: _native.Plan) -> str | None:
     return next((name for name in found if name), None)
 
 
-def _rebuilt(dataset: Dataset, whole: Dataset, part: Callable[[Dataset], Dataset]) -> Dataset:
-    """The dataset with a part of what lies in front of the cut in its place.
+def _rebuilt(dataset: Dataset, whole: Dataset, count: int, part: Callable[[Dataset], Dataset]) -> Dataset:
+    """The dataset with a part, one of so many, of what lies in front of the cut in its place.
 
     Plans are written inputs first, so what lies in front of the cut comes first in both of these, alike; the
     operators that make the part are put in after it. They bring no attachments, so the numbers of those hold.
@@ -120,8 +124,29 @@ def _rebuilt(dataset: Dataset, whole: Dataset, part: Callable[[Dataset], Dataset
     old = json.loads(written)["nodes"]
     cut = len(json.loads(whole._plan.pickled()[0])["nodes"])
     made = json.loads(part(whole)._plan.pickled()[0])["nodes"]
+    if count > 1:
+        _put_in_order(made, dataset.options().deterministic is False)
     shift = len(made) - cut
     for node in old[cut:]:
         made.append({**node, "inputs": [place + shift for place in node["inputs"]]})
     plan = {"nodes": made, "root": len(made) - 1}
     return type(dataset)(_native.unpickled(json.dumps(plan), attached))
+
+
+def _put_in_order(written: Any, free: bool) -> None:
+    """Makes the order of written operators strict, also in the datasets that their functions make.
+
+    Args:
+        written: Operators, or what is in them.
+        free: Whether the options let those have any order that do not say it themselves.
+    """
+    if isinstance(written, list):
+        for item in written:
+            _put_in_order(item, free)
+    elif isinstance(written, dict):
+        params = written.get("params")
+        loose = (False, None) if free else (False,)
+        if isinstance(params, dict) and params.get("deterministic", True) in loose:
+            params["deterministic"] = True
+        for item in written.values():
+            _put_in_order(item, free)

@@ -36,9 +36,18 @@ class Pass:
         self._iterator = iterator
         self._begin = begin
         self._finish = finish
-        self._ahead: list[Any] = []
-        self._started = False
+        self._reset()
+
+    def _reset(self) -> None:
         self._state: Any = None
+        """Where the consumer is, if that is not where the iterator is."""
+        self._taken: tuple[Any, Any] | None = None
+        """The element that was taken last, if it is not begun yet, and the state behind it."""
+        self._ahead: list[tuple[Any, Any]] = []
+        """Elements that are begun, the next one first, each with the state behind it."""
+        self._error: Exception | None = None
+        """Why there is none behind those."""
+        self._ended = False
 
     def __iter__(self) -> Pass:
         return self
@@ -46,21 +55,48 @@ class Pass:
     def __next__(self) -> Any:
         if self._finish is None:
             return self._begin(next(self._iterator))
-        if not self._started:
-            self._started = True
-            self._fetch()
         if not self._ahead:
-            self._state = None
-            raise StopIteration
-        element = self._ahead.pop()
-        self._state = state_of(self._iterator)
-        self._fetch()
+            self._fetch_first()
+        # An error belongs to the element behind this one, and is raised when that is asked for. An interrupt
+        # is raised at once: this element stays in front, and is not given yet.
+        if not self._ended and self._error is None:
+            try:
+                self._fetch()
+            except Exception as error:
+                self._error = error
+        element, self._state = self._ahead.pop(0)
         return self._finish(element)
 
+    def _fetch_first(self) -> None:
+        """Fetches an element while none is ahead, or raises what there is in place of one."""
+        error, self._error = self._error, None
+        try:
+            if error is not None:
+                raise error
+            if not self._ended:
+                self._state = self._state or state_of(self._iterator)
+                self._fetch()
+        except Exception:
+            self._state = None
+            raise
+        if self._ended:
+            self._state = None
+            raise StopIteration
+
     def _fetch(self) -> None:
-        for element in self._iterator:
-            self._ahead.append(self._begin(element))
-            break
+        if self._taken is None:
+            try:
+                self._taken = next(self._iterator), state_of(self._iterator)
+            except StopIteration:
+                self._ended = True
+                return
+        try:
+            begun = self._begin(self._taken[0]), self._taken[1]
+        except Exception:
+            self._taken = None
+            raise
+        self._ahead.append(begun)
+        self._taken = None
 
     def state_dict(self) -> dict[str, Any]:
         """Where the pass is: a dict that `json.dumps` takes."""
@@ -73,7 +109,7 @@ class Pass:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes to where another pass was."""
         self._iterator.load_state_dict(state)
-        self._ahead, self._started, self._state = [], False, None
+        self._reset()
 
     def close(self) -> None:
         """Stops the work behind it. A generator around it does that by itself, so its state is kept."""

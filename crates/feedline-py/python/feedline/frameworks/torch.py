@@ -16,6 +16,7 @@ import pickle
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -30,6 +31,7 @@ from ..sparse import SparseTensor
 from ..spec import TensorSpec
 from ..workers import seed_modules, worker_info
 from . import parts
+from .epochs import Epochs
 from .memory import writable
 from .passes import Pass, Resumable, plain
 
@@ -66,32 +68,38 @@ class Stream(Resumable, torch_data.IterableDataset):  # type: ignore[misc]
             # One rank too: it may go on from the state of several, and several from its own.
             dataset = parts.of_rank(dataset, count, rank, equal)
         self.dataset = plain(dataset)
+        # Kept with the dataset: another stream of it, for the next epoch, counts on.
+        if dataset not in _epochs:
+            _epochs[dataset] = Epochs()
+        self._epochs = _epochs[dataset]
         self.device = None if device is None else torch.device(device)
         self.pin_memory = bool(pin_memory)
         self._pass: int | None = None
-        self._started = False
+        self._turns = 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Makes the next pass the one with that number: its order and its random numbers."""
+        """Makes the next pass the one with that number: its order and its random numbers. The passes behind
+        it are counted from there. Workers of a loader get to know it, also those that were started before.
+        """
         self._pass = int(epoch)
+        self._epochs.set_next(self._pass)
 
     def __iter__(self) -> Pass:
         worker = torch_data.get_worker_info()
-        if worker is not None:
-            self._begin_worker(worker)
         epoch, self._pass = self._pass, None
+        if worker is not None:
+            epoch = self._begin_worker(worker)
         self._last = Pass(self._open(self.dataset, epoch), *self._steps())
         return self._last
 
-    def _begin_worker(self, worker: Any) -> None:
-        # A worker makes its part once. The pipeline in it counts passes from 0, also if the worker is one of
-        # many that live for an epoch each: these get their number from the seed that the loader drew for the
-        # epoch.
-        if not self._started:
-            self._started = True
+    def _begin_worker(self, worker: Any) -> int:
+        """The number of the pass that begins in a worker. A worker makes its part once."""
+        if self._turns == 0:
             self.dataset = parts.of_worker(self.dataset, worker.num_workers, worker.id)
-            if self._pass is None:
-                self._pass = (worker.seed - worker.id) % 2**31
+        resumed = None if self._resume is None else int(self._resume["epoch"])
+        epoch = self._epochs.number(worker.seed - worker.id, self._turns, resumed)
+        self._turns += 1
+        return epoch
 
     def _steps(self) -> tuple[Callable[[Any], Any], Callable[[Any], Any] | None]:
         """How an element is made, and how it is handed out if that is a step of its own."""
@@ -110,6 +118,9 @@ class Stream(Resumable, torch_data.IterableDataset):  # type: ignore[misc]
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_last": None}
+
+
+_epochs: WeakKeyDictionary[Dataset, Epochs] = WeakKeyDictionary()
 
 
 class Items(torch_data.Dataset):  # type: ignore[misc]
@@ -176,12 +187,11 @@ def _tensor(leaf: Any) -> Any:
         return torch.from_numpy(leaf)
     if isinstance(leaf, np.generic):
         return _tensor(np.asarray(leaf)).clone()
-    if isinstance(leaf, RaggedTensor) and leaf.ragged_rank == 1:
-        values, offsets = torch.from_numpy(leaf.flat_values), torch.from_numpy(leaf.row_splits)
-        return torch.nested.nested_tensor_from_jagged(values, offsets)
-    if isinstance(leaf, SparseTensor):
-        places = torch.from_numpy(np.ascontiguousarray(leaf.indices.T))
-        values = torch.from_numpy(leaf.values)
+    # PyTorch has no text: such leaves stay as they are.
+    if isinstance(leaf, RaggedTensor) and leaf.ragged_rank == 1 and leaf.flat_values.dtype.kind != "O":
+        return torch.nested.nested_tensor_from_jagged(_tensor(leaf.flat_values), _tensor(leaf.row_splits))
+    if isinstance(leaf, SparseTensor) and leaf.values.dtype.kind != "O":
+        places, values = _tensor(np.ascontiguousarray(leaf.indices.T)), _tensor(leaf.values)
         return torch.sparse_coo_tensor(places, values, tuple(leaf.dense_shape), check_invariants=True)
     return leaf
 
@@ -247,21 +257,22 @@ class DataLoader(torch_data.DataLoader):  # type: ignore[misc]
         return {**self.__dict__, "_function": None, "_kept": None}
 
     def __iter__(self) -> Iterator[Any]:
-        is_map_style = not isinstance(self.dataset, torch_data.IterableDataset)
-        if self.num_workers and is_map_style and not self.threads:
-            elements = self._open_processes()
-            if elements is not None:
-                return self._from_processes(elements)
-        return self._from_threads()
+        exchange = _Exchange(self)
+        if self.num_workers and exchange.is_map_style:
+            exchange.begin()
+            if not self.threads:
+                elements = self._open_processes(exchange)
+                if elements is not None:
+                    return self._from_processes(elements)
+        return self._from_threads(exchange)
 
-    def _open_processes(self) -> Any:
+    def _open_processes(self, exchange: _Exchange) -> Any:
         if self._function is None:
             # Kept, because the workers belong to it.
             text, number = TensorSpec((), string), TensorSpec((None,), int64)
             returns = (text, TensorSpec((None,), uint8), number)
             self._function = traced(_Job(self), text, op="DataLoader", python=True, output_signature=returns)
-        tasks = _Exchange(self)
-        tickets = Dataset.from_generator(tasks.pickled, output_signature=TensorSpec((), string))
+        tickets = Dataset.from_generator(exchange.pickled, output_signature=TensorSpec((), string))
         in_order = getattr(self, "in_order", True)
         made = tickets._then("map", function=self._function, workers=self.num_workers, deterministic=in_order)
         try:
@@ -284,8 +295,8 @@ class DataLoader(torch_data.DataLoader):  # type: ignore[misc]
             if elements is not None:
                 elements.close()
 
-    def _from_threads(self) -> Iterator[Any]:
-        exchange = _Exchange(self)
+    def _from_threads(self, exchange: _Exchange) -> Iterator[Any]:
+        exchange.begin()
         tickets = Dataset.from_generator(exchange.tickets, output_signature=TensorSpec((), int64))
         made = tickets.map(
             exchange.batch,
@@ -318,7 +329,9 @@ class _Job:
         self.dataset, self.collate_fn = loader.dataset, loader.collate_fn
         self.is_batched = loader.batch_sampler is not None
         self.worker_init_fn, self.num_workers = loader.worker_init_fn, loader.num_workers
-        self.has_begun = False
+        self.persistent_workers = loader.persistent_workers
+        self.seed: int | None = None
+        self.begun: set[int] = set()
 
     def __call__(self, ticket: bytes) -> tuple[bytes, Any, Any]:
         seed, number, task = pickle.loads(ticket)
@@ -327,17 +340,19 @@ class _Job:
         return _packed(self.collate_fn(_samples(self, task)))
 
     def _begin(self, seed: int) -> None:
-        if self.has_begun:
-            return
-        self.has_begun = True
-        here = worker_info()
-        assert here is not None
-        worker = torch_data._utils.worker
-        worker._worker_info = worker.WorkerInfo(
-            id=here.id, num_workers=self.num_workers, seed=seed + here.id, dataset=self.dataset
-        )
-        if self.worker_init_fn is not None:
-            self.worker_init_fn(here.id)
+        """Begins an epoch, which its seed stands for. In PyTorch workers that do not stay are new in each."""
+        if seed != self.seed:
+            here = worker_info()
+            assert here is not None
+            worker = torch_data._utils.worker
+            worker._worker_info = worker.WorkerInfo(
+                id=here.id, num_workers=self.num_workers, seed=seed + here.id, dataset=self.dataset
+            )
+            if seed not in self.begun:
+                if self.worker_init_fn is not None and not (self.begun and self.persistent_workers):
+                    self.worker_init_fn(here.id)
+                self.begun.add(seed)
+            self.seed = seed
 
 
 class _Pickler(pickle.Pickler):
@@ -384,31 +399,39 @@ class _Exchange:
     def __init__(self, loader: DataLoader) -> None:
         self.loader = loader
         self.dataset, self.is_batched = loader.dataset, loader.batch_sampler is not None
+        self.is_map_style = not isinstance(loader.dataset, torch_data.IterableDataset)
         self.tasks: dict[int, Any] = {}
         self.batches: dict[int, Any] = {}
         self.threads: dict[int, int] = {}
+        self.waiting: Iterator[Any] | None = None
 
         # In the consumer's thread and in PyTorch's order, so that the same seeds give the same batches: the
-        # loader draws a seed for workers, then the sampler one for its order when it is asked for the first
-        # time.
+        # loader draws a seed for workers when an epoch begins, and the sampler one for its order when it is
+        # asked for the first time.
         self.seed = int(torch.empty((), dtype=torch.int64).random_(generator=loader.generator).item())
-        waiting = self._tasks()
-        self.waiting = itertools.chain(list(itertools.islice(waiting, 1)), waiting)
+
+    def begin(self) -> None:
+        """Asks for the first task, if that was not done yet: with workers at once, else for the first
+        batch.
+        """
+        if self.waiting is None:
+            tasks = self._tasks()
+            self.waiting = itertools.chain(list(itertools.islice(tasks, 1)), tasks)
 
     def tickets(self) -> Iterator[int]:
-        for number, task in enumerate(self.waiting):
+        for number, task in enumerate(self.waiting or ()):
             self.tasks[number] = task
             yield number
 
     def pickled(self) -> Iterator[bytes]:
         """What a worker process needs to know of a batch."""
-        for number, task in enumerate(self.waiting):
+        for number, task in enumerate(self.waiting or ()):
             yield pickle.dumps((self.seed, number, task))
 
     def _tasks(self) -> Iterator[Any]:
         """The numbers of a batch's samples, or the samples themselves where they come in a stream."""
         loader = self.loader
-        if not isinstance(loader.dataset, torch_data.IterableDataset):
+        if self.is_map_style:
             yield from loader.sampler if loader.batch_sampler is None else loader.batch_sampler
             return
         samples = iter(loader.dataset)
@@ -424,7 +447,7 @@ class _Exchange:
         self._begin_thread()
         task = self.tasks.pop(int(number))
         loader = self.loader
-        if not isinstance(loader.dataset, torch_data.IterableDataset):
+        if self.is_map_style:
             task = _samples(self, task)
         made = loader.collate_fn(task)
         self.batches[int(number)] = _pinned(made) if loader.pin_memory and torch.cuda.is_available() else made
