@@ -9,8 +9,8 @@ with its workers:
 2. Who comes with a key that is not there yet takes the count behind the highest one, and writes both down.
    There is no lock: all who come with one key at once find the same highest count, so they write the same
    number to the same place.
-3. The last few keys are kept, so epochs may overlap. Which of two comes first, where both begin at the same
-   moment, is left to chance.
+3. The last few keys are kept, so epochs may overlap. Two that begin at the same moment may get one number:
+   whoever runs epochs side by side gives them theirs with `set_epoch`.
 """
 
 from __future__ import annotations
