@@ -295,6 +295,38 @@ def test_symbolic_indices(text: str, n: int) -> None:
     close(got, function(x, np.int64(n)))
 
 
+# With x of (3, 3, 3), a mask of two axes, and symbolic places of small dtypes.
+FANCY_INDICES = [
+    "x[m, 0]", "x[0, m]", "x[m]", "x[:, m]", "x[..., m]", "x[m, n]", "x[n, m]", "x[..., m, None]",
+    "x[None, m]", "x[m[0], :, n:]", "x[n:, ..., m[1], :n]", "x[[n > 0, n > 1, n > 0]]", "x[i]",
+    "x[..., -1, i, :]", "x[[0, -1], n]", "x[..., n, n]", "x[..., n, [[0, 1], [1, 0]]]",
+    "x[..., n, None, n]", "x[[n, 0], 1]", "x[[]]", "x[range(2)]",
+    "x[:, [[True, False, True], [True, True, True], [False, False, False]]]",
+]  # fmt: skip
+# What NumPy pairs, or brings to the front: the value is needed.
+PAIRED_INDICES = [
+    "x[[0, 1], [1, 0]]", "x[0, :, [0, 1]]", "x[[0, 1], :, 0]", "x[n, :, [0, 1]]", "x[m[0], m[1]]",
+    "x[0, None, [0, 1]]", "x[m[0], ..., n]", "x[np.ix_([0, 1], [0, 2])]", "x[i, m[0] | m[1]]",
+    "x[n > 0]", "x[True]",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", FANCY_INDICES + PAIRED_INDICES)
+def test_arrays_and_masks_as_indices_mean_what_numpy_means(text: str) -> None:
+    x, m = np.arange(27).reshape(3, 3, 3), np.eye(3, dtype=bool)
+    element = (x, m, np.int64(1), np.array([-1, 0], np.int8))
+    function = eval(f"lambda x, m, n, i: {text}", {"np": np})
+    want = function(*element)
+    (got,) = D.from_tensors(element).map(function, native=text in FANCY_INDICES or None)
+    assert got.shape == want.shape
+    np.testing.assert_array_equal(got, want)
+
+
+def test_places_of_a_small_dtype_count_from_the_end_of_a_long_axis() -> None:
+    (got,) = D.from_tensors((np.arange(200), np.int8(-1))).map(lambda x, i: x[i], native=True)
+    assert got == 199
+
+
 # What Python does with a value behind the back of operators must not pass silently.
 
 BEHIND = {
