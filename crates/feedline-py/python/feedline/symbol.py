@@ -225,6 +225,8 @@ class Symbol(Traced):
         """The variance."""
         if ddof:
             self._refuse(f"var with ddof={ddof}", "only ddof=0 is recorded")
+        if dtype is None and not self.dtype.is_floating:
+            dtype = float64
         return ops.reduce_variance(self if dtype is None else self.astype(dtype), axis, keepdims)
 
     def max(self, axis: Any = None, keepdims: bool = False) -> Any:
