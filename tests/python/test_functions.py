@@ -389,6 +389,46 @@ def test_pieces_of_an_axis_of_unknown_size_are_checked_in_each_element(text: str
     assert "the size of axis" in str(longer) and "is not 3" in str(shorter)
 
 
+ITEMS = [
+    ("fl.pad(x, [[1, 0]], constant_values=float('nan'))", np.arange(2.0), [np.nan, 0, 1]),
+    ("fl.pad(x, [[1, 0]], constant_values=np.float32('-inf'))", np.arange(2.0), [-np.inf, 0, 1]),
+    ("fl.pad(x, fl.stack([[1, fl.size(x) - 2]]), constant_values=np.inf)", np.arange(2.0), [np.inf, 0, 1]),
+    ("np.pad(x, 1, constant_values=np.inf)", np.arange(2.0), [np.inf, 0, 1, np.inf]),
+    ("np.pad(x, 1, constant_values=np.nan)", np.ones(1, np.float16), [np.nan, 1, np.nan]),
+    ("fl.one_hot(x, 2, on_value=0.0, off_value=-np.inf)", np.array([1, 0]), [[-np.inf, 0], [0, -np.inf]]),
+    ("fl.one_hot(x, 2, on_value=np.nan)", np.array([1]), [[0, np.nan]]),
+    ("x.to_tensor(float('nan'))", fl.ragged.constant([[1.0, 2.0], [3.0]]), [[1, 2], [3, np.nan]]),
+    ("fl.sparse.to_dense(x, np.inf)", fl.sparse.from_dense(np.array([0.0, 2.0])), [np.inf, 2]),
+    ("fl.pad(x, [[0, 1]], constant_values='\u00e9'.encode())", np.array([b"a"], object), [b"a", b"\xc3\xa9"]),
+]
+
+
+@pytest.mark.parametrize(("text", "x", "want"), ITEMS, ids=[text for text, _, _ in ITEMS])
+def test_constants_that_json_lacks_arrive(text: str, x: Any, want: Any) -> None:
+    function = compiled(text)
+    (traced,) = D.from_tensors(x).map(function, native=True)
+    for got in (function(x), traced):
+        np.testing.assert_array_equal(got, np.array(want, object if got.dtype == object else None))
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("fl.pad(x, [[0, 1]], constant_values=b'\\xff')", "pad: constant_value must be text in UTF-8"),
+        ("fl.strings.join([x, x], b'\\xff')", "strings.join: separator must be text in UTF-8"),
+        ("fl.pad(x, [[0, 1]], constant_values=float('nan'))", "nan is not a value of dtype string"),
+        ("fl.pad(fl.range(2), [[0, 1]], constant_values=np.inf)", "not a value of dtype int32"),
+        ("fl.random.stateless_uniform([2], [1, 2], maxval=np.inf)", "maxval must be a number"),
+    ],
+)
+def test_constants_that_cannot_be_carried_are_refused(text: str, match: str) -> None:
+    x, function = np.array([b"a"], object), compiled(text)
+    with pytest.raises(ValueError, match=match):
+        function(x)
+    with pytest.raises(ValueError, match=match):
+        D.from_tensors(x).map(function, native=True)
+
+
 # What Python does with a value behind the back of operators must not pass silently.
 
 BEHIND = {

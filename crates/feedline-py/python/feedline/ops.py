@@ -226,15 +226,15 @@ def one_hot(
     given = [value for value in (on_value, off_value) if value is not None]
     if dtype is None:
         dtype = (dtype_of(given) or calls.common_dtype(given) or float32) if given else float32
-    indices = as_tensor(indices)
+    indices, dtype = as_tensor(indices), as_dtype(dtype)
     return call(
         "one_hot",
         [indices],
         depth=depth,
-        on_value=on_value,
-        off_value=off_value,
+        on_value=calls.item("one_hot", on_value, dtype),
+        off_value=calls.item("one_hot", off_value, dtype),
         axis=-1 if axis is None else axis,
-        dtype=as_dtype(dtype),
+        dtype=dtype,
     )
 
 
@@ -414,10 +414,12 @@ def pad(
         constant_values: The item to add in mode CONSTANT.
         name: Not used.
     """
-    how = {"mode": mode.upper(), "constant_value": None if constant_values == 0 else constant_values}
+    tensor = as_tensor(tensor)
+    item = None if constant_values == 0 else calls.item("pad", constant_values, dtype_of(tensor))
+    how = {"mode": mode.upper(), "constant_value": item}
     if symbolic(paddings):
         return call("pad", [tensor, _sizes_tensor(paddings)], **how)
-    return call("pad", [as_tensor(tensor)], paddings=np.asarray(paddings).tolist(), **how)
+    return call("pad", [tensor], paddings=np.asarray(paddings).tolist(), **how)
 
 
 def tile(input: Any, multiples: Any, name: str | None = None) -> Any:

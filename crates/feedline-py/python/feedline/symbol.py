@@ -299,6 +299,7 @@ class Symbol(Traced):
 
     def to_tensor(self, default_value: Any = None, shape: Any = None) -> Any:
         """A dense tensor from a ragged or a sparse one, filled up with a default value."""
+        default_value = calls.item("to_tensor", default_value, self.dtype)
         if isinstance(self.spec, SparseTensorSpec):
             return calls.call("sparse.to_dense", [self], default=default_value)
         if not isinstance(self.spec, RaggedTensorSpec):
