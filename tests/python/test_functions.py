@@ -69,11 +69,16 @@ np.expm1(x / 10); np.any(x, axis=0); np.all(x); np.sum(x, dtype=np.float64); np.
 np.ones_like(x, dtype=np.float32); x.sum(dtype=np.int32); np.add(x, 1, dtype=np.float32); np.float64(2) * x
 np.int64(2) + x; np.arange(3) + x; x - np.float32(1); np.array([1.0, 2.0, 3.0]) * x
 x + np.array([1, 2, 3], np.int16); x * np.ones((2, 1), np.float32); sum(x); [row for row in x]; tuple(x)
-(x, {"a": x + 1}); len(x); x.ndim; x.size; max(x.shape); np.shape(x)
+(x, {"a": x + 1}); len(x); x.ndim; x.size; max(x.shape); np.shape(x); np.expand_dims(x, (-1, -2))
+np.expand_dims(x, (0, -1)); np.fabs(x); np.round(x, 1); np.round(x, 2); x.round(1); x.var(axis=-1)
+np.full_like(x, True, dtype=bool); np.full_like(x > 1, True); np.full_like(x > 1, False)
+np.tile(x, np.int64(2)); np.tile(x, np.array([2, 1]))
+np.roll(x, (1, 2)); np.roll(x, (1, 2), axis=(0, -1)); np.roll(x, 1, axis=(0, 1))
+np.roll(x, (1, 1), axis=0); np.split(x, np.int64(1)); np.reciprocal(x.astype(float))
 """
 TABLE = [text.strip() for line in EXPRESSIONS.strip().splitlines() for text in line.split(";")]
-# Python's numbers are int32, and rounding whole numbers leaves them whole.
-OWN_DTYPES = {"len(x)", "x.ndim", "x.size", "max(x.shape)", "np.shape(x)", "np.rint(x)"}
+# Python's numbers are int32.
+OWN_DTYPES = {"len(x)", "x.ndim", "x.size", "max(x.shape)", "np.shape(x)"}
 
 
 @pytest.fixture(autouse=True)
@@ -293,6 +298,135 @@ def test_symbolic_indices(text: str, n: int) -> None:
     function = eval(f"lambda x, n: {text}", {"fl": fl})
     (got,) = D.from_tensors((x, np.int64(n))).map(function, native=True)
     close(got, function(x, np.int64(n)))
+
+
+# With x of (3, 3, 3), a mask of two axes, and symbolic places of small dtypes.
+FANCY_INDICES = [
+    "x[m, 0]", "x[0, m]", "x[m]", "x[:, m]", "x[..., m]", "x[m, n]", "x[n, m]", "x[..., m, None]",
+    "x[None, m]", "x[m[0], :, n:]", "x[n:, ..., m[1], :n]", "x[[n > 0, n > 1, n > 0]]", "x[i]",
+    "x[..., -1, i, :]", "x[[0, -1], n]", "x[..., n, n]", "x[..., n, [[0, 1], [1, 0]]]",
+    "x[..., n, None, n]", "x[[n, 0], 1]", "x[[]]", "x[range(2)]",
+    "x[:, [[True, False, True], [True, True, True], [False, False, False]]]",
+]  # fmt: skip
+# What NumPy pairs, or brings to the front: the value is needed.
+PAIRED_INDICES = [
+    "x[[0, 1], [1, 0]]", "x[0, :, [0, 1]]", "x[[0, 1], :, 0]", "x[n, :, [0, 1]]", "x[m[0], m[1]]",
+    "x[0, None, [0, 1]]", "x[m[0], ..., n]", "x[np.ix_([0, 1], [0, 2])]", "x[i, m[0] | m[1]]",
+    "x[n > 0]", "x[True]",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", FANCY_INDICES + PAIRED_INDICES)
+def test_arrays_and_masks_as_indices_mean_what_numpy_means(text: str) -> None:
+    x, m = np.arange(27).reshape(3, 3, 3), np.eye(3, dtype=bool)
+    element = (x, m, np.int64(1), np.array([-1, 0], np.int8))
+    function = eval(f"lambda x, m, n, i: {text}", {"np": np})
+    want = function(*element)
+    (got,) = D.from_tensors(element).map(function, native=text in FANCY_INDICES or None)
+    assert got.shape == want.shape
+    np.testing.assert_array_equal(got, want)
+
+
+def test_places_of_a_small_dtype_count_from_the_end_of_a_long_axis() -> None:
+    (got,) = D.from_tensors((np.arange(200), np.int8(-1))).map(lambda x, i: x[i], native=True)
+    assert got == 199
+
+
+NUMPY_DTYPES = ["np.fabs(x)", "np.rint(x)", "np.var(x)", "np.std(x, axis=0)", "np.round(x)", "np.round(x, 2)"]
+
+
+@pytest.mark.parametrize("text", NUMPY_DTYPES)
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int32", "int64", "float32"])
+def test_functions_of_whole_numbers_have_numpys_dtypes(text: str, dtype: str) -> None:
+    x, function = np.array([[3, 1], [2, 100]], dtype), compiled(text)
+    (got,) = D.from_tensors(x).map(function, native=True)
+    assert got.dtype == function(x).dtype
+    close(got, function(x))
+
+
+AS_NUMPY = {
+    "np.round(x, -1)": np.array([2**53 + 7, 15, -25]),
+    "np.reciprocal(x)": np.array([1, 2, -1]),
+    "np.dot(np.ones((2, 3)), x)": np.arange(60.0).reshape(4, 3, 5),
+    "x.dot(np.ones((2, 4, 3)))": np.arange(12.0).reshape(3, 4),
+    "np.round(x)": np.array([True, False]),
+    "np.fabs(x)": np.array([True, False]),
+    "np.var(x)": np.array([True, False]),
+    "np.pad(x, 1, constant_values=(1, 2))": np.arange(3.0),
+}
+
+
+@pytest.mark.parametrize("text", AS_NUMPY)
+def test_what_is_not_recorded_is_numpys(text: str) -> None:
+    x, function = AS_NUMPY[text], compiled(text)
+    want = function(x)
+    (got,) = D.from_tensors(x).map(function)
+    assert got.dtype == want.dtype and got.shape == want.shape
+    np.testing.assert_array_equal(got, want)
+
+
+WRONG_SIZES = [
+    "fl.split(x, [2, 2])", "fl.split(x, [2, 9])", "fl.split(x, [4, 3, -1])", "fl.split(x, [-1, -1])",
+    "fl.split(x, [7, -2])", "fl.split(x, 0)", "fl.split(x, 2)", "fl.split(x, [5], axis=1)",
+    "fl.split(x, [2, 2], axis=-1)", "fl.unstack(x, num=2)", "fl.unstack(x, num=6)",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", WRONG_SIZES)
+def test_pieces_of_other_sizes_than_the_axis_are_refused(text: str) -> None:
+    function = compiled(text)
+    with pytest.raises(ValueError, match=r"split|unstack"):
+        function(np.arange(5))
+    with pytest.raises(ValueError, match=r"split|unstack"):
+        D.from_tensors(np.arange(5)).map(function, native=True)
+
+
+@pytest.mark.parametrize("text", ["fl.split(x, [2, 1])", "fl.unstack(x, num=3)", "fl.split(x, [1, 2], -1)"])
+def test_pieces_of_an_axis_of_unknown_size_are_checked_in_each_element(text: str) -> None:
+    dataset = D.from_list([np.arange(n) for n in (3, 4, 2, 3)]).map(compiled(text), native=True)
+    first, longer, shorter, last = outcomes(dataset)
+    assert np.hstack(first).tolist() == np.hstack(last).tolist() == [0, 1, 2]
+    assert "the size of axis" in str(longer) and "is not 3" in str(shorter)
+
+
+ITEMS = [
+    ("fl.pad(x, [[1, 0]], constant_values=float('nan'))", np.arange(2.0), [np.nan, 0, 1]),
+    ("fl.pad(x, [[1, 0]], constant_values=np.float32('-inf'))", np.arange(2.0), [-np.inf, 0, 1]),
+    ("fl.pad(x, fl.stack([[1, fl.size(x) - 2]]), constant_values=np.inf)", np.arange(2.0), [np.inf, 0, 1]),
+    ("np.pad(x, 1, constant_values=np.inf)", np.arange(2.0), [np.inf, 0, 1, np.inf]),
+    ("np.pad(x, 1, constant_values=np.nan)", np.ones(1, np.float16), [np.nan, 1, np.nan]),
+    ("fl.one_hot(x, 2, on_value=0.0, off_value=-np.inf)", np.array([1, 0]), [[-np.inf, 0], [0, -np.inf]]),
+    ("fl.one_hot(x, 2, on_value=np.nan)", np.array([1]), [[0, np.nan]]),
+    ("x.to_tensor(float('nan'))", fl.ragged.constant([[1.0, 2.0], [3.0]]), [[1, 2], [3, np.nan]]),
+    ("fl.sparse.to_dense(x, np.inf)", fl.sparse.from_dense(np.array([0.0, 2.0])), [np.inf, 2]),
+    ("fl.pad(x, [[0, 1]], constant_values='\u00e9'.encode())", np.array([b"a"], object), [b"a", b"\xc3\xa9"]),
+]
+
+
+@pytest.mark.parametrize(("text", "x", "want"), ITEMS, ids=[text for text, _, _ in ITEMS])
+def test_constants_that_json_lacks_arrive(text: str, x: Any, want: Any) -> None:
+    function = compiled(text)
+    (traced,) = D.from_tensors(x).map(function, native=True)
+    for got in (function(x), traced):
+        np.testing.assert_array_equal(got, np.array(want, object if got.dtype == object else None))
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("fl.pad(x, [[0, 1]], constant_values=b'\\xff')", "pad: constant_value must be text in UTF-8"),
+        ("fl.strings.join([x, x], b'\\xff')", "strings.join: separator must be text in UTF-8"),
+        ("fl.pad(x, [[0, 1]], constant_values=float('nan'))", "nan is not a value of dtype string"),
+        ("fl.pad(fl.range(2), [[0, 1]], constant_values=np.inf)", "not a value of dtype int32"),
+        ("fl.random.stateless_uniform([2], [1, 2], maxval=np.inf)", "maxval must be a number"),
+    ],
+)
+def test_constants_that_cannot_be_carried_are_refused(text: str, match: str) -> None:
+    x, function = np.array([b"a"], object), compiled(text)
+    with pytest.raises(ValueError, match=match):
+        function(x)
+    with pytest.raises(ValueError, match=match):
+        D.from_tensors(x).map(function, native=True)
 
 
 # What Python does with a value behind the back of operators must not pass silently.

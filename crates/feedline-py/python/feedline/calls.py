@@ -6,6 +6,7 @@ both float32, and `x + 300` is refused for uint8.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,7 +27,7 @@ def symbolic(*values: Any) -> bool:
 
 def call(name: str, args: Sequence[Any], **attrs: Any) -> Any:
     """Calls a function of the table; attributes that are None are left out."""
-    given = {key: _attribute(value) for key, value in attrs.items() if value is not None}
+    given = _attributes(name, attrs)
     if not symbolic(*args):
         return _native.call(name, list(args), given)
     tracer = trace.required()
@@ -36,7 +37,7 @@ def call(name: str, args: Sequence[Any], **attrs: Any) -> Any:
 
 def call_parts(name: str, args: Sequence[Any], **attrs: Any) -> list[Any]:
     """Calls a function of several results."""
-    given = {key: _attribute(value) for key, value in attrs.items() if value is not None}
+    given = _attributes(name, attrs)
     if not symbolic(*args):
         return _native.call_parts(name, list(args), given)
     tracer = trace.required()
@@ -49,7 +50,7 @@ def call_here(name: str, args: Sequence[Any], **attrs: Any) -> Any:
     tracer = trace.current()
     if tracer is None:
         return call(name, args, **attrs)
-    given = {key: _attribute(value) for key, value in attrs.items() if value is not None}
+    given = _attributes(name, attrs)
     return tracer.symbol(tracer.native.call(name, [node(tracer, arg) for arg in args], given))
 
 
@@ -58,20 +59,41 @@ def call_parts_here(name: str, args: Sequence[Any], **attrs: Any) -> list[Any]:
     tracer = trace.current()
     if tracer is None:
         return call_parts(name, args, **attrs)
-    given = {key: _attribute(value) for key, value in attrs.items() if value is not None}
+    given = _attributes(name, attrs)
     nodes = tracer.native.call_parts(name, [node(tracer, arg) for arg in args], given)
     return [tracer.symbol(n) for n in nodes]
 
 
-def _attribute(value: Any) -> Any:
+def _attributes(name: str, attrs: dict[str, Any]) -> dict[str, Any]:
+    return {key: _attribute(f"{name}: {key}", value) for key, value in attrs.items() if value is not None}
+
+
+def _attribute(what: str, value: Any) -> Any:
+    """A constant argument as the compiled part reads it: as JSON, which has no NaN, infinities and bytes."""
     if isinstance(value, DType):
         return value.name
     if isinstance(value, (list, tuple)):
-        return [_attribute(item) for item in value]
+        return [_attribute(what, item) for item in value]
+    if isinstance(value, dict):
+        return {key: _attribute(what, item) for key, item in value.items()}
     if isinstance(value, (np.ndarray, np.generic)):
-        return value.tolist()
+        return _attribute(what, value.tolist())
     if isinstance(value, Traced):
         raise trace.NeedsValue("an argument that must be a constant", "give a Python number in its place")
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)  # "nan", "inf" or "-inf", which are read as such where an item is expected
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            raise ValueError(f"{what} must be text in UTF-8, not {value!r}") from None
+    return value
+
+
+def item(what: str, value: Any, dtype: DType | None) -> Any:
+    """A constant that becomes an item of a tensor; among text a float is refused, not spelled out."""
+    if dtype == string and isinstance(value, (float, np.floating)):
+        raise ValueError(f"{what}: {value} is not a value of dtype string")
     return value
 
 

@@ -17,6 +17,19 @@ from .trace import NeedsValue
 
 __all__ = ["function", "ufunc"]
 
+
+def _as_float(x: Any) -> Any:
+    """Whole numbers as the floats that NumPy computes in."""
+    dtype = x.dtype
+    return x if dtype.is_floating else ops.cast(x, np.result_type(dtype.dtype, np.float16))
+
+
+def _reciprocal(x: Any) -> Any:
+    if not x.dtype.is_floating:
+        _refused("reciprocal of whole numbers")
+    return ops.reciprocal(x)
+
+
 _UFUNCS: dict[str, Callable[..., Any]] = {
     "absolute": ops.abs,
     "add": ops.add,
@@ -39,7 +52,7 @@ _UFUNCS: dict[str, Callable[..., Any]] = {
     "equal": ops.equal,
     "exp": ops.exp,
     "expm1": ops.expm1,
-    "fabs": ops.abs,
+    "fabs": lambda x: ops.abs(_as_float(x)),
     "floor": ops.floor,
     "floor_divide": ops.floordiv,
     "greater": ops.greater,
@@ -69,10 +82,10 @@ _UFUNCS: dict[str, Callable[..., Any]] = {
     "positive": ops.identity,
     "power": ops.pow,
     "rad2deg": lambda x: ops.multiply(x, 180.0 / np.pi),
-    "reciprocal": ops.reciprocal,
+    "reciprocal": _reciprocal,
     "remainder": ops.mod,
     "right_shift": lambda a, b: calls.binary("right_shift", a, b),
-    "rint": ops.round,
+    "rint": lambda x: ops.round(_as_float(x)),
     "sign": ops.sign,
     "sin": ops.sin,
     "sinh": ops.sinh,
@@ -171,7 +184,14 @@ def _where(condition: Any, *xy: Any) -> Any:
 
 
 def _expand_dims(a: Any, axis: Any) -> Any:
-    for place in sorted(axis) if isinstance(axis, (tuple, list)) else [axis]:
+    if not isinstance(axis, (tuple, list)):
+        return ops.expand_dims(a, axis)
+    # The places are those in the result.
+    rank = a.ndim + len(axis)
+    places = {place + rank if place < 0 else place for place in axis}
+    if len(places) < len(axis):
+        raise ValueError(f"np.expand_dims: the axes {tuple(axis)} name one twice")
+    for place in sorted(places):
         a = ops.expand_dims(a, place)
     return a
 
@@ -180,12 +200,16 @@ def _pad(array: Any, pad_width: Any, mode: str = "constant", constant_values: An
     modes = {"constant": "CONSTANT", "reflect": "REFLECT", "symmetric": "SYMMETRIC"}
     if mode not in modes or calls.symbolic(pad_width):
         _refused(f"pad with mode={mode!r}")
+    if calls.symbolic(constant_values) or np.ndim(constant_values) != 0:
+        _refused("pad with several constant_values")
     widths = np.broadcast_to(np.asarray(pad_width), (array.ndim, 2))
     return ops.pad(array, widths.tolist(), modes[mode], constant_values)
 
 
 def _full_like(a: Any, fill_value: Any, dtype: Any = None) -> Any:
-    return ops.add(ops.zeros_like(a, dtype), calls.literal(fill_value, as_dtype(dtype or a.dtype)))
+    kind = as_dtype(dtype or a.dtype)
+    onto = ops.logical_or if kind.is_bool else ops.add
+    return onto(ops.zeros_like(a, dtype), calls.literal(fill_value, kind))
 
 
 def _flip(m: Any, axis: Any = None) -> Any:
@@ -194,12 +218,15 @@ def _flip(m: Any, axis: Any = None) -> Any:
 
 def _roll(a: Any, shift: Any, axis: Any = None) -> Any:
     if axis is None:
-        return ops.reshape(ops.roll(ops.reshape(a, [-1]), shift, 0), ops.shape(a))
-    return ops.roll(a, shift, axis)
+        return ops.reshape(_roll(ops.reshape(a, [-1]), shift, 0), ops.shape(a))
+    if calls.symbolic(shift):
+        _refused("roll by a symbolic number")
+    shifts, axes = np.broadcast_arrays(shift, axis)
+    return ops.roll(a, shifts.ravel().tolist(), axes.ravel().tolist())
 
 
 def _tile(a: Any, reps: Any) -> Any:
-    reps = [reps] if isinstance(reps, int) else list(reps)
+    reps = list(reps) if isinstance(reps, (list, tuple)) or np.ndim(reps) else [reps]
     while len(reps) < a.ndim:
         reps.insert(0, 1)
     return ops.tile(_at_least_leading(a, len(reps)), reps)
@@ -221,7 +248,7 @@ def _argsort(a: Any, axis: int | None = -1, kind: Any = None, stable: Any = None
 
 
 def _split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
-    if isinstance(indices_or_sections, int):
+    if isinstance(indices_or_sections, (int, np.integer)):
         return ops.split(ary, indices_or_sections, axis)
     before = (slice(None),) * axis if axis >= 0 else (Ellipsis,)
     after = () if axis >= 0 else (slice(None),) * (-1 - axis)

@@ -226,15 +226,15 @@ def one_hot(
     given = [value for value in (on_value, off_value) if value is not None]
     if dtype is None:
         dtype = (dtype_of(given) or calls.common_dtype(given) or float32) if given else float32
-    indices = as_tensor(indices)
+    indices, dtype = as_tensor(indices), as_dtype(dtype)
     return call(
         "one_hot",
         [indices],
         depth=depth,
-        on_value=on_value,
-        off_value=off_value,
+        on_value=calls.item("one_hot", on_value, dtype),
+        off_value=calls.item("one_hot", off_value, dtype),
         axis=-1 if axis is None else axis,
-        dtype=as_dtype(dtype),
+        dtype=dtype,
     )
 
 
@@ -337,22 +337,35 @@ def stack(values: Any, axis: int = 0, name: str | None = None) -> Any:
 
 
 def unstack(value: Any, num: int | None = None, axis: int = 0, name: str | None = None) -> list[Any]:
-    """The slices along an axis, without that axis. Its size must be known."""
-    count = _static_size(value, axis, "unstack") if num is None else num
-    return [gather(value, np.int32(place), axis=axis) for place in builtins.range(count)]
+    """The slices along an axis, without that axis. Its size must be known, or given as `num`."""
+    if num is None:
+        num = _static_size(value, axis, "unstack")
+    else:
+        value = _of_size(value, num, axis, f"unstack: num is {num}")
+    return [gather(value, np.int32(place), axis=axis) for place in builtins.range(num)]
 
 
 def split(
     value: Any, num_or_size_splits: Any, axis: int = 0, num: int | None = None, name: str | None = None
 ) -> list[Any]:
-    """Pieces along an axis: a number of equal ones, or ones of the given sizes (one may be -1)."""
+    """Pieces along an axis: a number of equal ones, or ones of the given sizes (one may be -1).
+
+    Sizes that do not add up to the size of the axis are refused.
+    """
     if isinstance(num_or_size_splits, (int, np.integer)):
         count = int(num_or_size_splits)
+        if count < 1:
+            raise ValueError(f"split: the number of pieces must be at least 1, not {count}")
         return [call("split_at", [value], axis=axis, num=count, index=i) for i in builtins.range(count)]
     sizes = [int(size) for size in num_or_size_splits]
     if -1 in sizes:
-        rest = _static_size(value, axis, "split") - (sum(sizes) + 1)
-        sizes[sizes.index(-1)] = rest
+        rest = sizes.index(-1)
+        sizes[rest] = 0
+        sizes[rest] = _static_size(value, axis, "split") - sum(sizes)
+    told = f"split: the sizes are {[int(size) for size in num_or_size_splits]}"
+    if any(size < 0 for size in sizes):
+        raise ValueError(f"{told}; they must not be negative, but for one -1 that stands for the rest")
+    value = _of_size(value, sum(sizes), axis, told)
     ends = np.cumsum([0, *sizes]).tolist()
     before: list[Any] = [{"s": [None, None, None]}] * axis if axis >= 0 else ["ellipsis"]
     after: list[Any] = [] if axis >= 0 else [{"s": [None, None, None]}] * (-1 - axis)
@@ -360,13 +373,33 @@ def split(
     return [call("getitem", [value], spec=[*before, {"s": [a, b, None]}, *after]) for a, b in pieces]
 
 
+def _known_size(value: Any, axis: int, who: str) -> int | None:
+    known = value.shape if isinstance(value, trace.Traced) else np.shape(value)  # type: ignore[attr-defined]
+    if known is None:
+        return None
+    if not -len(known) <= axis < len(known):
+        raise ValueError(f"{who}: there is no axis {axis} in a tensor of {len(known)} axes")
+    return known[axis]
+
+
 def _static_size(value: Any, axis: int, who: str) -> int:
-    known = value.shape if symbolic(value) and not isinstance(value, (list, tuple)) else np.shape(value)
-    if known is None or known[axis] is None:
+    known = _known_size(value, axis, who)
+    if known is None:
         raise ValueError(
             f"{who}: the size of axis {axis} must be known; give `num`, or state it with fl.ensure_shape"
         )
-    return known[axis]
+    return known
+
+
+def _of_size(value: Any, size: int, axis: int, told: str) -> Any:
+    """The value; refused if its axis has another size, or an error later where that is not known yet."""
+    known = _known_size(value, axis, told.partition(":")[0])
+    if known == size:
+        return value
+    message = f"{told}, but the size of axis {axis} is not {size}"
+    if known is not None:
+        raise ValueError(f"{message}: it is {known}")
+    return call("ensure", [value, equal(shape(value)[axis], size)], message=message)
 
 
 def pad(
@@ -381,10 +414,12 @@ def pad(
         constant_values: The item to add in mode CONSTANT.
         name: Not used.
     """
-    how = {"mode": mode.upper(), "constant_value": None if constant_values == 0 else constant_values}
+    tensor = as_tensor(tensor)
+    item = None if constant_values == 0 else calls.item("pad", constant_values, dtype_of(tensor))
+    how = {"mode": mode.upper(), "constant_value": item}
     if symbolic(paddings):
         return call("pad", [tensor, _sizes_tensor(paddings)], **how)
-    return call("pad", [as_tensor(tensor)], paddings=np.asarray(paddings).tolist(), **how)
+    return call("pad", [tensor], paddings=np.asarray(paddings).tolist(), **how)
 
 
 def tile(input: Any, multiples: Any, name: str | None = None) -> Any:
@@ -534,10 +569,15 @@ def pow(x: Any, y: Any, name: str | None = None) -> Any:
 
 def round_to(x: Any, decimals: int = 0) -> Any:
     """Rounded to a number of decimals, as NumPy does it."""
+    dtype = dtype_of(x)
+    if dtype is not None and not dtype.is_floating:
+        if dtype.is_bool or decimals < 0:
+            raise trace.NeedsValue(f"rounding {dtype} to {decimals} decimals", "cast it to floats first")
+        return x
     if decimals == 0:
         return round(x)
-    scale = 10.0**decimals
-    return round(x * scale) / scale
+    scale = 10.0 ** builtins.abs(int(decimals))
+    return round(x * scale) / scale if decimals > 0 else round(x / scale) * scale
 
 
 def matmul(
@@ -559,6 +599,8 @@ def dot(a: Any, b: Any) -> Any:
         return squeeze(matmul(a, expand_dims(b, 1)), [-1])
     if np.ndim(a) == 1:
         return squeeze(matmul(expand_dims(a, 0), b), [-2])
+    if np.ndim(b) > 2:
+        raise trace.NeedsValue("np.dot with a second argument of more than two axes", "use fl.matmul")
     return matmul(a, b)
 
 

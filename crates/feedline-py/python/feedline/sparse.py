@@ -75,7 +75,7 @@ class SparseTensor:
 def to_dense(sp_input: Any, default_value: Any = None) -> Any:
     """A dense tensor with the items of a sparse one, and a default value everywhere else."""
     if calls.symbolic(sp_input):
-        return calls.call("sparse.to_dense", [sp_input], default=default_value)
+        return sp_input.to_tensor(default_value)
     if default_value is None:
         default_value = b"" if sp_input.values.dtype == object else 0
     out = np.full(sp_input.shape, default_value, sp_input.values.dtype)

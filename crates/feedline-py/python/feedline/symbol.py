@@ -225,6 +225,8 @@ class Symbol(Traced):
         """The variance."""
         if ddof:
             self._refuse(f"var with ddof={ddof}", "only ddof=0 is recorded")
+        if dtype is None and not self.dtype.is_floating:
+            dtype = float64
         return ops.reduce_variance(self if dtype is None else self.astype(dtype), axis, keepdims)
 
     def max(self, axis: Any = None, keepdims: bool = False) -> Any:
@@ -297,6 +299,7 @@ class Symbol(Traced):
 
     def to_tensor(self, default_value: Any = None, shape: Any = None) -> Any:
         """A dense tensor from a ragged or a sparse one, filled up with a default value."""
+        default_value = calls.item("to_tensor", default_value, self.dtype)
         if isinstance(self.spec, SparseTensorSpec):
             return calls.call("sparse.to_dense", [self], default=default_value)
         if not isinstance(self.spec, RaggedTensorSpec):
