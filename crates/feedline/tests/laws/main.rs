@@ -573,20 +573,23 @@ fn long_chains() {
         &|p| make("repeat", json!({ "count": 1 }), vec![p]),
         &|p| make("ignore_errors", json!({ "log_warning": false }), vec![p]),
     ];
+    // Pools of their own: consumers of other tests have smaller stacks, and would help.
+    let pools = [1, 4].map(Pool::new);
     for (i, on) in chains.into_iter().enumerate() {
         let plan = chain(if i == 4 { 500 } else { 1000 }, on);
         for rewrite in [true, false] {
             let options = Options { rewrite: Some(rewrite), ..Default::default() };
             let plan = Dataset::from_plan(fresh(&plan)).with_options(options).unwrap().plan().rewritten().unwrap().plan;
-            for workers in [1, 4] {
+            for pool in &pools {
                 let bound = Bound { plan: plan.clone(), env: Arc::new([]) };
-                let mut iter = Iter::new(&bound, 0, pool(workers)).unwrap();
+                let mut iter = Iter::new(&bound, 0, pool.clone()).unwrap();
                 iter.next().unwrap().unwrap();
             }
         }
         assert!(!plan.is_symbolic());
         let _ = (format!("{plan:?}"), feedline::plan::explain(&plan, feedline::plan::Format::Text));
     }
+    pools.iter().for_each(|pool| pool.stop());
     let longest = chain(1000, chains[0]);
     let error = Plan::new(longest.op.clone(), vec![longest.clone()]).unwrap_err();
     assert!(error.message().contains("operators in a row"), "{error}");
