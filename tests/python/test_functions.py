@@ -911,5 +911,5 @@ def test_parameters_that_cannot_be_carried_are_refused() -> None:
     ds = fl.Dataset.from_generator(Counting, output_signature=fl.TensorSpec((), fl.int64))
     it = iter(ds)
     next(it)
-    with pytest.raises(Exception, match="must be a finite number|cannot be resumed|state_dict"):
+    with pytest.raises(Exception, match="must be a finite number"):
         it.state_dict()

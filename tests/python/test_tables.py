@@ -572,22 +572,24 @@ def test_a_plan_can_be_stored(tmp_path: Path) -> None:
 
 def test_states_of_a_piece_that_begins_in_the_middle(tmp_path: Path) -> None:
     """Behind a skip, and behind a state: the rows before are not given again."""
+
+    def numbers(elements: Any) -> list[int]:
+        return [int(next(iter(e.values()))) if isinstance(e, dict) else int(e) for e in elements]
+
     np.save(tmp_path / "a.npy", np.arange(10))
     fl.Dataset.range(50_000).save_parquet(tmp_path / "a.parquet", row_group_rows=50_000)
     for ds, expected in (
         (fl.NumpyDataset([str(tmp_path / "a.npy")]).skip(5), list(range(5, 10))),
         (fl.ParquetDataset(str(tmp_path / "a.parquet")).skip(40_000), list(range(40_000, 50_000))),
     ):
-        elements = [int(next(iter(e.values()))) if isinstance(e, dict) else int(e) for e in ds]
-        assert elements == expected
+        assert numbers(ds) == expected
         for taken in (0, 1, 3):
             it = ds.iter()
             for _ in range(taken):
                 next(it)
             # Taken again from a pass that was itself restored.
             again = ds.iter(it.state_dict())
-            rest = list(ds.iter(again.state_dict()))
-            assert [int(next(iter(e.values()))) if isinstance(e, dict) else int(e) for e in rest] == expected[taken:]
+            assert numbers(ds.iter(again.state_dict())) == expected[taken:]
 
 
 def test_a_file_that_fails_costs_the_next_one_nothing(tmp_path: Path) -> None:
