@@ -4,6 +4,7 @@
 #[path = "../tests/protobuf/oracle.rs"]
 mod oracle;
 
+use feedline_formats::alike::Alike;
 use feedline_formats::example::{Feature, Wanted};
 use feedline_formats::example_writer::{Values, put_example};
 use oracle::proto;
@@ -42,6 +43,18 @@ fn small(i: i64) -> Vec<u8> {
     out
 }
 
+/// Ten numbers and a label: records that differ in their values alone.
+fn numbers(i: i64) -> Vec<u8> {
+    let names: Vec<String> = (0..10).map(|k| format!("f{k}")).collect();
+    let values: Vec<[f32; 1]> = (0..10).map(|k| [(i * k) as f32]).collect();
+    let label = [i % 10];
+    let floats = names.iter().zip(&values).map(|(name, value)| (name.as_bytes(), Values::Floats(value)));
+    let features: Vec<(&[u8], Values<'_>)> = floats.chain([(&b"label"[..], Values::Ints(&label))]).collect();
+    let mut out = Vec::new();
+    put_example(&mut out, Some(&features));
+    out
+}
+
 /// Forty features with a few values each.
 fn wide(i: i64) -> Vec<u8> {
     let names: Vec<String> = (0..40).map(|k| format!("feature_{k:02}")).collect();
@@ -60,17 +73,17 @@ fn main() {
     let (mut weights, mut xs) = (vec![0f32; ROWS], vec![0f32; ROWS * 16]);
     let mut names: Vec<(usize, usize)> = Vec::with_capacity(ROWS);
     time("5 features: find them", &records, |records| {
-        let mut found: [Option<Feature>; 5] = [None; 5];
+        let (mut found, mut alike): ([Option<Feature>; 5], _) = ([None; 5], Alike::default());
         for record in records {
-            wanted.read(record, &mut found).unwrap();
+            wanted.read(record, &mut alike, &mut found).unwrap();
             black_box(&found);
         }
     });
     time("5 features: into columns", &records, |records| {
-        let mut found: [Option<Feature>; 5] = [None; 5];
+        let (mut found, mut alike): ([Option<Feature>; 5], _) = ([None; 5], Alike::default());
         names.clear();
         for (i, record) in records.iter().enumerate() {
-            wanted.read(record, &mut found).unwrap();
+            wanted.read(record, &mut alike, &mut found).unwrap();
             assert_eq!(found[0].unwrap().ints_into(&mut ids[i..i + 1]), Ok(1));
             assert_eq!(found[1].unwrap().ints_into(&mut labels[i..i + 1]), Ok(1));
             assert_eq!(found[2].unwrap().each_bytes(|b| names.push((b.as_ptr() as usize, b.len()))), Ok(1));
@@ -84,14 +97,31 @@ fn main() {
             black_box(proto::Example::decode(&record[..]).unwrap());
         }
     });
+    let records: Vec<Vec<u8>> = (0..ROWS as i64).map(numbers).collect();
+    let wanted = Wanted::new((0..10).map(|k| format!("f{k}")).chain(["label".into()]));
+    for (what, remember) in [("", true), (", each for itself", false)] {
+        time(&format!("10 floats and an integer{what}"), &records, |records| {
+            let (mut found, mut alike): ([Option<Feature>; 11], _) = ([None; 11], Alike::default());
+            let (mut float, mut int) = ([0.], [0]);
+            for record in records {
+                if !remember {
+                    alike = Alike::default();
+                }
+                wanted.read(record, &mut alike, &mut found).unwrap();
+                found[..10].iter().for_each(|f| assert_eq!(black_box(f).unwrap().floats_into(&mut float), Ok(1)));
+                assert_eq!(black_box(&found)[10].unwrap().ints_into(&mut int), Ok(1));
+                black_box((&float, &int));
+            }
+        });
+    }
     let records: Vec<Vec<u8>> = (0..ROWS as i64).map(wide).collect();
     for count in [3, 40] {
         let wanted = Wanted::new((0..count).map(|k| format!("feature_{:02}", k * 13 % 40)));
         time(&format!("40 features, {count} wanted: into columns"), &records, |records| {
-            let mut found: Vec<Option<Feature>> = vec![None; count];
+            let (mut found, mut alike): (Vec<Option<Feature>>, _) = (vec![None; count], Alike::default());
             let mut ints = [0; 4];
             for record in records {
-                wanted.read(record, &mut found).unwrap();
+                wanted.read(record, &mut alike, &mut found).unwrap();
                 for feature in &found {
                     assert_eq!(feature.unwrap().ints_into(&mut ints), Ok(4));
                     black_box(&ints);

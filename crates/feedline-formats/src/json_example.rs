@@ -185,7 +185,9 @@ mod tests {
         )
         .unwrap();
         let mut found = [None; 6];
-        Wanted::new(["s", "f", "i", "none", "null", "empty"]).read(&bytes, &mut found).unwrap();
+        Wanted::new(["s", "f", "i", "none", "null", "empty"])
+            .read(&bytes, &mut Default::default(), &mut found)
+            .unwrap();
         let mut strings = Vec::new();
         found[0].unwrap().each_bytes(|s| strings.push(s)).unwrap();
         assert_eq!(strings, [&b"hi"[..], b"\xff\0", b""]);

@@ -1,6 +1,7 @@
 //! How bytes become records. Each format is a file: a reader that is handed blocks and owns no I/O, a writer where the
 //! format has a standard one, and what is needed to reach records by number. Knows nothing of plans.
 
+pub mod alike;
 #[cfg(feature = "columnar")]
 pub mod arrow_ipc;
 #[cfg(feature = "columnar")]

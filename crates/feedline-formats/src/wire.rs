@@ -111,6 +111,18 @@ impl<'a> Fields<'a> {
     pub fn last(&self) -> &'a [u8] {
         &self.at[..self.at.len() - self.rest.len()]
     }
+    /// What is not read yet.
+    pub fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+    /// Passes over a field that is known to have so many bytes, and gives them.
+    #[inline]
+    pub fn pass(&mut self, bytes: usize) -> &'a [u8] {
+        self.at = self.rest;
+        let (field, rest) = self.rest.split_at(bytes);
+        self.rest = rest;
+        field
+    }
     /// The last field is one that we know, but of another type.
     #[cold]
     pub fn wrong_type(&self) -> Malformed {

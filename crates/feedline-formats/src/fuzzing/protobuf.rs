@@ -1,7 +1,8 @@
 //! What the fuzz targets in `fuzz/` run, a function each: any bytes must give a result or an error, and what is read must
 //! read the same after it is written again.
 
-use crate::example::{Entries, Feature, Stored};
+use crate::alike::Alike;
+use crate::example::{Entries, Feature, Stored, Wanted};
 use crate::example_writer::{Values, put_example, put_sequence_example};
 use crate::json_example::put_json_example;
 use crate::sequence_example::Lists;
@@ -93,6 +94,7 @@ fn same(a: &Map<'_>, b: &Map<'_>) -> bool {
 /// Any bytes as an Example.
 pub fn example(data: &[u8]) {
     let Ok(read) = features(data) else { return };
+    changed(data, &read);
     let mut written = Vec::new();
     put_example(&mut written, Some(&values(&read)));
     let again = features(&written).expect("our own bytes");
@@ -100,6 +102,23 @@ pub fn example(data: &[u8]) {
     let mut twice = Vec::new();
     put_example(&mut twice, Some(&values(&again)));
     assert_eq!(written, twice);
+}
+
+/// A record that looks like the one before it reads as it would alone.
+fn changed(data: &[u8], read: &Map<'_>) {
+    let mut other = data.to_vec();
+    if let Some(&first) = data.last() {
+        other[usize::from(first) % data.len()] ^= 1;
+    }
+    let wanted = Wanted::new(read.keys().step_by(2));
+    let exactly = |alike: &mut Alike| {
+        let mut found = vec![None; wanted.len()];
+        let done = wanted.read(&other, alike, &mut found);
+        done.map(|()| found.into_iter().map(|f| f.map(|f| Owned::read(f).map(|o| o.exactly()))).collect::<Vec<_>>())
+    };
+    let mut alike = Alike::default();
+    wanted.read(data, &mut alike, &mut vec![None; wanted.len()]).expect("it was read before");
+    assert_eq!(exactly(&mut alike), exactly(&mut Alike::default()));
 }
 
 /// Any bytes as a SequenceExample.

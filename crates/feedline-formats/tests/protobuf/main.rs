@@ -99,6 +99,12 @@ proptest! {
         oracle::example(&damaged(bytes, &damage));
     }
     #[test]
+    fn records_that_look_alike_read_as_each_alone(bytes in example(), some in vec(damage(), 1..4)) {
+        let others: Vec<Vec<u8>> = some.iter().map(|damage| damaged(bytes.clone(), damage)).collect();
+        let records: Vec<&[u8]> = others.iter().flat_map(|other| [&bytes[..], other]).collect();
+        oracle::examples(&records);
+    }
+    #[test]
     fn sequence_examples_read_as_prost_reads_them(bytes in sequence_example(), damage in damage()) {
         oracle::sequence_example(&damaged(bytes, &damage));
     }

@@ -1,6 +1,7 @@
 //! The messages of TensorFlow's example.proto and feature.proto for `prost`, and checks that our reader sees in any bytes
 //! exactly what `prost` sees, or fails where it fails. Also what the fuzz targets run.
 
+use feedline_formats::alike::Alike;
 use feedline_formats::example::{Entries, Feature, Stored, Wanted};
 use feedline_formats::example_writer::{Values, put_example, put_sequence_example};
 use feedline_formats::sequence_example::{FeatureList, Lists};
@@ -180,11 +181,26 @@ pub fn example(record: &[u8]) {
     let names: Vec<&[u8]> = theirs.keys().map(|k| &k[..]).step_by(2).chain([&b"not there"[..], b""]).collect();
     let wanted = Wanted::new(&names);
     let mut found = vec![None; names.len()];
-    wanted.read(record, &mut found).unwrap();
+    wanted.read(record, &mut Alike::default(), &mut found).unwrap();
     for (name, found) in names.iter().zip(&found).take(theirs.len().div_ceil(2)) {
         assert_eq!(found.map(|f| owned(f).unwrap()).as_ref(), theirs.get(*name), "{name:?}");
     }
     rewritten(&ours, &theirs_message(&theirs));
+}
+
+/// Records one after the other: each reads as it would alone.
+pub fn examples(records: &[&[u8]]) {
+    let keys = |record| ours(record).map(|map| map.into_keys().collect::<Vec<_>>()).unwrap_or_default();
+    let wanted = Wanted::new(records.iter().flat_map(|record| keys(record)).step_by(2).chain([b"f1".to_vec()]));
+    let mut alike = Alike::default();
+    for record in records {
+        let read = |alike: &mut Alike| {
+            let mut found = vec![None; wanted.len()];
+            let done = wanted.read(record, alike, &mut found);
+            done.map(|()| found.into_iter().map(|f| f.map(owned)).collect::<Vec<_>>())
+        };
+        assert_eq!(read(&mut alike), read(&mut Alike::default()));
+    }
 }
 
 /// Any bytes as a SequenceExample.

@@ -122,7 +122,7 @@ impl Quarantined {
     fn read(example: &[u8]) -> Result<Quarantined> {
         let wanted = Wanted::new(TEXTS.into_iter().chain(NUMBERS).chain(["raw", "input"]));
         let mut found = vec![None; wanted.len()];
-        wanted.read(example, &mut found).map_err(|e| e.within(example, "Example"))?;
+        wanted.read(example, &mut Default::default(), &mut found).map_err(|e| e.within(example, "Example"))?;
         let of = |name: &str| wanted.find(name.as_bytes()).and_then(|at| found[at].as_ref());
         let bytes = |name: &str| {
             let mut all = Vec::new();

@@ -4,6 +4,7 @@
 use super::feature::dtype_of;
 use crate::element::{Shape, StringsBuilder, Tensor, Value, check_room, count};
 use crate::error::{Error, Result};
+use feedline_formats::alike::Alike;
 use feedline_formats::example::{Entries, Feature, Stored, Wanted};
 use feedline_formats::sequence_example::{FeatureList, Lists};
 use feedline_formats::wire::Malformed;
@@ -148,10 +149,11 @@ impl Columns {
         let mut sinks: Vec<Sink<'_>> =
             self.needs.iter().zip(&mut tensors).map(|(need, tensor)| need.sink(tensor, rows)).collect();
         let mut found: Vec<Option<Feature<'_>>> = vec![None; self.wanted.len()];
+        let mut alike = Alike::default();
         for (row, &record) in records.iter().enumerate() {
             let bytes = record.bytes;
             let fail = |e: Malformed| self.broken(e, record, row, rows);
-            self.wanted.read(bytes, &mut found).map_err(fail)?;
+            self.wanted.read(bytes, &mut alike, &mut found).map_err(fail)?;
             for ((need, sink), &name) in self.needs.iter().zip(&mut sinks).zip(&self.names) {
                 match found[name] {
                     Some(feature) if feature.stored == Some(need.stored) => {
