@@ -95,6 +95,9 @@ impl Records for Fixed {
     fn place(&self) -> Option<u64> {
         (self.header_left == 0 && !self.done).then(|| self.carry.offset())
     }
+    fn go_to(&mut self, byte: u64, _: u64) -> bool {
+        self.header_left == 0 && !self.done && self.carry.reach(byte)
+    }
     fn start_at(&mut self, byte: u64, _: u64) -> bool {
         (self.carry, self.header_left) = (Carry::at(byte), 0);
         true

@@ -25,6 +25,14 @@ pub enum Cut {
     End,
 }
 
+/// Records that were passed over.
+#[derive(Debug, PartialEq)]
+pub struct Hop {
+    pub records: u64,
+    /// Where the block that is fed next must begin, if it is not the one that follows.
+    pub to: Option<u64>,
+}
+
 /// A reader that owns no I/O.
 pub trait Records: Send {
     /// The next block of the file, in order. Only after `cut` said `More`.
@@ -39,6 +47,16 @@ pub trait Records: Send {
     }
     /// The byte from which a new reader goes on like this one; `None` where it would need to know more.
     fn place(&self) -> Option<u64> {
+        None
+    }
+    /// Goes on at such a byte, before which so many records have been cut, if what it was fed reaches that far. False if it
+    /// does not.
+    fn go_to(&mut self, _byte: u64, _record: u64) -> bool {
+        false
+    }
+    /// Passes over at most so many records without a look at their data. `None` where that cannot be, or not without
+    /// another block: then they must be cut. It may lead beyond what was fed, if it is by more than `gap` bytes.
+    fn hop(&mut self, _most: u64, _gap: u64) -> Option<Hop> {
         None
     }
     /// Makes a new reader go on at such a byte, where so many records have been cut: the first block begins there. False if
@@ -128,6 +146,11 @@ impl Carry {
     pub fn advance(&mut self, bytes: usize) {
         self.start = (self.start + bytes).min(self.filled);
         self.need = 0;
+    }
+    /// Goes on to that byte of the file, if it is in what was fed.
+    pub fn reach(&mut self, byte: u64) -> bool {
+        let ahead = byte.checked_sub(self.offset()).filter(|n| *n <= self.rest().len() as u64);
+        ahead.map(|n| self.advance(n as usize)).is_some()
     }
     /// Says how many bytes the next record has. The caller has made sure that the number can be right.
     pub fn need(&mut self, bytes: usize) {

@@ -1,7 +1,7 @@
 //! TFRecord: each record is its length (8 bytes), the masked CRC-32C of these 8 bytes, the data, and the masked CRC-32C of
 //! the data. There is no header, no footer and no index; `index` makes one.
 
-use crate::records::{Carry, Cut, Out, Records};
+use crate::records::{Carry, Cut, Hop, Out, Records};
 use feedline_io::{Buf, Error};
 
 /// Length and its checksum.
@@ -161,6 +161,33 @@ impl Records for Reader {
     fn place(&self) -> Option<u64> {
         (self.state == State::Reading).then(|| self.carry.offset())
     }
+    fn go_to(&mut self, byte: u64, record: u64) -> bool {
+        let there = self.state == State::Reading && self.carry.reach(byte);
+        if there {
+            self.record = record;
+        }
+        there
+    }
+    fn hop(&mut self, most: u64, gap: u64) -> Option<Hop> {
+        let (mut records, mut to) = (0, None);
+        while self.state == State::Reading && records < most && to.is_none() {
+            let rest = self.carry.rest();
+            // What is wrong with a header is said where it is cut.
+            let Some(length) = rest.first_chunk().and_then(length).filter(|n| *n <= self.limit()) else { break };
+            let whole = length + (HEADER + FOOTER) as u64;
+            match whole.saturating_sub(rest.len() as u64) {
+                0 => self.carry.advance(whole as usize),
+                beyond if beyond > gap && self.file_len.is_some() => {
+                    self.carry = Carry::at(self.carry.offset() + whole);
+                    to = Some(self.carry.offset());
+                }
+                _ => break,
+            }
+            self.record += 1;
+            records += 1;
+        }
+        (records > 0).then_some(Hop { records, to })
+    }
     fn start_at(&mut self, byte: u64, record: u64) -> bool {
         (self.carry, self.record) = (Carry::at(byte), record);
         true
@@ -316,6 +343,44 @@ mod tests {
             assert!(whole.iter().zip(&parts).all(|(a, b)| a.as_ref().unwrap() == b.as_ref().unwrap()));
             assert_eq!(parts.len(), 6);
         }
+    }
+
+    #[test]
+    fn records_that_are_passed_over_are_not_read() {
+        let records: Vec<Vec<u8>> = (0..30u8).map(|i| vec![i; if i % 4 == 0 { 900 } else { usize::from(i) }]).collect();
+        let bytes = file(&records.iter().map(|r| &r[..]).collect::<Vec<_>>());
+        let len = bytes.len() as u64;
+        for (block, gap, skip) in (0..200u64).map(|i| (1 + i * 37 % 400, i * 13 % 300, i % 31)) {
+            let mut reader = Reader::new(Options::default(), Some(len));
+            let (mut at, mut left, mut read, mut got) = (0, skip, 0, vec![]);
+            loop {
+                if let Some(Hop { records, to }) = (left > 0).then(|| reader.hop(left, gap)).flatten() {
+                    left -= records;
+                    at = to.unwrap_or(at);
+                    continue;
+                }
+                let mut some = crate::records::Copies::default();
+                match reader.cut(if left > 0 { left as usize } else { 3 }, &mut some) {
+                    Cut::Records(n) if left > 0 => left -= n as u64,
+                    Cut::Records(_) => got.extend(some.0),
+                    Cut::More if at == len => reader.finish(),
+                    Cut::More => {
+                        let end = len.min(at + block);
+                        reader.feed(Buf::copied(&bytes[at as usize..end as usize]));
+                        (read, at) = (read + end - at, end);
+                    }
+                    Cut::Fail(e) => panic!("{e}"),
+                    Cut::End => break,
+                }
+            }
+            assert_eq!(got, records[skip as usize..], "blocks of {block}, gap {gap}");
+            assert!(read < len || skip == 0 || block + gap > 800, "blocks of {block}, gap {gap}, {skip} passed over");
+        }
+        let mut reader = Reader::new(Options::default(), Some(len));
+        reader.feed(Buf::copied(&bytes[..1000]));
+        // The second record begins at byte 916, and the sixth is not there yet.
+        assert!(reader.go_to(916, 1) && !reader.go_to(0, 0) && !reader.go_to(1001, 5));
+        assert_eq!((reader.offset(), reader.record()), (916, 1));
     }
 
     #[test]

@@ -42,6 +42,12 @@ impl Blocks {
         let window = block.saturating_mul(2);
         Blocks { source, at, block, most, fixed, window, share, reads: VecDeque::new(), done: false }
     }
+    /// For whoever wants little here and there: reads begin no larger than what is cheaper to read than to leave out.
+    pub fn sparse(mut self) -> Blocks {
+        self.block = self.block.min(self.source.gap().max(1));
+        self.window = self.block.saturating_mul(2);
+        self
+    }
     pub fn source(&self) -> &Arc<dyn Source> {
         &self.source
     }

@@ -285,8 +285,10 @@ impl Stage for BatchStage {
         self.input.seek(at)
     }
     fn pass(&mut self, results: u64) -> bool {
-        self.made += results;
-        results.checked_mul(self.gather.rows as u64).is_some_and(|rows| self.input.pass(rows))
+        let rows = results.checked_mul(self.gather.rows as u64).filter(|_| self.is_settled());
+        let passed = rows.is_some_and(|rows| self.input.pass(rows));
+        self.made += if passed { results } else { 0 };
+        passed
     }
     fn is_settled(&self) -> bool {
         self.gather.is_empty() && self.back.is_none()

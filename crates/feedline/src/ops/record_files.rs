@@ -7,8 +7,8 @@ use crate::error::{Error, Result};
 use crate::plan::Plan;
 use crate::runtime::{At, BuildCx, Cx, Mark, Pull, Stage, unfit};
 use feedline_formats::compress::{Compression, Inflate, Step};
-use feedline_formats::records::{Cut, Out, Records};
-use feedline_io::{Blocks, Buf, Stat, Task};
+use feedline_formats::records::{Cut, Hop, Out, Records};
+use feedline_io::{Blocks, Buf, Source, Stat, Task};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::sync::Arc;
@@ -82,6 +82,14 @@ pub struct Reading {
     pub reader: Box<MakeReader>,
 }
 
+impl Reading {
+    /// The bytes of a file from there on; `sparse` where few of them are wanted.
+    fn blocks(&self, source: &Arc<dyn Source>, byte: u64, sparse: bool) -> Blocks {
+        let blocks = Blocks::new(source.clone(), byte, self.buffer);
+        if sparse { blocks.sparse() } else { blocks }
+    }
+}
+
 /// Makes the reader of one file, from its length where that is known.
 pub type MakeReader = dyn Fn(Option<u64>) -> Result<Box<dyn Records>> + Send + Sync;
 
@@ -98,6 +106,10 @@ pub struct RecordFiles {
     pos: u64,
     /// Where the next file that is opened goes on.
     start: Start,
+    /// Records to be passed over.
+    skip: u64,
+    /// What was read before is read again, here and there.
+    again: bool,
     /// What rows come from, and the same with the file that is read, if they are traced.
     trace: Option<RowSource>,
 }
@@ -126,7 +138,7 @@ struct Opened {
 
 enum State {
     Asking { stat: Task<Result<Stat>>, blocks: Option<Blocks> },
-    Reading { blocks: Blocks, inflate: Option<Box<Inflate>>, records: Box<dyn Records> },
+    Reading { blocks: Blocks, inflate: Option<Box<Inflate>>, records: Box<dyn Records>, len: u64 },
 }
 
 impl RecordFiles {
@@ -139,12 +151,14 @@ impl RecordFiles {
             later: None,
             pos: 0,
             start: Start::default(),
+            skip: 0,
+            again: false,
             trace: None,
         }
     }
     /// Says of each record where it is from, in passes that want to know.
     pub fn traced(mut self, cx: &BuildCx, node: &Plan) -> RecordFiles {
-        self.trace = cx.traced_source(node);
+        (self.trace, self.again) = (cx.traced_source(node), cx.again);
         self
     }
     /// Begins at this record of a file, which has the place `pos` in the stream.
@@ -162,7 +176,7 @@ impl RecordFiles {
             _ => (0, 0),
         };
         let opened = feedline_io::open(&name).map(|source| {
-            let blocks = Some(Blocks::new(source.clone(), byte, self.reading.buffer));
+            let blocks = Some(self.reading.blocks(&source, byte, self.again));
             let state = State::Asking { stat: source.stat(), blocks };
             Opened { name: name.clone(), number, record, start, state }
         });
@@ -174,7 +188,7 @@ impl RecordFiles {
             Some(Opened { state: State::Reading { blocks, .. }, .. }) => blocks.is_sent(),
             _ => false,
         };
-        if sent && self.later.is_none() {
+        if sent && self.later.is_none() && !self.again {
             self.later = self.open();
             if let Some(Ok(Opened { state: State::Asking { blocks: Some(blocks), .. }, .. })) = &mut self.later {
                 blocks.start();
@@ -350,6 +364,27 @@ impl Opened {
     fn passing(&self) -> bool {
         matches!(self.start, Start::Record(n) if self.record < n)
     }
+    /// Goes on elsewhere in the file, which need not be opened again for that. False if it must be.
+    fn go_to(&mut self, start: Start, reading: &Reading, again: bool) -> bool {
+        if self.place() == start {
+            return true;
+        }
+        let (Start::Byte(byte, record), State::Reading { blocks, inflate: None, records, len }) =
+            (start, &mut self.state)
+        else {
+            return false;
+        };
+        if !records.go_to(byte, record) {
+            let Ok(mut new) = (reading.reader)(Some(*len)) else { return false };
+            if byte > *len || !new.start_at(byte, record) {
+                return false;
+            }
+            *records = new;
+            *blocks = reading.blocks(&blocks.source().clone(), byte, again);
+        }
+        (self.start, self.record) = (start, record);
+        true
+    }
     /// Brings the reader its next block, or the end. Pending while a read is on its way.
     fn feed(&mut self, cx: &Cx<'_>, reading: &Reading) -> Poll<Result<()>> {
         let waker = cx.std_waker();
@@ -368,13 +403,15 @@ impl Opened {
                 {
                     return Poll::Ready(Err(shrunk(byte)));
                 }
-                self.state = State::Reading { blocks, inflate, records };
+                self.state = State::Reading { blocks, inflate, records, len: stat.len };
             }
-            State::Reading { blocks, inflate: None, records } => match std::task::ready!(blocks.poll_next(&waker)) {
-                Some(block) => records.feed(block?),
-                None => records.finish(),
-            },
-            State::Reading { blocks, inflate: Some(inflate), records } => loop {
+            State::Reading { blocks, inflate: None, records, .. } => {
+                match std::task::ready!(blocks.poll_next(&waker)) {
+                    Some(block) => records.feed(block?),
+                    None => records.finish(),
+                }
+            }
+            State::Reading { blocks, inflate: Some(inflate), records, .. } => loop {
                 match inflate.next_block() {
                     Step::Block(block) => break records.feed(block),
                     Step::End => break records.finish(),
@@ -405,9 +442,23 @@ impl Stage for RecordFiles {
             let passing = file.passing();
             let want = match file.start {
                 Start::Record(n) if passing => usize::try_from(n - file.record).unwrap_or(usize::MAX).min(1024),
+                _ if self.skip > 0 => self.skip.min(1024) as usize,
                 _ => want,
             };
-            if let State::Reading { records, .. } = &mut file.state {
+            if let State::Reading { records, blocks, inflate, .. } = &mut file.state {
+                if self.skip > 0
+                    && !passing
+                    && inflate.is_none()
+                    && let Some(Hop { records, to }) = records.hop(self.skip, blocks.source().gap() as u64)
+                {
+                    self.skip -= records;
+                    self.pos += records;
+                    file.record += records;
+                    if let Some(byte) = to {
+                        *blocks = reading.blocks(&blocks.source().clone(), byte, self.again);
+                    }
+                    continue;
+                }
                 let mut out = Placed {
                     strings: StringsBuilder::with_capacity(want.min(1024) * reading.parts),
                     base: records.base(),
@@ -418,6 +469,12 @@ impl Stage for RecordFiles {
                 cx.files.cut_ns += start.elapsed().as_nanos() as u64;
                 match cut {
                     Cut::Records(rows) if passing => {
+                        file.record += rows as u64;
+                        continue;
+                    }
+                    Cut::Records(rows) if self.skip > 0 => {
+                        self.skip -= rows as u64;
+                        self.pos += rows as u64;
                         file.record += rows as u64;
                         continue;
                     }
@@ -437,6 +494,11 @@ impl Stage for RecordFiles {
                         return Pull::Rows(Chunk::new(rows, pos, columns));
                     }
                     Cut::Fail(_) if passing => {
+                        file.record += 1;
+                        continue;
+                    }
+                    Cut::Fail(_) if self.skip > 0 => {
+                        self.skip -= 1;
                         file.record += 1;
                         continue;
                     }
@@ -477,7 +539,7 @@ impl Stage for RecordFiles {
             Start::Byte(byte, record) => (1, byte, record),
             Start::Record(record) => (2, 0, record),
         };
-        [self.pos, file as u64, kind, byte, record].into_iter().for_each(|n| out.number(n));
+        [self.pos, file as u64, kind, byte, record, self.skip].into_iter().for_each(|n| out.number(n));
     }
     fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
         self.pos = at.number()?;
@@ -488,12 +550,16 @@ impl Stage for RecordFiles {
             (2, 0, record) => Start::Record(record),
             _ => return Err(unfit()),
         };
-        // It may be there already: whoever reads one place after the other comes by here for each.
-        if self.file.as_ref().is_some_and(|f| f.number == file && f.place() == start) {
-            return Ok(());
+        self.skip = at.number()?;
+        // It may be there already, or near: whoever reads one place after the other comes by here for each.
+        let is_open = |open: &mut Opened| open.number == file && open.go_to(start, &self.reading, self.again);
+        if !self.file.as_mut().is_some_and(is_open) {
+            (self.next, self.start, self.file, self.later) = (file, start, None, None);
         }
-        (self.next, self.start, self.file, self.later) = (file, start, None, None);
         Ok(())
+    }
+    fn pass(&mut self, results: u64) -> bool {
+        self.skip.checked_add(results).map(|skip| self.skip = skip).is_some()
     }
 }
 

@@ -2,7 +2,8 @@
 //! shuffle and group_by_window keep for their states. No row is kept, only what is needed to read it again.
 //!
 //! 1. Each run that comes in is noted. It is forgotten when none of its rows is held in any state that can still be asked
-//!    for.
+//!    for. Rows that follow those of a short run can be noted as more of it: that needs no mark, and takes less room in a
+//!    state. To read one of them again, those in front of it have to be passed over.
 //! 2. An operator's marks are *pins*: they say how far it was. Which rows it held then is found out only if a state is
 //!    asked for, by doing with numbers of rows again what it did with rows, from the oldest pin on.
 
@@ -30,12 +31,57 @@ struct Came {
     number: u64,
     /// How many rows came in before.
     start: u64,
-    from: Mark,
+    from: From,
     rows: u32,
     /// Which of the rows that come from there, if not the first ones.
     picks: Option<Box<[u32]>>,
     /// How many of them are still held.
     left: u32,
+}
+
+/// A mark. One of a few numbers, as most are, lies here: there are as many as runs, and a state asks for all of them.
+enum From {
+    Few([u64; FEW], u8),
+    Any(Mark),
+}
+
+const FEW: usize = 8;
+
+impl From {
+    fn new(mark: Mark) -> From {
+        let mut numbers = [0; FEW];
+        match mark.few(&mut numbers) {
+            Some(count) => From::Few(numbers, count as u8),
+            None => From::Any(mark),
+        }
+    }
+    fn none() -> From {
+        From::Few([0; FEW], 0)
+    }
+    fn parts(&self) -> usize {
+        match self {
+            From::Few(_, count) => usize::from(*count),
+            From::Any(mark) => mark.parts(),
+        }
+    }
+    fn is_whole(&self) -> bool {
+        if let From::Any(mark) = self { mark.is_whole() } else { true }
+    }
+    /// Its numbers, if it is nothing but numbers.
+    fn numbers(&self, out: &mut Vec<u64>) -> bool {
+        match self {
+            From::Few(numbers, count) => out.extend_from_slice(&numbers[..usize::from(*count)]),
+            From::Any(mark) => return mark.numbers(out),
+        }
+        true
+    }
+    fn saved(&self, out: &mut Vec<Saved>) -> Result<()> {
+        match self {
+            From::Few(numbers, count) => out.extend(numbers[..usize::from(*count)].iter().map(|n| Saved::Number(*n))),
+            From::Any(mark) => return mark.saved(out),
+        }
+        Ok(())
+    }
 }
 
 /// Where a walk over the rows stands.
@@ -54,7 +100,13 @@ pub struct Runs {
     /// The number of the next run, and the rows that came in before it.
     end: u64,
     rows: u64,
+    /// More rows may be added to the last run.
+    open: bool,
 }
+
+/// A run of fewer rows is short. So is one of fewer rows than its mark has parts, up to a bound: what is to be told of rows
+/// should not be more than their order is.
+const SHORT: std::ops::RangeInclusive<usize> = 16..=32;
 
 /// So many runs of which nothing is held may stay: one row that is never drawn must not keep all that came after it.
 const GONE: usize = 64;
@@ -62,14 +114,34 @@ const GONE: usize = 64;
 impl Runs {
     pub fn add(&mut self, from: Mark, rows: usize) {
         self.push(from, rows as u32, None);
+        self.open = true;
+    }
+    /// Whether what follows can be noted as more of the last run.
+    pub fn is_open(&self) -> bool {
+        let short = |run: &Came| (run.rows as usize) < run.from.parts().clamp(*SHORT.start(), *SHORT.end());
+        self.open && self.runs.back().is_some_and(|run| run.left > 0 && short(run))
+    }
+    /// More rows of the last run, which is open.
+    pub fn add_more(&mut self, rows: usize) {
+        if let Some(run) = self.runs.back_mut() {
+            run.rows += rows as u32;
+            run.left += rows as u32;
+            self.rows += rows as u64;
+        }
+    }
+    /// What comes next does not follow the last row: something else came between them.
+    pub fn part(&mut self) {
+        self.open = false;
     }
     fn push(&mut self, from: Mark, rows: u32, picks: Option<Box<[u32]>>) {
+        let from = From::new(from);
         self.runs.push_back(Came { number: self.end, start: self.rows, from, rows, picks, left: rows });
         self.end += 1;
         self.rows += u64::from(rows);
     }
     /// The same for one that a state told of. Gives the numbers of its rows.
     pub fn add_again(&mut self, run: &RowRun) -> impl Iterator<Item = u64> + use<> {
+        self.part();
         let (rows, at) = (run.rows.len() as u32, self.end);
         self.push(run.from.as_slice().into(), rows, Some(run.rows.as_slice().into()));
         (0..rows).map(move |row| number(at, row))
@@ -95,13 +167,13 @@ impl Runs {
     }
     /// The next row's number, if it has come in.
     pub fn come(&self, next: &mut Next) -> Option<u64> {
-        let run = &self.runs[self.index(next.run)?];
-        let number = number(next.run, next.row);
-        next.row += 1;
-        if next.row == run.rows {
+        // At the end of a run it stays there: more rows may be added.
+        if self.runs[self.index(next.run)?].rows == next.row {
+            self.index(next.run + 1)?;
             *next = Next { run: next.run + 1, row: 0 };
         }
-        Some(number)
+        next.row += 1;
+        Some(number(next.run, next.row - 1))
     }
     /// A row is no longer held.
     pub fn release(&mut self, number: u64) {
@@ -109,7 +181,7 @@ impl Runs {
         let run = &mut self.runs[i];
         run.left -= 1;
         if run.left == 0 {
-            (run.from, run.picks) = (Mark::default(), None);
+            (run.from, run.picks) = (From::none(), None);
             self.gone += 1;
         }
     }
@@ -150,74 +222,162 @@ impl Runs {
     }
     /// Tells of the runs of these rows. Gives each row's rank among them, in the order in which they came in.
     pub fn tell(&self, numbers: &[u64], out: &mut Vec<Saved>) -> Result<Vec<u32>> {
-        // Sorted by counting: how many rows of each run, then the rows of a run among themselves.
-        let run_of = |number: &u64| self.index(place(*number).0).expect("runs of rows that are held are there");
-        let mut starts = vec![0u32; self.runs.len() + 1];
-        numbers.iter().for_each(|n| starts[run_of(n) + 1] += 1);
-        (1..starts.len()).for_each(|i| starts[i] += starts[i - 1]);
-        let mut sorted = vec![(0u32, 0u32); numbers.len()];
-        let mut fill = starts.clone();
-        for (i, number) in numbers.iter().enumerate() {
-            let run = run_of(number);
-            sorted[fill[run] as usize] = (place(*number).1 as u32, i as u32);
-            fill[run] += 1;
+        // A bit for each row of the runs that are there says whether it is meant: no sorting.
+        let starts = Starts::new(&self.runs);
+        let mut bits = Bits::new(starts.all);
+        let mut places = Vec::with_capacity(numbers.len());
+        for number in numbers {
+            let (run, row) = place(*number);
+            let place = starts.of(run) + row as u64;
+            bits.set(place);
+            places.push(place);
         }
-        let mut ranks = vec![0u32; numbers.len()];
-        let (mut bytes, mut marks) = (Vec::new(), Vec::new());
-        for (i, run) in self.runs.iter().enumerate() {
-            let rows = &mut sorted[starts[i] as usize..starts[i + 1] as usize];
-            if rows.is_empty() {
+        let (mut marks, mut rows, mut picks) = (Marks::default(), Vec::new(), Vec::new());
+        for (run, (_, start)) in self.runs.iter().zip(&starts.runs) {
+            picks.clear();
+            bits.each(*start..start + u64::from(run.rows), |place| picks.push((place - start) as u32));
+            if picks.is_empty() {
                 continue;
             }
-            rows.sort_unstable();
-            marks.push(&run.from);
-            pack::number(rows.len() as u64, &mut bytes);
-            let mut last = 0;
-            for ((row, which), rank) in rows.iter().zip(starts[i]..) {
-                let row = run.picks.as_ref().map_or(*row, |picks| picks[*row as usize]);
-                pack::number(u64::from(row - last), &mut bytes);
-                last = row;
-                ranks[*which as usize] = rank;
+            if let Some(of) = &run.picks {
+                picks.iter_mut().for_each(|row| *row = of[*row as usize]);
             }
+            marks.push(&run.from)?;
+            pack::rising(&picks, &mut rows);
         }
-        out.push(Saved::Number(marks.len() as u64));
-        tell_marks(&marks, out)?;
-        out.push(Saved::Bytes(bytes));
-        Ok(ranks)
+        marks.tell(out);
+        out.push(Saved::Bytes(rows));
+        let rank = bits.ranks();
+        Ok(places.iter().map(|place| rank(*place)).collect())
+    }
+}
+
+/// How many rows lie in front of each run, among those that are there.
+struct Starts {
+    /// By the number of the run.
+    runs: Vec<(u64, u64)>,
+    /// Where those with the same upper bits of their number begin: so that few have to be looked at for each.
+    parts: Vec<u32>,
+    first: u64,
+    shift: u32,
+    all: u64,
+}
+
+impl Starts {
+    fn new(runs: &VecDeque<Came>) -> Starts {
+        let first = runs.front().map_or(0, |run| run.number);
+        let span = runs.back().map_or(0, |run| run.number - first);
+        let shift = (span / (2 * runs.len() as u64).max(1)).checked_ilog2().map_or(0, |bits| bits + 1);
+        let (mut starts, mut parts, mut all) = (Vec::with_capacity(runs.len()), Vec::new(), 0);
+        for (run, i) in runs.iter().zip(0..) {
+            parts.resize(((run.number - first) >> shift) as usize + 1, i);
+            starts.push((run.number, all));
+            all += u64::from(run.rows);
+        }
+        parts.push(runs.len() as u32);
+        Starts { runs: starts, parts, first, shift, all }
+    }
+    fn of(&self, run: u64) -> u64 {
+        let part = ((run - self.first) >> self.shift) as usize;
+        let alike = &self.runs[self.parts[part] as usize..self.parts[part + 1] as usize];
+        alike[alike.partition_point(|(number, _)| *number < run)].1
+    }
+}
+
+/// Which of many places are meant.
+struct Bits(Vec<u64>);
+
+impl Bits {
+    fn new(places: u64) -> Bits {
+        Bits(vec![0; (places / 64 + 1) as usize])
+    }
+    fn set(&mut self, place: u64) {
+        self.0[(place / 64) as usize] |= 1 << (place % 64);
+    }
+    /// Those of a range, in order.
+    fn each(&self, range: std::ops::Range<u64>, mut f: impl FnMut(u64)) {
+        let mut at = range.start;
+        while at < range.end {
+            let end = range.end.min((at / 64 + 1) * 64);
+            let mut word = self.0[(at / 64) as usize] >> (at % 64);
+            word &= u64::MAX >> (64 - (end - at));
+            while word != 0 {
+                f(at + u64::from(word.trailing_zeros()));
+                word &= word - 1;
+            }
+            at = end;
+        }
+    }
+    /// How many of them are in front of each.
+    fn ranks(&self) -> impl Fn(u64) -> u32 {
+        let mut all = 0;
+        let before = |word: &u64| {
+            all += word.count_ones();
+            (*word, all - word.count_ones())
+        };
+        let words: Vec<(u64, u32)> = self.0.iter().map(before).collect();
+        move |place| {
+            let (word, before) = words[(place / 64) as usize];
+            before + (word & ((1 << (place % 64)) - 1)).count_ones()
+        }
     }
 }
 
 /// Marks of numbers alone are packed as tables of equal length; others are spelt out. There may be one for each row of a
 /// large buffer, so none of the former costs an allocation.
-fn tell_marks(marks: &[&Mark], out: &mut Vec<Saved>) -> Result<()> {
-    let (mut numbers, mut ends) = (Vec::new(), Vec::with_capacity(marks.len()));
-    let packed = marks.iter().all(|mark| {
-        let only_numbers = mark.numbers(&mut numbers);
-        ends.push(numbers.len());
-        only_numbers
-    });
-    out.push(Saved::Number(packed.into()));
-    if !packed {
-        for mark in marks {
-            let mut parts = Vec::new();
-            mark.saved(&mut parts)?;
-            out.push(Saved::Number(parts.len() as u64));
-            out.extend(parts);
+#[derive(Default)]
+struct Marks {
+    count: u64,
+    numbers: Vec<u64>,
+    /// Where each one's numbers end.
+    ends: Vec<usize>,
+    /// All of them, once there is one that is more than numbers.
+    spelt: Option<Vec<Saved>>,
+}
+
+impl Marks {
+    fn push(&mut self, mark: &From) -> Result<()> {
+        self.count += 1;
+        if self.spelt.is_none() {
+            let start = self.numbers.len();
+            if mark.numbers(&mut self.numbers) {
+                self.ends.push(self.numbers.len());
+                return Ok(());
+            }
+            self.numbers.truncate(start);
         }
-        return Ok(());
+        let spelt = self.spelt.get_or_insert_with(|| {
+            let mut start = 0;
+            let mut one = |end: &usize| {
+                let numbers = &self.numbers[std::mem::replace(&mut start, *end)..*end];
+                [numbers.len() as u64].iter().chain(numbers).map(|n| Saved::Number(*n)).collect::<Vec<_>>()
+            };
+            self.ends.iter().flat_map(&mut one).collect()
+        });
+        let mut parts = Vec::new();
+        mark.saved(&mut parts)?;
+        spelt.push(Saved::Number(parts.len() as u64));
+        spelt.extend(parts);
+        Ok(())
     }
-    let (mut bytes, mut start) = (Vec::new(), 0);
-    let mut widths = ends.iter().scan(0, |last, end| Some(end - std::mem::replace(last, *end))).peekable();
-    while let Some(width) = widths.next() {
-        let mut rows = 1;
-        while widths.next_if_eq(&width).is_some() {
-            rows += 1;
+    fn tell(self, out: &mut Vec<Saved>) {
+        out.push(Saved::Number(self.count));
+        out.push(Saved::Number(self.spelt.is_none().into()));
+        if let Some(spelt) = self.spelt {
+            return out.extend(spelt);
         }
-        pack::table(rows, width, &numbers[start..start + rows * width], &mut bytes);
-        start += rows * width;
+        let (mut bytes, mut start) = (Vec::new(), 0);
+        let mut widths = self.ends.iter().scan(0, |last, end| Some(end - std::mem::replace(last, *end))).peekable();
+        while let Some(width) = widths.next() {
+            let mut rows = 1;
+            while widths.next_if_eq(&width).is_some() {
+                rows += 1;
+            }
+            pack::table(rows, width, &self.numbers[start..start + rows * width], &mut bytes);
+            start += rows * width;
+        }
+        out.push(Saved::Bytes(bytes));
     }
-    out.push(Saved::Bytes(bytes));
-    Ok(())
 }
 
 /// Reads what `Runs::tell` told.
@@ -226,8 +386,10 @@ pub fn read(at: &mut At<'_>) -> Result<Vec<RowRun>> {
     let mut marks: Vec<Vec<Saved>> = Vec::new();
     if at.flag()? {
         let mut unpack = Unpack(at.bytes()?);
+        // What follows has a byte at least for each run.
+        let most = if let Some(Saved::Bytes(rows)) = at.rest().first() { rows.len() } else { 0 };
         while (marks.len() as u64) < count {
-            let table = unpack.table().filter(|t| !t.is_empty()).ok_or_else(unfit)?;
+            let table = unpack.table(most - marks.len()).filter(|t| !t.is_empty()).ok_or_else(unfit)?;
             marks.extend(table.into_iter().map(|row| row.into_iter().map(Saved::Number).collect::<Vec<_>>()));
         }
     } else {
@@ -238,13 +400,7 @@ pub fn read(at: &mut At<'_>) -> Result<Vec<RowRun>> {
     let mut unpack = Unpack(at.bytes()?);
     let mut runs = Vec::with_capacity(marks.len());
     for from in marks {
-        let count = unpack.count().filter(|n| *n > 0).ok_or_else(unfit)?;
-        let (mut row, mut rows) = (0u32, Vec::with_capacity(count));
-        for i in 0..count {
-            let step = unpack.number().and_then(|n| u32::try_from(n).ok()).filter(|n| i == 0 || *n > 0);
-            row = step.and_then(|n| row.checked_add(n)).filter(|r| (*r as usize) < MOST_ROWS).ok_or_else(unfit)?;
-            rows.push(row);
-        }
+        let rows = unpack.rising(MOST_ROWS as u32).filter(|rows| !rows.is_empty()).ok_or_else(unfit)?;
         runs.push(RowRun { from, rows });
     }
     if runs.len() as u64 == count { Ok(runs) } else { Err(unfit()) }

@@ -335,7 +335,7 @@ impl Stage for EqualStage {
     }
     fn pass(&mut self, results: u64) -> bool {
         let passed = results.checked_mul(self.was).and_then(|n| self.drop.checked_add(n));
-        passed.map(|drop| self.drop = drop).is_some()
+        self.is_settled() && passed.map(|drop| self.drop = drop).is_some()
     }
     fn is_settled(&self) -> bool {
         self.seen == 0 || self.ended

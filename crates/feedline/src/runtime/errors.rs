@@ -220,7 +220,8 @@ impl Stage for Sieve {
         self.stage.seek(at)
     }
     fn pass(&mut self, results: u64) -> bool {
-        self.stage.pass(results)
+        // Of what is read again those that failed were left out before.
+        !self.again && self.stage.pass(results)
     }
     fn start(&self) {
         self.stage.start();

@@ -92,12 +92,33 @@ impl Mark {
         self.number(parts.sum::<usize>() as u64);
         self.extend(other);
     }
+    /// How many parts it has.
+    pub fn parts(&self) -> usize {
+        self.0.len()
+    }
     pub fn clear(&mut self) {
         self.0.clear();
     }
     /// Whether all of it is there already.
     pub fn is_whole(&self) -> bool {
         !self.0.iter().any(|p| matches!(p, Part::Later(..)))
+    }
+    /// Its numbers, if it is nothing but a few numbers: how many.
+    pub fn few(&self, out: &mut [u64]) -> Option<usize> {
+        let mut count = 0;
+        let mut put = |n: u64| {
+            *out.get_mut(count)? = n;
+            count += 1;
+            Some(())
+        };
+        for part in &self.0 {
+            match part {
+                Part::Number(n) => put(*n)?,
+                Part::Saved(parts) => parts.iter().try_for_each(|part| put(part.as_number()?))?,
+                _ => return None,
+            }
+        }
+        Some(count)
     }
     /// Its numbers, if it is nothing but numbers.
     pub fn numbers(&self, out: &mut Vec<u64>) -> bool {

@@ -1,7 +1,7 @@
 //! Rows that were given before, made again: what an operator held when a state was taken.
 //!
 //! 1. Each run of rows is known by the mark from before it came. A serial copy of the input is sent there, gives the rows,
-//!    and is sent to the next.
+//!    and is sent to the next. Rows of a run that are not wanted are passed over, unmade where the input can do that.
 //! 2. Workers do that side by side, each with a copy of its own: runs are handed out by number, as rows without columns,
 //!    and a function makes rows of them.
 
@@ -95,9 +95,15 @@ impl Recall {
             *stage = self.cx.stage(&self.plan)?;
             stage.seek(&mut At::new(&run.from))?;
         }
-        let (mut passed, mut wanted) = (0, run.rows.as_slice());
-        while let Some(last) = wanted.last() {
-            let ask = (last + 1 - passed) as usize;
+        let (mut passed, mut wanted, mut passes) = (0, run.rows.as_slice(), true);
+        while let (Some(&first), Some(last)) = (wanted.first(), wanted.last()) {
+            passes &= first == passed || stage.pass(u64::from(first - passed));
+            let ask = if passes {
+                passed = first;
+                wanted.iter().zip(first..).take_while(|(row, follows)| **row == *follows).count()
+            } else {
+                (last + 1 - passed) as usize
+            };
             let chunk = match pull_now(&mut **stage, &self.cx.run.cancelled, ask)? {
                 Pull::Rows(chunk) => chunk,
                 Pull::Fail(error) => return Err(error),

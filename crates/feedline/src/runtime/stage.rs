@@ -162,8 +162,9 @@ pub trait Stage: Send {
     /// Goes to where a stage of the same plan was marked. One that works ahead is sent there before it has begun; all
     /// others can be sent anywhere, any time.
     fn seek(&mut self, at: &mut At<'_>) -> Result<()>;
-    /// Goes on behind so many of its results, without making them and as if none of them failed; false if it cannot. Asked
-    /// only after `seek`, of what stands on a `shard` that has another number of parts than before.
+    /// Goes on behind so many of its results, without making them and as if none of them failed; false if it cannot, and
+    /// stays where it is. Asked of what is read again, and after `seek` of what stands on a `shard` that has another number
+    /// of parts than before.
     fn pass(&mut self, _results: u64) -> bool {
         false
     }
@@ -247,7 +248,7 @@ impl Stage for Inline {
         self.input.seek(at)
     }
     fn pass(&mut self, results: u64) -> bool {
-        self.function.keeps_rows() && self.input.pass(results)
+        self.function.keeps_rows() && self.ready.is_empty() && self.input.pass(results)
     }
     fn is_settled(&self) -> bool {
         self.ready.is_empty()

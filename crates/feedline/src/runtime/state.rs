@@ -11,7 +11,7 @@ use serde_json::Value as Json;
 use std::sync::Arc;
 
 /// Changes whenever states of before cannot be read any more.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct State {
@@ -151,10 +151,14 @@ impl State {
         set_seeds(&self.seeds, plan, finished)
     }
     pub fn to_json(&self) -> Result<Json> {
-        let State { plan, epoch, seeds, at, delivered, ended, shards, left_out } = self.clone();
-        let at = mark::to_json(&at)?;
-        let version = VERSION;
-        Ok(serde_json::to_value(Written { version, plan, epoch, seeds, at, delivered, ended, shards, left_out })?)
+        let State { plan, epoch, seeds, at, delivered, ended, shards, left_out } = self;
+        let (plan, seeds, shards, left_out) = (plan.clone(), seeds.clone(), shards.clone(), left_out.clone());
+        let (version, epoch, delivered, ended) = (VERSION, *epoch, *delivered, *ended);
+        let rest = Written { version, plan, epoch, seeds, at: Json::Null, delivered, ended, shards, left_out };
+        let mut json = serde_json::to_value(rest)?;
+        // It may be long: it is put where it belongs, not copied there.
+        json["at"] = mark::to_json(at)?;
+        Ok(json)
     }
     pub fn from_json(json: &Json) -> Result<State> {
         match json.get("version").and_then(Json::as_u64) {

@@ -135,6 +135,20 @@ fn records() -> Vec<u8> {
     bytes
 }
 
+/// Two files of records, of which some are longer than what lies between them is worth reading.
+fn long_records() -> Json {
+    let names = ["long-1", "long-2"].map(|name| {
+        let mut bytes = Vec::new();
+        for i in 0..25usize {
+            let len = if i % 3 == 0 { 30_000 + i } else { i * 5 };
+            feedline_formats::tfrecord::frame(&vec![(i + name.len()) as u8; len], &mut bytes);
+        }
+        file(name, &bytes);
+        folder().join(name)
+    });
+    files(&names.each_ref().map(|name| name.to_str().unwrap()))
+}
+
 /// Rows of which some are wrong.
 const ROWS: &[u8] = b"1,a\r\nx,b\n3,\"c\nd\"\n\n5,\n6,e,f\n7,g\n8,h\n9,i";
 

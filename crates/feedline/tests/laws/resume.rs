@@ -149,6 +149,26 @@ pub fn towers() -> Vec<(&'static str, Plan)> {
         ("vectors > shuffle by bytes > repeat", repeat(2, by_bytes(130, vectors(range(14))))),
         ("shuffle by bytes > shuffle", shuffle(3, by_bytes(90, filter(range(15))))),
         ("lines > repeat > shuffle", shuffle(5, repeat(3, lines()))),
+        ("records > shuffle", shuffle(12, make("tf_record", json!({ "files": long_records() }), vec![]))),
+        ("records in small blocks > shard > shuffle > batch", {
+            let records = make("tf_record", json!({ "files": long_records(), "buffer_size": 1 }), vec![]);
+            batch(3, shuffle(9, on("shard", json!({ "num_shards": 2, "index": 1 }), records)))
+        }),
+        ("records > repeat > map > shuffle", {
+            let records = repeat(2, make("tf_record", json!({ "files": long_records() }), vec![]));
+            let f = function(&[&records.spec], |b, args| {
+                leaf(b.call("strings.length", &[args[0]], attrs(json!({}))).unwrap())
+            });
+            shuffle(20, on("map", json!({ "function": f }), records))
+        }),
+        ("records, some damaged > shuffle", {
+            let params = json!({ "files": file("records", &records()), "on_error": "skip" });
+            shuffle(9, repeat(3, make("tf_record", params, vec![])))
+        }),
+        ("records that fail > shuffle", {
+            let records = make("tf_record", json!({ "files": file("records", &records()) }), vec![]);
+            shuffle(9, repeat(3, records))
+        }),
         ("filter > shuffle > batch", batch(4, shuffle(6, filter(range(30))))),
         ("failing > filter > shuffle", shuffle(4, filter(failing(14)))),
         ("batch > filter > shuffle > unbatch", {

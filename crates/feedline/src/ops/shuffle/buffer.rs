@@ -20,6 +20,7 @@ use super::parts::Parts;
 use crate::element::{Chunk, Column, DType, RowRef, gather};
 use crate::error::{Error, Result};
 use crate::expr::Philox;
+use crate::ops::runs::MOST_ROWS;
 use crate::plan::Plan;
 use crate::runtime::{At, BuildCx, Cx, Hold, Index, Mark, Over, Pull, Seeded, Stage, bytes_text, unfit};
 use std::collections::VecDeque;
@@ -37,8 +38,6 @@ pub struct BufferStage {
     origins: Origins,
     /// Where the input began.
     start: Mark,
-    /// Where it is now, kept for its memory.
-    from: Mark,
     /// Rows that came in.
     came: u64,
     /// Rows and errors that were given.
@@ -167,7 +166,6 @@ impl BufferStage {
             seeds,
             origins,
             start,
-            from: Mark::default(),
             came: 0,
             given: 0,
             drop: 0,
@@ -334,16 +332,21 @@ impl BufferStage {
 impl BufferStage {
     /// Pulls the input, and notes from where the rows came.
     fn pull_input(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
-        if let Origins::Noted(_) = &self.origins {
-            self.from.clear();
-            self.input.mark(&mut self.from);
-            if !self.from.is_whole() {
+        let mut from = None;
+        if let Origins::Noted(journal) = &self.origins
+            && journal.needs_mark()
+        {
+            let mut mark = Mark::default();
+            self.input.mark(&mut mark);
+            if !mark.is_whole() {
                 self.origins = Origins::Lost;
             }
+            from = Some(mark);
         }
         let pull = self.input.next(cx, want);
         match (&pull, &self.origins) {
-            (Pull::Rows(chunk), Origins::Noted(journal)) => journal.add(self.from.clone(), chunk.rows()),
+            (Pull::Rows(chunk), Origins::Noted(journal)) => journal.add(from, chunk.rows()),
+            (Pull::Fail(_), Origins::Noted(journal)) => journal.part(),
             // One error may stand for many rows: their numbers are not known from here on.
             (Pull::Fail(_), Origins::Numbered(_)) => self.origins = Origins::Lost,
             _ => {}
@@ -408,7 +411,7 @@ impl BufferStage {
                     }
                     // What is missing in the buffer, and one more for each row after the next.
                     let ask = self.missing().saturating_add(want - self.picked.len() - 1);
-                    match self.pull_input(cx, ask.min(1 << 20)) {
+                    match self.pull_input(cx, ask.min(MOST_ROWS / 2)) {
                         Pull::Rows(chunk) => {
                             self.take_in(chunk);
                             if let Err(over) = self.count() {

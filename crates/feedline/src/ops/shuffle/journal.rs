@@ -119,9 +119,21 @@ impl Journal {
         drop(book);
         journal
     }
-    /// Notes rows that came in.
-    pub fn add(&self, from: Mark, rows: usize) {
-        lock(&self.0).runs.add(from, rows);
+    /// Whether a mark is needed for what comes in next.
+    pub fn needs_mark(&self) -> bool {
+        !lock(&self.0).runs.is_open()
+    }
+    /// Notes rows that came in; `from` where a mark was needed.
+    pub fn add(&self, from: Option<Mark>, rows: usize) {
+        let runs = &mut lock(&self.0).runs;
+        match from {
+            Some(from) => runs.add(from, rows),
+            None => runs.add_more(rows),
+        }
+    }
+    /// Notes that something else came.
+    pub fn part(&self) {
+        lock(&self.0).runs.part();
     }
     /// Marks the moment: after so many draws, when so many rows had come in. `fills`: how many went into the buffer
     /// before each draw since the last mark.
@@ -150,7 +162,7 @@ impl Later for Pin {
         let ranks = book.runs.tell(&numbers, out)?;
         let mut bytes = Vec::new();
         pack::number(buffered as u64, &mut bytes);
-        ranks[..buffered].iter().for_each(|rank| pack::number(u64::from(*rank), &mut bytes));
+        pack::dense(&ranks[..buffered], buffered as u32, &mut bytes);
         out.push(Saved::Bytes(bytes));
         Ok(())
     }
@@ -162,14 +174,11 @@ impl Buffered {
         let runs = runs::read(at)?;
         let all = runs::rows(&runs);
         let mut unpack = Unpack(at.bytes()?);
-        let count = unpack.count().filter(|n| *n <= all).ok_or_else(unfit)?;
-        let (mut order, mut seen) = (Vec::with_capacity(count), vec![false; count]);
-        for _ in 0..count {
-            let rank = unpack.number().and_then(|n| usize::try_from(n).ok()).filter(|n| *n < count);
-            let rank = rank.filter(|n| !std::mem::replace(&mut seen[*n], true)).ok_or_else(unfit)?;
-            order.push(rank as u32);
-        }
-        Ok(Buffered { runs, order })
+        let count = unpack.number().and_then(|n| usize::try_from(n).ok()).filter(|n| *n <= all).ok_or_else(unfit)?;
+        let order = unpack.dense(count, count as u32).ok_or_else(unfit)?;
+        let mut seen = vec![false; count];
+        let once = |rank: &u32| seen.get_mut(*rank as usize).is_some_and(|seen| !std::mem::replace(seen, true));
+        if order.iter().all(once) { Ok(Buffered { runs, order }) } else { Err(unfit()) }
     }
     pub fn rows(&self) -> usize {
         runs::rows(&self.runs)
