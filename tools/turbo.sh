@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Finds what libjpeg-turbo and zlib-ng are built with, cmake and nasm: on this machine, or from the registries into .tools/bin.
+# Finds what libjpeg-turbo is built with, cmake and nasm: on this machine, or from the registries into .tools/bin.
 # Writes the Cargo feature to build with into .tools/turbo: "turbo", or nothing if they cannot be had.
 set -u
 cd "$(dirname "$0")/.."
@@ -19,8 +19,7 @@ fi
 if cmake --version >/dev/null 2>&1 && nasm -v >/dev/null 2>&1; then
     echo turbo >.tools/turbo
 else
-    echo "feedline: cmake and nasm are not there, so JPEG is decoded by zune-jpeg and not by libjpeg-turbo, and GZIP" >&2
-    echo "read by zlib-rs and not by zlib-ng: slower, and some pixels differ by a few levels. Install both and remove .tools" >&2
-    echo "to change that." >&2
+    echo "feedline: cmake and nasm are not there, so JPEG is decoded by zune-jpeg and not by libjpeg-turbo: slower, and" >&2
+    echo "some pixels differ by a few levels. Install both and remove .tools to change that." >&2
     : >.tools/turbo
 fi

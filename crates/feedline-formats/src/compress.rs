@@ -1,7 +1,7 @@
 //! Compressed streams: GZIP and ZLIB as TensorFlow wraps whole files in them, and zstd.
 
+use crate::inflate::{Damage, Inflater, Ran, Wrap};
 use feedline_io::{Buf, Error, Result};
-use flate2::{Decompress, FlushDecompress, Status};
 use std::fmt;
 
 /// How a file as a whole is compressed.
@@ -88,11 +88,13 @@ pub struct Inflate {
     inside: bool,
     /// A stream was there, so that what follows may be padding.
     any: bool,
+    /// What is wrong behind what is filled.
+    damage: Option<String>,
     ended: bool,
 }
 
 enum Engine {
-    Flate(Decompress),
+    Deflate(Box<Inflater>),
     Zstd(Box<zstd::stream::raw::Decoder<'static>>),
 }
 
@@ -112,6 +114,7 @@ impl Inflate {
             finished: false,
             inside: false,
             any: false,
+            damage: None,
             ended: false,
         })
     }
@@ -140,6 +143,11 @@ impl Inflate {
 
     fn step(&mut self) -> std::result::Result<Step, String> {
         loop {
+            if let Some(damage) = &self.damage {
+                // What came before it is given out first.
+                let damage = damage.clone();
+                return self.take().map(Step::Block).ok_or(damage);
+            }
             if self.at == self.input.len() && !self.finished {
                 return Ok(Step::More);
             }
@@ -152,18 +160,22 @@ impl Inflate {
                     self.at = self.input.len();
                     continue;
                 }
-                self.engine.reset(self.kind).map_err(|e| e.to_string())?;
+                self.engine.reset().map_err(|e| e.to_string())?;
                 (self.inside, self.any) = (true, true);
             }
             let mut out = self.out.take().unwrap_or_else(|| Buf::new(self.block));
-            let room = &mut out.get_mut().expect("not handed out yet")[self.filled..];
-            let run = self.engine.run(&self.input.as_slice()[self.at..], room);
+            let block = out.get_mut().expect("not handed out yet");
+            let Ran { used, made, end } = self.engine.run(&self.input.as_slice()[self.at..], block, self.filled);
             self.out = Some(out);
-            let Ran { used, made, end } = run.map_err(|e| {
-                format!("the {} data is damaged: {e}; or it is compressed in another way", self.kind.name())
-            })?;
             self.at += used;
             self.filled += made;
+            self.damage = end.as_ref().err().map(|damage| {
+                format!("the {} data is damaged: {damage}; or it is compressed in another way", self.kind.name())
+            });
+            if self.damage.is_some() {
+                continue;
+            }
+            let end = end == Ok(true);
             self.inside = !end;
             if self.filled == self.block {
                 return Ok(Step::Block(self.take().expect("a full block")));
@@ -192,50 +204,36 @@ impl Inflate {
     }
 }
 
-struct Ran {
-    used: usize,
-    made: usize,
-    /// The stream is whole.
-    end: bool,
-}
-
 impl Engine {
     fn new(kind: Compression) -> Result<Engine> {
         Ok(match kind {
-            // 16 is zlib's way of asking for gzip's header and checksum.
-            Compression::Gzip => Engine::Flate(Decompress::new_gzip(15)),
-            Compression::Zlib => Engine::Flate(Decompress::new(true)),
+            Compression::Gzip => Engine::Deflate(Box::new(Inflater::new(Wrap::Gzip))),
+            Compression::Zlib => Engine::Deflate(Box::new(Inflater::new(Wrap::Zlib))),
             Compression::Zstd => Engine::Zstd(Box::new(zstd_decoder().map_err(|e| Error::io(&e))?)),
             Compression::None => return Err(Error::internal("nothing to decompress")),
         })
     }
-    fn reset(&mut self, kind: Compression) -> std::io::Result<()> {
+    fn reset(&mut self) -> std::io::Result<()> {
         match self {
-            Engine::Flate(d) if kind == Compression::Gzip => *d = Decompress::new_gzip(15),
-            Engine::Flate(d) => d.reset(true),
+            Engine::Deflate(d) => d.reset(),
             Engine::Zstd(d) => **d = zstd_decoder()?,
         }
         Ok(())
     }
     /// Zeros behind the last stream, which tape programs leave there, are no stream.
     fn begins_with_padding(&self, input: &[u8]) -> bool {
-        matches!(self, Engine::Flate(_)) && input.iter().all(|b| *b == 0)
+        matches!(self, Engine::Deflate(_)) && input.iter().all(|b| *b == 0)
     }
-    fn run(&mut self, input: &[u8], out: &mut [u8]) -> std::result::Result<Ran, String> {
+    /// Decodes into a block, of which so much is filled.
+    fn run(&mut self, input: &[u8], block: &mut [u8], filled: usize) -> Ran {
         match self {
-            Engine::Flate(d) => {
-                let before = (d.total_in(), d.total_out());
-                let status = d.decompress(input, out, FlushDecompress::None).map_err(|e| e.to_string())?;
-                Ok(Ran {
-                    used: (d.total_in() - before.0) as usize,
-                    made: (d.total_out() - before.1) as usize,
-                    end: status == Status::StreamEnd,
-                })
-            }
+            Engine::Deflate(d) => d.run(input, block, filled),
             Engine::Zstd(d) => {
                 use zstd::stream::raw::Operation;
-                let status = d.run_on_buffers(input, out).map_err(|e| e.to_string())?;
-                Ok(Ran { used: status.bytes_read, made: status.bytes_written, end: status.remaining == 0 })
+                match d.run_on_buffers(input, &mut block[filled..]) {
+                    Ok(s) => Ran { used: s.bytes_read, made: s.bytes_written, end: Ok(s.remaining == 0) },
+                    Err(e) => Ran { used: 0, made: 0, end: Err(Damage(e.to_string().into())) },
+                }
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Short compressed strings as a whole: `decode_compressed`. (Files are streams: see `compress`.)
 
 use crate::compress::Compression;
+use crate::inflate::{Inflater, Ran, Wrap};
 use feedline_io::{Error, Result};
 use std::io::Read;
 
@@ -12,11 +13,12 @@ pub const LIMIT_BYTES: u64 = 1 << 30;
 pub fn decompress(bytes: &[u8], kind: Compression, limit: u64) -> Result<Vec<u8>> {
     let mut out = Vec::new();
     let read = match kind {
-        Compression::None => bytes.take(limit + 1).read_to_end(&mut out),
-        Compression::Gzip => flate2::read::MultiGzDecoder::new(bytes).take(limit + 1).read_to_end(&mut out),
-        Compression::Zlib => flate2::read::ZlibDecoder::new(bytes).take(limit + 1).read_to_end(&mut out),
+        Compression::None => read_all(bytes, limit, &mut out),
+        Compression::Gzip => inflate(bytes, Wrap::Gzip, limit, &mut out),
+        Compression::Zlib => inflate(bytes, Wrap::Zlib, limit, &mut out),
         Compression::Zstd => zstd::stream::read::Decoder::with_buffer(bytes)
-            .and_then(|decoder| decoder.take(limit + 1).read_to_end(&mut out)),
+            .map_err(|e| e.to_string())
+            .and_then(|decoder| read_all(decoder, limit, &mut out)),
     };
     read.map_err(|e| {
         let (len, at) = (bytes.len(), out.len());
@@ -29,6 +31,41 @@ pub fn decompress(bytes: &[u8], kind: Compression, limit: u64) -> Result<Vec<u8>
         )));
     }
     Ok(out)
+}
+
+/// All that a reader has, or one byte more than the limit.
+fn read_all(from: impl Read, limit: u64, out: &mut Vec<u8>) -> std::result::Result<(), String> {
+    from.take(limit + 1).read_to_end(out).map(drop).map_err(|e| e.to_string())
+}
+
+/// The same of what is wrapped as GZIP, of which there may be several in a row, or as ZLIB, whatever stands behind it.
+fn inflate(mut bytes: &[u8], wrap: Wrap, limit: u64, out: &mut Vec<u8>) -> std::result::Result<(), String> {
+    let (mut inflater, mut filled) = (Inflater::new(wrap), 0);
+    let most = usize::try_from(limit).unwrap_or(usize::MAX).saturating_add(1);
+    loop {
+        if filled == out.len() {
+            let room = if filled == 0 { bytes.len().saturating_mul(4).max(64) } else { filled.saturating_mul(2) };
+            out.resize(room.min(most), 0);
+        }
+        let Ran { used, made, end } = inflater.run(bytes, out, filled);
+        bytes = &bytes[used..];
+        filled += made;
+        let stop = match end {
+            Err(damage) => Some(Err(damage.to_string())),
+            Ok(_) if filled == most => Some(Ok(())),
+            Ok(true) if bytes.is_empty() || wrap == Wrap::Zlib => Some(Ok(())),
+            Ok(true) => {
+                inflater.reset();
+                None
+            }
+            Ok(false) if bytes.is_empty() && filled < out.len() => Some(Err("it ends too early".into())),
+            Ok(false) => None,
+        };
+        if let Some(result) = stop {
+            out.truncate(filled);
+            return result;
+        }
+    }
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ pub mod example_writer;
 pub mod fixed;
 #[doc(hidden)]
 pub mod fuzzing;
+mod inflate;
 pub mod json_example;
 pub mod jsonl;
 pub mod lines;

@@ -54,6 +54,10 @@ pub trait Records: Send {
     fn go_to(&mut self, _byte: u64, _record: u64) -> bool {
         false
     }
+    /// How many bytes are missing of the next record, where that is known.
+    fn missing(&self) -> usize {
+        0
+    }
     /// Passes over at most so many records without a look at their data. `None` where that cannot be, or not without
     /// another block: then they must be cut. It may lead beyond what was fed, if it is by more than `gap` bytes.
     fn hop(&mut self, _most: u64, _gap: u64) -> Option<Hop> {
@@ -151,6 +155,10 @@ impl Carry {
     pub fn reach(&mut self, byte: u64) -> bool {
         let ahead = byte.checked_sub(self.offset()).filter(|n| *n <= self.rest().len() as u64);
         ahead.map(|n| self.advance(n as usize)).is_some()
+    }
+    /// How many of them are not there yet.
+    pub fn missing(&self) -> usize {
+        self.need.saturating_sub(self.rest().len())
     }
     /// Says how many bytes the next record has. The caller has made sure that the number can be right.
     pub fn need(&mut self, bytes: usize) {

@@ -168,6 +168,9 @@ impl Records for Reader {
         }
         there
     }
+    fn missing(&self) -> usize {
+        self.carry.missing()
+    }
     fn hop(&mut self, most: u64, gap: u64) -> Option<Hop> {
         let (mut records, mut to) = (0, None);
         while self.state == State::Reading && records < most && to.is_none() {

@@ -2,7 +2,7 @@
 
 use crate::Size;
 use crate::geometry::Rect;
-use crate::wide::wide;
+use feedline_io::wide;
 
 /// The weights of a Gaussian curve around its middle, which sum up to 1: torchvision's.
 pub fn gaussian(taps: usize, sigma: f64) -> Vec<f32> {

@@ -14,7 +14,6 @@ pub mod geometry;
 pub mod mixing;
 pub mod orient;
 pub mod resize;
-mod wide;
 
 pub use feedline_io::{Error, Result};
 

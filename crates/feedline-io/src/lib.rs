@@ -35,6 +35,7 @@ mod testing;
 mod threads;
 #[cfg(feature = "remote")]
 mod upload;
+mod wide;
 mod write;
 
 pub use account::{Account, Entered, Scratch, live_bytes, scratch};
@@ -55,4 +56,5 @@ pub use slice::Slice;
 pub use source::{Hints, Source, Stat, open};
 pub use task::{Promise, Task, promised};
 pub use threads::in_background;
+pub use wide::wide;
 pub use write::{AtomicFile, Sink, create};

@@ -2,6 +2,7 @@
 //! not account for. `fuzz/` feeds them new bytes, and a test the ones that were kept.
 
 mod arrays;
+mod packed;
 mod protobuf;
 mod records;
 mod text;
@@ -15,6 +16,7 @@ pub static TARGETS: &[(&str, Target)] = &[
     ("example", protobuf::example),
     ("fixed_length", text::fixed_length),
     ("index", records::index),
+    ("inflate", packed::inflate),
     ("json_example", protobuf::json_example),
     ("json_lines", text::json_lines),
     ("lines", text::lines),

@@ -1,7 +1,7 @@
 //! Brightness, gamma, contrast.
 
 use super::{TURN, byte, unit};
-use crate::wide::wide;
+use feedline_io::wide;
 
 /// Adds a number to every value.
 pub fn brighten(items: &mut [f32], by: f32) {

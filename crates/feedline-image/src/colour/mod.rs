@@ -4,7 +4,7 @@
 //! without its fraction on the way out, so that each comes back as it was. What a function gives for bytes is exactly
 //! that: in, the function of floats, out.
 
-use crate::wide::wide;
+use feedline_io::wide;
 
 mod light;
 mod normalize;

@@ -1,7 +1,7 @@
 //! From pixels to what a network wants: `(x * scale - mean) / deviation`, for each channel or for the whole picture.
 
 use super::TURN;
-use crate::wide::wide;
+use feedline_io::wide;
 
 /// A factor and a term for each channel. `x * factor + term` is `(x * scale - mean) / deviation` with one rounding less.
 #[derive(Clone, Debug)]

@@ -3,7 +3,7 @@
 #![allow(clippy::excessive_precision)]
 
 use super::{byte, unit};
-use crate::wide::wide;
+use feedline_io::wide;
 
 /// Pixels are taken apart into planes of this many values, on which a function of one pixel becomes vector code.
 const BLOCK: usize = 64;

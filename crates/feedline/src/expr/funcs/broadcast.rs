@@ -1,9 +1,9 @@
 //! Item-by-item work: NumPy's broadcasting, whole columns at once, and memory reused where nobody else holds it.
 
 use super::super::{Arg, Kernel, RowAt, RowsAt};
-use super::wide::wide;
 use crate::element::{Column, DType, Dims, Item, Shape, StringsBuilder, Tensor, Value};
 use crate::error::{Error, Result};
+use feedline_io::wide;
 use smallvec::{SmallVec, smallvec};
 
 pub type Tensors = SmallVec<[Tensor; 3]>;

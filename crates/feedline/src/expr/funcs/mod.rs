@@ -35,7 +35,6 @@ mod split;
 mod strings;
 #[cfg(test)]
 mod testing;
-mod wide;
 
 pub use farmhash::fingerprint64;
 pub use philox::Philox;

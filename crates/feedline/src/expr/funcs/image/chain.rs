@@ -12,7 +12,6 @@
 
 use super::super::super::{Arg, Attrs, Func, Kernel, Made, RowAt, RowsAt, dense};
 use super::super::lead::integers;
-use super::super::wide::wide;
 use super::codec::{jpeg_options, rect, with_scratch};
 use super::colour::Normalize;
 use super::resize::{Resize, Tools, with_tools};
@@ -23,6 +22,7 @@ use feedline_image::codec::{Format, jpeg};
 use feedline_image::colour::Planes;
 use feedline_image::geometry::Rect;
 use feedline_image::resize::{Method, Sample};
+use feedline_io::wide;
 use serde::Deserialize;
 use std::sync::Arc;
 
