@@ -58,6 +58,34 @@ def test_the_next_pass_is_the_same() -> None:
     assert values(again) == after
 
 
+def test_moments_are_told_later(tmp_path: Any) -> None:
+    """What a moment tells does not depend on when it is asked: also after the end, and after the iterator."""
+    path = str(tmp_path / "a.tfrecord")
+    with fl.io.TFRecordWriter(path) as writer:
+        for i in range(60):
+            writer.write(b"%d" % i * (20_000 if i % 7 == 0 else 1))
+
+    def groups(ds: fl.Dataset) -> fl.Dataset:
+        return ds.group_by_window(lambda x: x % 3, lambda key, window: window.batch(4), window_size=4)
+
+    for ds in (
+        augmented(),
+        fl.TFRecordDataset(path).map(fl.strings.length).shuffle(20, seed=1).batch(3),
+        groups(fl.TFRecordDataset(path).map(fl.strings.length).map(lambda n: fl.cast(n, fl.int64))),
+    ):
+        it = iter(ds)
+        moments, states = [it.moment()], [it.state_dict()]
+        whole = []
+        for x in it:
+            whole.append(np.asarray(x).tolist())
+            moments.append(it.moment())
+            states.append(it.state_dict())
+        it.close()
+        del it
+        assert [m.state_dict() for m in reversed(moments)] == states[::-1]
+        assert values(ds.iter(told(moments[5].state_dict()))) == whole[5:]
+
+
 def test_load_state_dict_moves_an_iterator() -> None:
     ds = augmented()
     it = iter(ds)

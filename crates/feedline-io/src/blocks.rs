@@ -42,11 +42,16 @@ impl Blocks {
         let window = block.saturating_mul(2);
         Blocks { source, at, block, most, fixed, window, share, reads: VecDeque::new(), done: false }
     }
-    /// For whoever wants little here and there: reads begin no larger than what is cheaper to read than to leave out.
+    /// For whoever wants little here and there: reads begin smaller than what is cheaper to read than to leave out.
     pub fn sparse(mut self) -> Blocks {
-        self.block = self.block.min(self.source.gap().max(1));
+        self.block = (self.source.gap() / 4).clamp(1, self.most);
         self.window = self.block.saturating_mul(2);
         self
+    }
+    /// At least so many bytes are wanted next: reads that are larger stay as they are.
+    pub fn expect(&mut self, bytes: usize) {
+        self.block = self.block.max(bytes.min(self.most));
+        self.window = self.window.max(self.block);
     }
     pub fn source(&self) -> &Arc<dyn Source> {
         &self.source

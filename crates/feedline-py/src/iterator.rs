@@ -16,6 +16,26 @@ use pyo3::types::PyTuple;
 use std::mem::ManuallyDrop;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
+/// Where an iterator was. As long as it is kept, what it may have to tell of is kept too: it is meant for a while, not for an
+/// epoch.
+#[pyclass(frozen, module = "feedline._native")]
+pub struct Moment {
+    moment: feedline::runtime::Moment,
+    pid: u32,
+}
+
+#[pymethods]
+impl Moment {
+    /// What `state_dict` of the iterator would have given.
+    fn state_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        if self.pid != std::process::id() {
+            return Err(forked());
+        }
+        let json = py.detach(|| self.moment.state().and_then(|state| state.to_json()));
+        json_to_py(py, &json.py()?)
+    }
+}
+
 #[pyclass(subclass, module = "feedline._native")]
 pub struct Iterator {
     iter: ManuallyDrop<Mutex<Iter>>,
@@ -184,6 +204,15 @@ impl Iterator {
         // A generator may have to be asked, by a worker that needs the interpreter.
         let json = py.detach(|| iter.state().and_then(|state| state.to_json()));
         json_to_py(py, &json.py()?)
+    }
+    /// Where this iterator is at this moment, to be told later: next to nothing as long as nobody asks.
+    fn moment(&self, py: Python<'_>) -> PyResult<Moment> {
+        let mut guard = self.lock(py)?;
+        if self.is_forked() {
+            return Err(forked());
+        }
+        let iter = &mut *guard;
+        Ok(Moment { moment: py.detach(|| iter.moment()).py()?, pid: self.pid })
     }
     /// Goes to where another iterator of the same dataset was, in whatever process.
     ///

@@ -28,6 +28,7 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<plan::PyPlan>()?;
     m.add_class::<values::Packed>()?;
     m.add_class::<iterator::Iterator>()?;
+    m.add_class::<iterator::Moment>()?;
     m.add_class::<passes::PyPass>()?;
     m.add_class::<trace::Function>()?;
     m.add_class::<trace::Trace>()?;

@@ -218,11 +218,13 @@ impl Inners {
         let inners = match again {
             Some(inners) => inners,
             None => {
-                let cx = BuildCx { again: true, nested: true, ..self.cx.clone() };
+                let cx = BuildCx { nested: true, ..self.cx.again() };
                 again.insert(Box::new(Inners::new(&cx, &self.node, &self.op)?))
             }
         };
+        let sent = inners.cx.sent();
         inners.seek(at)?;
+        drop(sent);
         let next = wait_for(&self.cx.run.cancelled, |cx| match inners.next(cx) {
             Inner::Pending => None,
             next => Some(next),

@@ -109,7 +109,7 @@ pub struct RecordFiles {
     /// Records to be passed over.
     skip: u64,
     /// What was read before is read again, here and there.
-    again: bool,
+    sparse: bool,
     /// What rows come from, and the same with the file that is read, if they are traced.
     trace: Option<RowSource>,
 }
@@ -152,13 +152,13 @@ impl RecordFiles {
             pos: 0,
             start: Start::default(),
             skip: 0,
-            again: false,
+            sparse: false,
             trace: None,
         }
     }
     /// Says of each record where it is from, in passes that want to know.
     pub fn traced(mut self, cx: &BuildCx, node: &Plan) -> RecordFiles {
-        (self.trace, self.again) = (cx.traced_source(node), cx.again);
+        (self.trace, self.sparse) = (cx.traced_source(node), cx.sparse);
         self
     }
     /// Begins at this record of a file, which has the place `pos` in the stream.
@@ -176,7 +176,7 @@ impl RecordFiles {
             _ => (0, 0),
         };
         let opened = feedline_io::open(&name).map(|source| {
-            let blocks = Some(self.reading.blocks(&source, byte, self.again));
+            let blocks = Some(self.reading.blocks(&source, byte, self.sparse));
             let state = State::Asking { stat: source.stat(), blocks };
             Opened { name: name.clone(), number, record, start, state }
         });
@@ -188,7 +188,7 @@ impl RecordFiles {
             Some(Opened { state: State::Reading { blocks, .. }, .. }) => blocks.is_sent(),
             _ => false,
         };
-        if sent && self.later.is_none() && !self.again {
+        if sent && self.later.is_none() && !self.sparse {
             self.later = self.open();
             if let Some(Ok(Opened { state: State::Asking { blocks: Some(blocks), .. }, .. })) = &mut self.later {
                 blocks.start();
@@ -365,8 +365,14 @@ impl Opened {
         matches!(self.start, Start::Record(n) if self.record < n)
     }
     /// Goes on elsewhere in the file, which need not be opened again for that. False if it must be.
-    fn go_to(&mut self, start: Start, reading: &Reading, again: bool) -> bool {
+    fn go_to(&mut self, start: Start, reading: &Reading, sparse: bool) -> bool {
         if self.place() == start {
+            return true;
+        }
+        if let (Start::Record(record), State::Reading { .. }) = (start, &self.state)
+            && record >= self.record
+        {
+            self.start = start;
             return true;
         }
         let (Start::Byte(byte, record), State::Reading { blocks, inflate: None, records, len }) =
@@ -380,13 +386,13 @@ impl Opened {
                 return false;
             }
             *records = new;
-            *blocks = reading.blocks(&blocks.source().clone(), byte, again);
+            *blocks = reading.blocks(&blocks.source().clone(), byte, sparse);
         }
         (self.start, self.record) = (start, record);
         true
     }
     /// Brings the reader its next block, or the end. Pending while a read is on its way.
-    fn feed(&mut self, cx: &Cx<'_>, reading: &Reading) -> Poll<Result<()>> {
+    fn feed(&mut self, cx: &Cx<'_>, reading: &Reading, sparse: bool) -> Poll<Result<()>> {
         let waker = cx.std_waker();
         match &mut self.state {
             State::Asking { stat, blocks } => {
@@ -406,6 +412,9 @@ impl Opened {
                 self.state = State::Reading { blocks, inflate, records, len: stat.len };
             }
             State::Reading { blocks, inflate: None, records, .. } => {
+                if sparse {
+                    blocks.expect(records.missing());
+                }
                 match std::task::ready!(blocks.poll_next(&waker)) {
                     Some(block) => records.feed(block?),
                     None => records.finish(),
@@ -455,7 +464,7 @@ impl Stage for RecordFiles {
                     self.pos += records;
                     file.record += records;
                     if let Some(byte) = to {
-                        *blocks = reading.blocks(&blocks.source().clone(), byte, self.again);
+                        *blocks = reading.blocks(&blocks.source().clone(), byte, self.sparse);
                     }
                     continue;
                 }
@@ -497,11 +506,7 @@ impl Stage for RecordFiles {
                         file.record += 1;
                         continue;
                     }
-                    Cut::Fail(_) if self.skip > 0 => {
-                        self.skip -= 1;
-                        file.record += 1;
-                        continue;
-                    }
+                    // Also of those that are to be passed over: they did not fail when they were given.
                     Cut::Fail(error) => {
                         file.record += 1;
                         return Pull::Fail(error.at_record(file.record - 1).in_file(&file.name, None));
@@ -517,7 +522,7 @@ impl Stage for RecordFiles {
                 }
             }
             let start = Instant::now();
-            let fed = file.feed(cx, &reading);
+            let fed = file.feed(cx, &reading, self.sparse);
             if reading.compression != Compression::None {
                 cx.files.unpack_ns += start.elapsed().as_nanos() as u64;
             }
@@ -552,7 +557,7 @@ impl Stage for RecordFiles {
         };
         self.skip = at.number()?;
         // It may be there already, or near: whoever reads one place after the other comes by here for each.
-        let is_open = |open: &mut Opened| open.number == file && open.go_to(start, &self.reading, self.again);
+        let is_open = |open: &mut Opened| open.number == file && open.go_to(start, &self.reading, self.sparse);
         if !self.file.as_mut().is_some_and(is_open) {
             (self.next, self.start, self.file, self.later) = (file, start, None, None);
         }

@@ -388,8 +388,9 @@ pub fn read(at: &mut At<'_>) -> Result<Vec<RowRun>> {
         let mut unpack = Unpack(at.bytes()?);
         // What follows has a byte at least for each run.
         let most = if let Some(Saved::Bytes(rows)) = at.rest().first() { rows.len() } else { 0 };
+        let mut room = Unpack::room(unpack.0.len() + most);
         while (marks.len() as u64) < count {
-            let table = unpack.table(most - marks.len()).filter(|t| !t.is_empty()).ok_or_else(unfit)?;
+            let table = unpack.table(most - marks.len(), &mut room).filter(|t| !t.is_empty()).ok_or_else(unfit)?;
             marks.extend(table.into_iter().map(|row| row.into_iter().map(Saved::Number).collect::<Vec<_>>()));
         }
     } else {

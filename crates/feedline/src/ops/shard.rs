@@ -262,10 +262,12 @@ impl EqualStage {
         if let Some(held) = self.held.take() {
             return Ok(Some(held));
         }
-        let (mut start, again) = (Vec::new(), BuildCx { again: true, nested: true, ..self.cx.clone() });
+        let (mut start, again) = (Vec::new(), BuildCx { nested: true, ..self.cx.again() });
         self.start.saved(&mut start)?;
         let mut input = again.stage(&self.plan)?;
+        let sent = again.sent();
         input.seek(&mut At::new(&start))?;
+        drop(sent);
         let mut skip = (self.index - self.seen) % self.total;
         loop {
             let ask = skip.clamp(1, 1 << 12) as usize;

@@ -100,8 +100,12 @@ pub struct BuildCx {
     pub epoch: u64,
     /// Segments between here and the consumer.
     pub depth: usize,
-    /// Reads again what was read before: takes no seeds of its own.
+    /// Reads again what was read before, by seeds that were taken then.
     pub again: bool,
+    /// Of that, only rows here and there are wanted.
+    pub sparse: bool,
+    /// Whose seeds operators take: those of the whole pass, or of whoever reads a part of it again.
+    pub pass: Arc<AtomicBool>,
     /// Inside another operator's function: stay serial, there may be thousands of these.
     pub nested: bool,
     /// The rows that the operator above would like a chunk to be a multiple of.
@@ -290,6 +294,16 @@ impl BuildCx {
         lock(&known.0).insert(key, (self.env.clone(), index.clone()));
         Ok(index)
     }
+    /// For whoever reads again what was read before: seeds that it takes are not taken from the pass.
+    pub fn again(&self) -> BuildCx {
+        BuildCx { again: true, pass: Arc::default(), ..self.clone() }
+    }
+    /// Around a call of `seek`, by whoever reads again: stages that start meanwhile are told which seeds are theirs.
+    pub fn sent(&self) -> Sent {
+        let pass = self.again.then(|| self.pass.clone());
+        pass.iter().for_each(|pass| pass.store(true, Relaxed));
+        Sent(pass)
+    }
     pub fn with_env(&self, env: Arc<[Value]>) -> BuildCx {
         BuildCx { env, ..self.clone() }
     }
@@ -382,6 +396,16 @@ impl BuildCx {
         open.layers += 1;
         let meter = self.run.meters.of(input.id);
         Ok(Segment::new(&self.run, self.depth, open, meter))
+    }
+}
+
+/// See `BuildCx::sent`.
+#[must_use]
+pub struct Sent(Option<Arc<AtomicBool>>);
+
+impl Drop for Sent {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|pass| pass.store(false, Relaxed));
     }
 }
 

@@ -7,7 +7,7 @@ use super::pool::Pool;
 use super::spans;
 use super::stage::{Cx, Pull, Stage, Wake};
 use super::stall::{Consumer, Now, Watch};
-use super::state::{Start, State};
+use super::state::{Moment, Start, State};
 use super::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use super::sync::{Condvar, Mutex, lock};
 use super::trace::Trace;
@@ -131,6 +131,8 @@ fn build_cx(run: &Arc<Run>, bound: &Bound, epoch: u64) -> BuildCx {
         epoch,
         depth: 0,
         again: false,
+        sparse: false,
+        pass: run.finished.clone(),
         nested: false,
         grain: 1,
         known: Weak::new(),
@@ -218,14 +220,16 @@ impl Iter {
     /// Where the consumer is, whatever workers have done ahead: `resume` goes on with what it would get next. Elements
     /// that were given out as a chunk count as delivered.
     pub fn state(&mut self) -> Result<State> {
-        let (mut mark, mut at) = (Mark::default(), Vec::new());
+        self.moment()?.state()
+    }
+    /// The same, told later: for whoever takes elements ahead of somebody else and may be asked for any of their states.
+    pub fn moment(&mut self) -> Result<Moment> {
+        let (mut mark, mut row) = (Mark::default(), 0);
         if self.row < self.chunk.rows() {
             mark.extend(&self.from);
-            mark.saved(&mut at)?;
-            super::state::leave_out(&mut at, self.row as u64);
+            row = self.row as u64;
         } else if !self.ended || self.run.cancelled.load(Relaxed) {
             self.root.mark(&mut mark);
-            mark.saved(&mut at)?;
         }
         let plan = match &self.outline {
             Some(outline) => outline.clone(),
@@ -236,7 +240,8 @@ impl Iter {
         let (epoch, delivered, ended) = (self.epoch, self.delivered, self.ended);
         let shards = super::state::shards_of(&self.plan);
         let left_out = super::state::left_out_of(&self.run.meters);
-        Ok(State { plan, epoch, seeds, at, delivered, ended, shards, left_out })
+        let at = Vec::new();
+        Ok(Moment { mark, row, rest: State { plan, epoch, seeds, at, delivered, ended, shards, left_out } })
     }
 
     /// The next element that is there already, without waiting or locking: most calls end here.

@@ -42,5 +42,5 @@ pub use seed::{PassSeeds, Seeded, Seeds, Taken};
 pub use segment::{Bounds, Segment};
 pub use stage::{ChunkFn, Cx, Inline, Item, Pull, Stage, Wait, Wake, pop_rows};
 pub use stall::{Busy, Now, SegmentNow};
-pub use state::{Start, State};
+pub use state::{Moment, Start, State};
 pub use trace::{Seen, Trace};

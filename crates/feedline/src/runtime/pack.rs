@@ -3,8 +3,9 @@
 /// How far back a column is compared with others, and on how many rows.
 const BACK: usize = 5;
 const SAMPLE: usize = 256;
-/// Few bytes can say that a table has many zeros.
-const MOST_ITEMS: usize = 1 << 26;
+/// Few bytes can say that a table has many zeros: so many numbers are read of any bytes, and so many for each of them.
+const ITEMS: usize = 1 << 22;
+const ITEMS_A_BYTE: usize = 16;
 
 /// A table, given row by row: each column is the differences from row to row, which are small where rows are alike. Where
 /// a column goes up as another one does, it is the differences from that one's differences: mostly zeros, of which many in
@@ -109,6 +110,10 @@ pub fn number(mut n: u64, out: &mut Vec<u8>) {
 pub struct Unpack<'a>(pub &'a [u8]);
 
 impl Unpack<'_> {
+    /// How many numbers may be in tables of so many bytes.
+    pub fn room(bytes: usize) -> usize {
+        bytes.saturating_mul(ITEMS_A_BYTE).max(ITEMS)
+    }
     pub fn number(&mut self) -> Option<u64> {
         let mut n = 0u64;
         for shift in (0..64).step_by(7) {
@@ -126,13 +131,11 @@ impl Unpack<'_> {
         let n = usize::try_from(self.number()?).ok()?;
         (n <= self.0.len()).then_some(n)
     }
-    /// A table of at most so many rows.
-    pub fn table(&mut self, most: usize) -> Option<Vec<Vec<u64>>> {
+    /// A table of at most so many rows, and of at most `room` numbers, which it takes up.
+    pub fn table(&mut self, most: usize, room: &mut usize) -> Option<Vec<Vec<u64>>> {
         let rows = usize::try_from(self.number()?).ok().filter(|n| *n <= most)?;
         let width = self.count()?;
-        if rows.checked_mul(width)? > MOST_ITEMS {
-            return None;
-        }
+        *room = room.checked_sub(rows.checked_mul(width)?)?;
         let mut table = vec![vec![0u64; width]; rows];
         for column in 0..width {
             let back = usize::try_from(self.number()?).ok().filter(|n| *n <= column)?;
@@ -270,7 +273,7 @@ mod tests {
             prop_assert_eq!(from_text(&text), Some(bytes.clone()));
             let mut unpack = Unpack(&bytes);
             if rows.first().is_none_or(|r| !r.is_empty()) {
-                prop_assert_eq!(unpack.table(rows.len()), Some(rows));
+                prop_assert_eq!(unpack.table(rows.len(), &mut 1000), Some(rows));
                 prop_assert_eq!(unpack.number(), Some(tail));
                 prop_assert!(unpack.0.is_empty());
             }
@@ -278,7 +281,7 @@ mod tests {
 
         #[test]
         fn whatever_comes_is_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..50), text in ".{0,20}") {
-            let _ = (Unpack(&bytes).table(9), Unpack(&bytes).rising(900), Unpack(&bytes).dense(9, 999), from_text(&text));
+            let _ = (Unpack(&bytes).table(9, &mut 1000), Unpack(&bytes).rising(900), Unpack(&bytes).dense(9, 999), from_text(&text));
         }
 
         #[test]
@@ -291,8 +294,8 @@ mod tests {
             let mut bytes = Vec::new();
             table(steps.len(), 5, &rows, &mut bytes);
             prop_assert!(bytes.len() <= 24 + 5 * steps.len(), "{} for {}", bytes.len(), steps.len());
-            prop_assert_eq!(Unpack(&bytes).table(50).map(|t| t.concat()), Some(rows));
-            prop_assert_eq!(Unpack(&bytes).table(steps.len() - 1), None);
+            prop_assert_eq!(Unpack(&bytes).table(50, &mut 250).map(|t| t.concat()), Some(rows));
+            prop_assert_eq!(Unpack(&bytes).table(steps.len() - 1, &mut 250), None);
         }
 
         #[test]

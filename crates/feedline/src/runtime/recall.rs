@@ -52,13 +52,26 @@ struct Recall {
     plan: Plan,
     runs: Vec<Run>,
     /// Copies of the input that nobody uses now.
-    idle: Mutex<Vec<Box<dyn Stage>>>,
+    idle: Mutex<Vec<Copy>>,
+}
+
+/// A copy of the input, which counts the seeds that it takes by itself.
+struct Copy {
+    cx: BuildCx,
+    stage: Box<dyn Stage>,
+}
+
+impl Copy {
+    fn seek(&mut self, run: &Run) -> Result<()> {
+        let _sent = self.cx.sent();
+        self.stage.seek(&mut At::new(&run.from))
+    }
 }
 
 impl BuildCx {
     /// The rows of these runs of an input of `node`, one after the other.
     pub fn recall(&self, node: &Plan, input: &Plan, runs: Vec<Run>) -> Result<Box<dyn Stage>> {
-        let cx = BuildCx { nested: true, again: true, ..self.clone() };
+        let cx = BuildCx { nested: true, sparse: true, ..self.clone() };
         let head = Numbers { len: runs.len() as u64, at: 0 };
         let function = Recall { cx, plan: input.clone(), runs, idle: Mutex::new(vec![]) };
         Ok(self.closed(self.open(node, Box::new(head), Arc::new(function)), node))
@@ -83,26 +96,30 @@ impl BuildCx {
 }
 
 impl Recall {
-    fn stage(&self) -> Result<Box<dyn Stage>> {
-        match lock(&self.idle).pop() {
-            Some(stage) => Ok(stage),
-            None => self.cx.stage(&self.plan),
-        }
+    fn copy(&self) -> Result<Copy> {
+        let cx = self.cx.again();
+        Ok(Copy { stage: cx.stage(&self.plan)?, cx })
     }
-    fn read(&self, stage: &mut Box<dyn Stage>, run: &Run, out: &mut Vec<Item>) -> Result<()> {
-        if stage.seek(&mut At::new(&run.from)).is_err() {
+    fn read(&self, copy: &mut Copy, run: &Run, out: &mut Vec<Item>) -> Result<()> {
+        if copy.seek(run).is_err() {
             // It has come to an end that it does not come back from: another one takes its place.
-            *stage = self.cx.stage(&self.plan)?;
-            stage.seek(&mut At::new(&run.from))?;
+            *copy = self.copy()?;
+            copy.seek(run)?;
         }
-        let (mut passed, mut wanted, mut passes) = (0, run.rows.as_slice(), true);
+        let stage = &mut copy.stage;
+        let (mut passed, mut wanted, mut refused) = (0, run.rows.as_slice(), 0);
         while let (Some(&first), Some(last)) = (wanted.first(), wanted.last()) {
-            passes &= first == passed || stage.pass(u64::from(first - passed));
-            let ask = if passes {
-                passed = first;
-                wanted.iter().zip(first..).take_while(|(row, follows)| **row == *follows).count()
-            } else {
-                (last + 1 - passed) as usize
+            if first > passed && refused < 2 {
+                match stage.pass(u64::from(first - passed)) {
+                    true => passed = first,
+                    false => refused += 1,
+                }
+            }
+            let ask = match first - passed {
+                0 => wanted.iter().zip(first..).take_while(|(row, follows)| **row == *follows).count(),
+                // It may have something to drop first, which it does when it is asked for a row.
+                _ if refused < 2 => 1,
+                _ => (last + 1 - passed) as usize,
             };
             let chunk = match pull_now(&mut **stage, &self.cx.run.cancelled, ask)? {
                 Pull::Rows(chunk) => chunk,
@@ -130,16 +147,17 @@ fn gone() -> Error {
 
 impl ChunkFn for Recall {
     fn run(&self, chunk: Chunk, out: &mut Vec<Item>) {
-        let mut stage = match self.stage() {
-            Ok(stage) => stage,
+        let idle = lock(&self.idle).pop();
+        let mut copy = match idle.map_or_else(|| self.copy(), Ok) {
+            Ok(copy) => copy,
             Err(error) => return out.push(Item::Fail(error)),
         };
         for row in 0..chunk.rows() {
-            if let Err(error) = self.read(&mut stage, &self.runs[chunk.pos.at(row) as usize], out) {
+            if let Err(error) = self.read(&mut copy, &self.runs[chunk.pos.at(row) as usize], out) {
                 return out.push(Item::Fail(error));
             }
         }
-        lock(&self.idle).push(stage);
+        lock(&self.idle).push(copy);
     }
 }
 

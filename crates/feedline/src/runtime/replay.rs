@@ -76,8 +76,10 @@ impl Stage for Replay {
         Ok(())
     }
     fn pass(&mut self, results: u64) -> bool {
-        self.current = false;
-        self.stage.pass(results)
+        // What is to be dropped comes first, and some of it may fail: it has to be made.
+        let passed = self.drop == 0 && self.stage.pass(results);
+        self.current &= !passed;
+        passed
     }
 }
 

@@ -51,8 +51,9 @@ struct Passes {
 
 #[derive(Debug)]
 struct Pass {
-    /// Belongs to the pass: true once its consumer saw the end.
+    /// Belongs to the pass: true once its consumer saw the end. To whoever reads again: true while it is sent somewhere.
     finished: Arc<AtomicBool>,
+    again: bool,
     first: u64,
     taken: u64,
 }
@@ -74,35 +75,50 @@ impl PassSeeds {
     }
     /// Seeds for the operator that starts now.
     pub fn start(self: &Arc<Self>, cx: &BuildCx) -> Seeded {
-        let pass = (!cx.again).then_some(&cx.run.finished);
-        // Whoever is about to be sent where a state says is told there which seeds it took.
-        if cx.again || cx.run.resuming.load(Relaxed) {
-            return Seeded { seeds: self.clone(), pass: pass.cloned(), first: 0, number: 0 };
-        }
-        self.start_in(&cx.run.finished)
-    }
-    fn start_in(self: &Arc<Self>, pass: &Arc<AtomicBool>) -> Seeded {
         let (mut first, mut number) = (0, 0);
         if self.each_pass {
             let _brief = brief();
-            (first, number) = lock(&self.passes).take(pass);
+            let mut passes = lock(&self.passes);
+            // Whoever is about to be sent where a state says is told there which seeds it took. What is read again takes
+            // those that follow what it was told, if it was told anything.
+            let told_later = match cx.again {
+                true => cx.pass.load(Relaxed) || passes.of(&cx.pass).is_none(),
+                false => cx.run.resuming.load(Relaxed),
+            };
+            if !told_later {
+                (first, number) = passes.take(&cx.pass);
+            }
         }
-        Seeded { seeds: self.clone(), pass: Some(pass.clone()), first, number }
+        Seeded { seeds: self.clone(), pass: cx.pass.clone(), again: cx.again, first, number }
     }
-    /// How many of its seeds the pass has taken.
-    fn taken(&self, finished: &Arc<AtomicBool>) -> u64 {
+    /// The first seed of the pass, and how many it has taken.
+    fn taken(&self, pass: &Arc<AtomicBool>) -> (u64, u64) {
         let _brief = brief();
-        lock(&self.passes).of(finished).map_or(0, |pass| pass.taken)
+        lock(&self.passes).of(pass).map_or((0, 0), |pass| (pass.first, pass.taken))
     }
-    /// Says that the pass has taken so many of them.
-    fn set_taken(&self, finished: &Arc<AtomicBool>, taken: u64) {
+    /// Says which of them the pass has taken.
+    fn set_taken(&self, taken: &Taken, first: u64, count: u64) {
         let _brief = brief();
         let mut passes = lock(&self.passes);
-        if passes.of(finished).is_none() && taken > 0 {
-            passes.take(finished);
-        }
-        if let Some(pass) = passes.of(finished) {
-            pass.taken = taken;
+        let first = match count {
+            // A pass that has taken none has not been told where they begin; what is read again begins where the whole does.
+            0 if taken.again => match passes.of(&taken.whole) {
+                Some(whole) => whole.first,
+                None => passes.next,
+            },
+            _ => first,
+        };
+        match passes.of(&taken.pass) {
+            Some(pass) if count > 0 || taken.again => (pass.first, pass.taken) = (first, count),
+            Some(pass) => pass.taken = 0,
+            None if count > 0 || taken.again => {
+                let (finished, again) = (taken.pass.clone(), taken.again);
+                passes.running.push(Pass { finished, again, first, taken: count });
+                if !taken.again {
+                    passes.next = passes.next.max(first + 1);
+                }
+            }
+            None => {}
         }
     }
     /// Where a pass stands that has begun, or is about to begin.
@@ -131,16 +147,18 @@ impl PassSeeds {
         (passes.next, passes.pair) = (first, pair);
         if taken > 0 {
             passes.next = first.saturating_add(1);
-            passes.running.push(Pass { finished: finished.clone(), first, taken });
+            passes.running.push(Pass { finished: finished.clone(), again: false, first, taken });
         }
     }
 }
 
-/// How many seeds a pass has taken for the operators that somebody starts one after the other.
+/// Which seeds a pass has taken for the operators that somebody starts one after the other.
 pub struct Taken {
     seeds: Vec<Arc<PassSeeds>>,
-    /// `None` for whoever takes none.
-    pass: Option<Arc<AtomicBool>>,
+    /// Who takes them: the whole pass, or whoever reads a part of it again.
+    pass: Arc<AtomicBool>,
+    whole: Arc<AtomicBool>,
+    again: bool,
 }
 
 impl Taken {
@@ -150,21 +168,21 @@ impl Taken {
         Taken::of(cx, &seeds)
     }
     pub fn of<'a>(cx: &BuildCx, seeds: impl IntoIterator<Item = &'a Arc<PassSeeds>>) -> Taken {
-        let pass = (!cx.again).then(|| cx.run.finished.clone());
-        Taken { seeds: seeds.into_iter().cloned().collect(), pass }
+        let (pass, whole, again) = (cx.pass.clone(), cx.run.finished.clone(), cx.again);
+        Taken { seeds: seeds.into_iter().cloned().collect(), pass, whole, again }
     }
     pub fn mark(&self, out: &mut Mark) {
         for seeds in &self.seeds {
-            out.number(self.pass.as_ref().map_or(0, |pass| seeds.taken(pass)));
+            let (first, taken) = seeds.taken(&self.pass);
+            out.number(first);
+            out.number(taken);
         }
     }
     /// Sets them to what a state says. Those that are running say later which are theirs.
     pub fn seek(&self, at: &mut At<'_>) -> Result<()> {
         for seeds in &self.seeds {
-            let taken = at.up_to(u64::MAX / 4)?;
-            if let Some(pass) = &self.pass {
-                seeds.set_taken(pass, taken);
-            }
+            let (first, taken) = (at.up_to(u64::MAX / 4)?, at.up_to(u64::MAX / 4)?);
+            seeds.set_taken(self, first, taken);
         }
         Ok(())
     }
@@ -173,8 +191,9 @@ impl Taken {
 /// Seeds that were taken.
 pub struct Seeded {
     seeds: Arc<PassSeeds>,
-    /// The pass that they were taken in.
-    pass: Option<Arc<AtomicBool>>,
+    /// The pass that they were taken in, and whether it reads something again.
+    pass: Arc<AtomicBool>,
+    again: bool,
     /// The pass's first number, and that of these.
     first: u64,
     number: u64,
@@ -200,13 +219,18 @@ impl Seeded {
         self.first = at.number()?;
         let nth = at.up_to(u64::MAX / 4 - self.first.min(u64::MAX / 4))?;
         self.number = self.first + nth;
-        if let (true, Some(finished)) = (self.seeds.each_pass, &self.pass) {
+        if self.seeds.each_pass {
             let _brief = brief();
             let mut passes = lock(&self.seeds.passes);
-            passes.next = passes.next.max(self.first + 1);
-            match passes.of(finished) {
+            if !self.again {
+                passes.next = passes.next.max(self.first + 1);
+            }
+            match passes.of(&self.pass) {
                 Some(pass) => (pass.first, pass.taken) = (self.first, pass.taken.max(nth + 1)),
-                None => passes.running.push(Pass { finished: finished.clone(), first: self.first, taken: nth + 1 }),
+                None => {
+                    let (finished, again, first) = (self.pass.clone(), self.again, self.first);
+                    passes.running.push(Pass { finished, again, first, taken: nth + 1 });
+                }
             }
         }
         Ok(())
@@ -226,14 +250,14 @@ impl Passes {
         self.sweep();
         let first = self.next;
         self.next += 1;
-        self.running.push(Pass { finished: finished.clone(), first, taken: 1 });
+        self.running.push(Pass { finished: finished.clone(), again: false, first, taken: 1 });
         (first, first)
     }
     /// Forgets passes that are over.
     fn sweep(&mut self) {
         let next = &mut self.next;
         self.running.retain(|p| {
-            let over = p.finished.load(Relaxed);
+            let over = !p.again && p.finished.load(Relaxed);
             if over {
                 *next = (*next).max(p.first + p.taken);
             }
@@ -263,7 +287,10 @@ mod tests {
         assert_eq!(PassSeeds::new(Some(-1), None, false).pair(), (DEFAULT_SEED, 2147483646));
         assert_eq!(PassSeeds::new(Some(2147483648), None, false).pair(), (DEFAULT_SEED, 1));
         let s = Arc::new(PassSeeds::new(Some(4), None, true));
-        let first = || s.start_in(&pass()).random().next_u32();
+        let first = || {
+            let (first, number) = lock(&s.passes).take(&pass());
+            Seeded { seeds: s.clone(), pass: pass(), again: false, first, number }.random().next_u32()
+        };
         assert_eq!([first(), first()], [1905554911, 1683472663]);
         assert_ne!(PassSeeds::new(None, None, false).pair(), PassSeeds::new(None, None, false).pair());
     }

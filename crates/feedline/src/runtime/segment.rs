@@ -324,9 +324,11 @@ impl Stage for Segment {
         let shared = &*self.shared;
         let mut head = lock(&shared.head);
         let passed = shared.functions.iter().all(|(f, _)| f.keeps_rows()) && head.stage.pass(results);
-        let mut from = From::default();
-        head.stage.mark(&mut from.mark);
-        lock(&shared.queue).from = from;
+        if passed {
+            let mut from = From::default();
+            head.stage.mark(&mut from.mark);
+            lock(&shared.queue).from = from;
+        }
         passed
     }
 }

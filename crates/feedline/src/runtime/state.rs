@@ -1,6 +1,6 @@
 //! The state of an iterator: where its consumer is, in a form that can be written as JSON and taken elsewhere.
 
-use super::mark::{self, At, Saved, unfit};
+use super::mark::{self, At, Mark, Saved, unfit};
 use super::seed::Seeds;
 use super::sync::atomic::AtomicBool;
 use super::{LeftOut, Meters, Tally};
@@ -25,6 +25,26 @@ pub struct State {
     pub(super) shards: Vec<u64>,
     /// What operators had left out by then, ahead of the consumer too; exact counts are in the marks.
     pub(super) left_out: Vec<LeftOut>,
+}
+
+/// Where an iterator was. Its state is found out when it is asked for: until then it costs next to nothing.
+pub struct Moment {
+    pub(super) mark: Mark,
+    /// Rows to be left out of what comes from there on.
+    pub(super) row: u64,
+    /// The state but for that.
+    pub(super) rest: State,
+}
+
+impl Moment {
+    pub fn state(&self) -> Result<State> {
+        let mut state = self.rest.clone();
+        self.mark.saved(&mut state.at)?;
+        if self.row > 0 {
+            leave_out(&mut state.at, self.row);
+        }
+        Ok(state)
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -105,7 +125,7 @@ pub(super) fn seeds_of(plan: &Plan, finished: &Arc<AtomicBool>) -> Vec<Seeds> {
 }
 
 /// Leaves out so many more of what comes from there on.
-pub(super) fn leave_out(at: &mut [Saved], rows: u64) {
+fn leave_out(at: &mut [Saved], rows: u64) {
     if let Some(Saved::Number(n)) = at.first_mut() {
         *n += rows;
     }

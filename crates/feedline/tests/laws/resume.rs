@@ -138,6 +138,21 @@ pub fn towers() -> Vec<(&'static str, Plan)> {
     vec![
         ("shuffle > repeat", repeat(3, shuffle(4, range(7)))),
         ("repeat > shuffle", shuffle(4, repeat(3, range(7)))),
+        // What is read again begins before an inner shuffle did, which takes other seeds each time.
+        ("shuffle > repeat > shuffle", shuffle(5, repeat(3, shuffle(4, range(7))))),
+        ("shuffle > repeat > shuffle by bytes > batch", batch(3, by_bytes(40, repeat(3, shuffle(4, range(7)))))),
+        ("shuffles > concatenate > shuffle > repeat", {
+            repeat(2, shuffle(5, make("concatenate", json!({}), vec![shuffle(3, range(6)), shuffle(4, range(8))])))
+        }),
+        ("flat_map of shuffles > shuffle", {
+            let flat = on("flat_map", json!({ "function": inner_shuffle(&scalar) }), range(6));
+            repeat(2, shuffle(5, flat))
+        }),
+        ("interleave of shuffles > shuffle", {
+            let params = json!({ "function": inner_shuffle(&scalar), "cycle_length": 2, "block_length": 1 });
+            shuffle(5, on("interleave", params, range(6)))
+        }),
+        ("shuffle > repeat > groups", groups(repeat(3, shuffle(4, range(7))))),
         ("a shuffle without a seed", repeat(2, by_chance(range(12)))),
         ("a permutation without a seed", repeat(2, permuted(range(12)))),
         ("permutation > shuffle", shuffle(3, on("shuffle", json!({ "seed": 4 }), range(12)))),

@@ -114,9 +114,10 @@ class BackupAndRestore(keras.callbacks.Callback):  # type: ignore[misc]
 
     def _save(self, epoch: int, done: int, number: int) -> None:
         assert self._data is not None
-        state = self._data.place(min(number, self._data.handed))
-        if isinstance(state, FeedlineError):
-            raise state
+        moment = self._data.place(min(number, self._data.handed))
+        if isinstance(moment, FeedlineError):
+            raise moment
+        state = None if moment is None else moment.state_dict()
         if hasattr(self.model, "jax_state_sync"):
             self.model.jax_state_sync()
         about = {"epoch": epoch, "batches": done, "data": state}

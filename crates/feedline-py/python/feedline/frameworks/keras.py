@@ -36,7 +36,7 @@ from .. import nest, ops, warnings
 from ..dataset import INFINITE_CARDINALITY, Dataset
 from ..spec import DatasetSpec, RaggedTensorSpec, SparseTensorSpec, TensorSpec, spec_text
 from .memory import writable
-from .passes import plain, state_of
+from .passes import moment_of, plain
 
 try:
     from keras.src.trainers import data_adapters
@@ -119,7 +119,7 @@ class Data(DataAdapter):  # type: ignore[misc]
         return to_tf(self._weighted, passes=lambda: self._batches(to_tensor))
 
     def place(self, number: int) -> Any:
-        """The state of the data behind that batch, counted over all that were handed out."""
+        """Where the data was behind that batch, counted over all that were handed out."""
         assert self.places is not None
         return self.places.get(number)
 
@@ -172,7 +172,7 @@ class Data(DataAdapter):  # type: ignore[misc]
     def _note(self, opened: _Open) -> None:
         """Remembers from where the data goes on behind the batch that is handed out, or behind the last."""
         if self.places is not None:
-            self.places[self.handed] = state_of(opened.iterator)
+            self.places[self.handed] = moment_of(opened.iterator)
             self.places.pop(self.handed - _AHEAD, None)
 
     def _open(self, into: _Open) -> None:

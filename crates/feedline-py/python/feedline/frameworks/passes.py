@@ -13,7 +13,7 @@ from typing import Any
 from ..dataset import Dataset
 from ..errors import FeedlineError
 
-__all__ = ["Pass", "Resumable", "plain", "state_of"]
+__all__ = ["Pass", "Resumable", "moment_of", "plain"]
 
 
 def plain(dataset: Dataset) -> Dataset:
@@ -42,9 +42,9 @@ class Pass:
         self._state: Any = None
         """Where the consumer is, if that is not where the iterator is."""
         self._taken: tuple[Any, Any] | None = None
-        """The element that was taken last, if it is not begun yet, and the state behind it."""
+        """The element that was taken last, if it is not begun yet, and the moment behind it."""
         self._ahead: list[tuple[Any, Any]] = []
-        """Elements that are begun, the next one first, each with the state behind it."""
+        """Elements that are begun, the next one first, each with the moment behind it."""
         self._error: Exception | None = None
         """Why there is none behind those."""
         self._ended = False
@@ -74,7 +74,7 @@ class Pass:
             if error is not None:
                 raise error
             if not self._ended:
-                self._state = self._state or state_of(self._iterator)
+                self._state = self._state or moment_of(self._iterator)
                 self._fetch()
         except Exception:
             self._state = None
@@ -86,7 +86,7 @@ class Pass:
     def _fetch(self) -> None:
         if self._taken is None:
             try:
-                self._taken = next(self._iterator), state_of(self._iterator)
+                self._taken = next(self._iterator), moment_of(self._iterator)
             except StopIteration:
                 self._ended = True
                 return
@@ -102,9 +102,7 @@ class Pass:
         """Where the pass is: a dict that `json.dumps` takes."""
         if isinstance(self._state, FeedlineError):
             raise self._state
-        if self._state is not None:
-            return self._state
-        return self._iterator.state_dict()
+        return (self._iterator if self._state is None else self._state).state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes to where another pass was."""
@@ -114,14 +112,14 @@ class Pass:
     def close(self) -> None:
         """Stops the work behind it. A generator around it does that by itself, so its state is kept."""
         if self._state is None:
-            self._state = state_of(self._iterator)
+            self._state = moment_of(self._iterator)
         self._iterator.close()
 
 
-def state_of(iterator: Any) -> Any:
-    """The state of an iterator, or why it has none; only who asks for it needs to know."""
+def moment_of(iterator: Any) -> Any:
+    """Where an iterator is, to be told later, or why it cannot be; only who asks needs to know."""
     try:
-        return iterator.state_dict()
+        return iterator.moment()
     except FeedlineError as error:
         return error
 

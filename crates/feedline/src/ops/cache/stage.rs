@@ -80,9 +80,14 @@ impl CacheStage {
             None => None,
             Some(rest) => {
                 // In memory, this pass or an earlier one has seen what comes behind.
-                let again = matches!(filled.rows, Rows::Memory(_));
-                let cx = BuildCx { epoch: filled.origin.epoch, again, ..self.cx.clone() };
+                let cx = match filled.rows {
+                    Rows::Memory(_) => self.cx.again(),
+                    #[cfg(feature = "columnar")]
+                    Rows::Disk(_) => self.cx.clone(),
+                };
+                let cx = BuildCx { epoch: filled.origin.epoch, ..cx };
                 let mut input = cx.stage(&self.plan)?;
+                let _sent = cx.sent();
                 input.seek(&mut At::new(rest))?;
                 first = given.min(filled.rows.len());
                 Some((input, filling))
