@@ -1,6 +1,10 @@
 //! Objects written to a store: small ones in one request, large ones in parts that travel while the next are made. A
 //! store shows an object only when it is whole.
+//!
+//! Parts are charged to whoever writes, until they have arrived; where that has little memory they are smaller, and fewer
+//! travel at once.
 
+use crate::account::{Account, Scratch, scratch};
 use crate::location::Location;
 use crate::net::{StoreKey, net, run};
 use crate::objects::failed;
@@ -13,19 +17,23 @@ use object_store::{MultipartUpload, ObjectStoreExt, PutPayload};
 use std::collections::VecDeque;
 use std::io::{self, Write};
 
-/// Parts under way at once.
+/// Parts under way at once, where memory allows it.
 const PARTS: usize = 4;
+/// What stores take as a part that is not the last one.
+const LEAST_PART: usize = 5 << 20;
 
 pub(crate) struct Upload {
     name: String,
     key: StoreKey,
     path: Path,
     part_bytes: usize,
-    /// What is not sent yet.
+    under_way: usize,
+    /// What is not sent yet, and what it takes.
     part: Vec<u8>,
+    held: Scratch,
     /// Once there is more than one part.
     upload: Option<Box<dyn MultipartUpload>>,
-    sent: VecDeque<Task<Result<()>>>,
+    sent: VecDeque<(Task<Result<()>>, Scratch)>,
     /// It ends with the first failure.
     error: Option<Error>,
 }
@@ -38,12 +46,16 @@ impl Upload {
         if path.is_empty() || path.ends_with('/') {
             bail!(Usage, "{name} is a folder; name the object that is to be written");
         }
+        let limit = Account::current().map_or(usize::MAX, |account| account.limit());
+        let part_bytes = settings().part_bytes.min((limit / 8).max(LEAST_PART)).max(1);
         Ok(Upload {
             name: name.to_string(),
             path: object_path(name, path)?,
             key,
-            part_bytes: settings().part_bytes,
+            part_bytes,
+            under_way: (limit / 4 / part_bytes).clamp(1, PARTS),
             part: Vec::new(),
+            held: scratch(0),
             upload: None,
             sent: VecDeque::new(),
             error: None,
@@ -64,9 +76,12 @@ impl Upload {
         let payload = PutPayload::from(std::mem::take(&mut self.part));
         let part = upload.put_part(payload);
         let name = self.name.clone();
-        self.sent.push_back(run(async move { part.await.map_err(|e| failed(&name, "write a part", &e)) }));
-        while self.sent.len() > PARTS {
-            self.sent.pop_front().expect("it has some").wait()?;
+        let task = run(async move { part.await.map_err(|e| failed(&name, "write a part", &e)) });
+        self.sent.push_back((task, std::mem::replace(&mut self.held, scratch(0))));
+        while self.sent.len() > self.under_way
+            && let Some((part, _held)) = self.sent.pop_front()
+        {
+            part.wait()?;
         }
         Ok(())
     }
@@ -88,7 +103,7 @@ impl Upload {
         if !self.part.is_empty() {
             self.send()?;
         }
-        while let Some(part) = self.sent.pop_front() {
+        while let Some((part, _held)) = self.sent.pop_front() {
             part.wait()?;
         }
         let Some(mut upload) = self.upload.take() else { return Ok(()) };
@@ -112,7 +127,11 @@ impl Write for Upload {
         }
         let room = self.part_bytes - self.part.len();
         let bytes = &bytes[..bytes.len().min(room)];
+        let before = self.part.capacity();
         self.part.extend_from_slice(bytes);
+        if self.part.capacity() != before {
+            self.held = scratch(self.part.capacity());
+        }
         if self.part.len() == self.part_bytes
             && let Err(error) = self.send()
         {

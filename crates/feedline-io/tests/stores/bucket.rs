@@ -4,7 +4,7 @@
 use crate::conform::{bytes, conforms};
 use crate::faults::impatient;
 use crate::server::{Reply, Request, Server};
-use feedline_io::{Kind, create, exists, expand, expand_all, glob, open};
+use feedline_io::{Account, Kind, create, exists, expand, expand_all, glob, open};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::sync::{LazyLock, Mutex};
@@ -310,6 +310,27 @@ fn patterns_find_objects() {
     }
     // A web address is what it is.
     assert_eq!(expand("http://h/a*?b[").unwrap(), ["http://h/a*?b["]);
+}
+
+#[test]
+fn parts_are_charged_until_they_have_arrived() {
+    with(&[]);
+    let account = Account::open(40 << 20);
+    let entered = Account::enter(Some(account));
+    let mut sink = create("s3://write/charged").unwrap();
+    let all = bytes(26 << 20);
+    let mut most = 0;
+    for part in all.chunks(1 << 20) {
+        sink.write_all(part).unwrap();
+        most = most.max(account.live());
+    }
+    sink.commit().unwrap();
+    drop(entered);
+    // A part in the making, which may have been twice as large when it grew, and those on their way: a quarter of the limit.
+    assert!((5 << 20..=25 << 20).contains(&most), "{most}");
+    assert_eq!(account.live(), 0);
+    account.close();
+    assert_eq!(STORE.lock().unwrap().objects["write/charged"], all);
 }
 
 #[test]
