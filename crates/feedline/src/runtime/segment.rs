@@ -62,6 +62,8 @@ pub struct Bounds {
 /// Steps that take so long are looked at more closely, every so many of them: it costs about a microsecond.
 const LOOK_FROM_NS: u64 = 50_000;
 const LOOK_EVERY: u64 = 8;
+/// Steps that take so long gain nothing from results that are still in the processor's caches.
+const LONG_NS: u64 = 200_000;
 /// `calls` of a segment whose rows are worked on elsewhere: no other function joins it, since none asks for zero calls.
 pub const AWAY: usize = 0;
 
@@ -403,12 +405,18 @@ impl Shared {
         // Workers elsewhere are not left idle because of what they may send: one chunk each is always under way.
         let assured = b.calls == AWAY && queue.under_way < b.parallel / 2;
         let coming = if assured { 0 } else { queue.estimate.saturating_mul(queue.under_way + 1) };
-        let ready = queue.slots.front().is_some_and(|slot| slot.items.is_some());
         queue.under_way < b.parallel
-            && held < if ready { b.ready.min(b.chunks) } else { b.chunks }
+            && held < if self.is_enough(queue) { b.ready.min(b.chunks) } else { b.chunks }
             && queue.rows < b.rows
             && queue.bytes.saturating_add(coming) <= b.bytes
             && self.budget.has_room(self.depth, coming)
+    }
+
+    /// Whether there is something to be taken, so that few results more are worth while. Where any result will do, there
+    /// nearly always is; but whoever takes them may be at a slow element itself, and the others have to go on meanwhile.
+    fn is_enough(&self, queue: &Queue) -> bool {
+        let ready = queue.slots.front().is_some_and(|slot| slot.items.is_some());
+        ready && (self.bounds.ordered || self.cost_ns.load(Relaxed) < LONG_NS)
     }
 
     fn pop(&self, want: usize, waker: &Weak<dyn Wake>) -> Pull {
