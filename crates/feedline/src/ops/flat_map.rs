@@ -189,7 +189,7 @@ impl Inners {
                     self.function.run(chunk, &mut out);
                     self.ready.extend(out);
                 }
-                Pull::Fail(_) if self.drop > 0 => self.drop -= 1,
+                Pull::Fail(error) if self.drop > 0 && !error.ends() => self.drop -= 1,
                 Pull::Fail(error) => return Inner::Fail(error),
                 Pull::Pending => return Inner::Pending,
                 Pull::End => return Inner::End,

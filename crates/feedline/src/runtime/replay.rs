@@ -47,7 +47,8 @@ impl Stage for Replay {
         while self.drop > 0 {
             match self.pull(cx, self.drop.min(1 << 12) as usize) {
                 Pull::Rows(chunk) => self.drop -= chunk.rows() as u64,
-                Pull::Fail(_) => self.drop -= 1,
+                // Nothing comes behind one that ends: it is not among what was given before.
+                Pull::Fail(error) if !error.ends() => self.drop -= 1,
                 stop => return stop,
             }
             self.note();
@@ -101,7 +102,8 @@ impl Tap {
         while self.drop > 0 {
             match self.stage.next(cx, self.drop.min(1 << 12) as usize) {
                 Pull::Rows(chunk) => self.drop -= chunk.rows() as u64,
-                Pull::Fail(_) => self.drop -= 1,
+                // Nothing comes behind one that ends: it is not among what was given before.
+                Pull::Fail(error) if !error.ends() => self.drop -= 1,
                 stop => return stop,
             }
         }

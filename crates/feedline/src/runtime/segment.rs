@@ -281,7 +281,7 @@ impl Stage for Segment {
                     return pull;
                 }
                 Pull::Rows(chunk) if self.drop > 0 => self.drop -= chunk.rows() as u64,
-                Pull::Fail(_) if self.drop > 0 => self.drop -= 1,
+                Pull::Fail(error) if self.drop > 0 && !error.ends() => self.drop -= 1,
                 _ => return pull,
             }
         }
@@ -650,8 +650,13 @@ impl Shared {
             let ask = head.skip.min(1 << 12) as usize;
             match head.stage.next(&mut cx, ask) {
                 Pull::Rows(chunk) => head.skip -= chunk.rows() as u64,
-                Pull::Fail(_) => head.skip -= 1,
-                stop => return (stop, Place { waits: cx.waits, lock_ns: cx.lock_ns, ..Place::default() }),
+                Pull::Fail(error) if !error.ends() => head.skip -= 1,
+                stop => {
+                    if let Pull::Fail(_) = stop {
+                        head.stage.mark(next);
+                    }
+                    return (stop, Place { waits: cx.waits, lock_ns: cx.lock_ns, ..Place::default() });
+                }
             }
         }
         let mut pulled = self.pull_head(&mut head, &mut cx);
