@@ -248,9 +248,9 @@ def _load(dataset: Any, params: Params, calls: Calls) -> Any:
 
 
 def _snapshot(dataset: Any, params: Params, calls: Calls) -> Any:
-    """All cases have one shard, which is what a snapshot has here."""
-    arguments = dict(params)
-    assert arguments.pop("shard_fn") == {"fn": "mod", "value": 1}
+    arguments = {name: value for name, value in params.items() if name != "shard_fn"}
+    if "shard_fn" in params:
+        arguments["shard_func"] = _function(params["shard_fn"], calls)
     return dataset.snapshot(**arguments)
 
 

@@ -75,9 +75,21 @@ def snapshot_found(folder: Path) -> bool | None:
     return is_whole(rows().snapshot(folder / "snapshot"))
 
 
+def sharded(folder: Path) -> fl.Dataset:
+    """A snapshot in shards, of rows of which each shard has every fourth."""
+    return rows().snapshot(folder / "sharded", shard_func=lambda row: row["n"] % 4)
+
+
+def sharded_found(folder: Path) -> bool | None:
+    """The rows in order if there was none, shard after shard if there is one."""
+    found = [int(e["n"]) for e in sharded(folder) if (np.asarray(e["row"]) == 7 * int(e["n"])).all()]
+    return found in (list(range(ROWS)), [n for k in range(4) for n in range(k, ROWS, 4)])
+
+
 PROGRAMS: dict[str, tuple[str, Callable[[Path], bool | None]]] = {
     "cache": ("sum(1 for _ in rows().cache('cache'))", cache_found),
     "snapshot": ("sum(1 for _ in rows().snapshot('snapshot'))", snapshot_found),
+    "sharded": ("sum(1 for _ in sharded(Path()))", sharded_found),
     "save": ("rows().save('set')", set_found),
     "save_parquet": ("rows().save_parquet('rows.parquet', overwrite=True)", parquet_found),
     "index": ("len(fl.TFRecordDataset('in.tfrecord', index=True))", index_found),
@@ -107,7 +119,8 @@ def start(folder: Path, statement: str) -> subprocess.Popen[str]:
         sys.path.insert(0, {str(Path(__file__).parent)!r})
         import feedline as fl
         from feedline.cli import main
-        from test_crash import rows
+        from pathlib import Path
+        from test_crash import rows, sharded
         print("now", flush=True)
         {statement}
         print("done", flush=True)
@@ -201,7 +214,8 @@ def test_a_full_disk_is_an_error_that_names_the_stage(tmp_path: Path) -> None:
     code = """if True:
         import resource, signal
         import feedline as fl
-        from test_crash import rows
+        from pathlib import Path
+        from test_crash import rows, sharded
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
         for op, write in [("cache", lambda: list(rows().cache("c"))), ("save", lambda: rows().save("s"))]:

@@ -117,8 +117,9 @@ pub fn no_cache(case: &Case<'_>) -> Vec<Finding> {
     for plan in case.nodes.iter().filter(|p| main.contains(&p.id)) {
         let mut changes = false;
         plan.walk_all(&mut |p| {
+            let kept = matches!(p.name(), "cache" | "snapshot");
             changes |=
-                is_random(p) || reshuffles(p) || matches!(p.name(), "random" | "from_generator" | "cache" | "repeat");
+                kept || is_random(p) || reshuffles(p) || matches!(p.name(), "random" | "from_generator" | "repeat");
         });
         let (false, Some(part), Some(n)) = (changes, case.part(plan), plan.card.known()) else { continue };
         let held = n as f64 * part.row_bytes;

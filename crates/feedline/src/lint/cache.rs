@@ -7,24 +7,38 @@ fn is_cache(plan: &Plan) -> bool {
     plan.name() == "cache"
 }
 
+/// Whether later passes get what the first one made.
+fn keeps(plan: &Plan) -> bool {
+    is_cache(plan) || plan.name() == "snapshot"
+}
+
 /// FL006: what is random before a cache is drawn once.
 pub fn random_before(look: &Look<'_>) -> Option<Said> {
-    let random = Some(look.node).filter(|n| is_cache(n)).and_then(|n| before(n, is_cache, is_random))?;
+    let node = Some(look.node).filter(|n| keeps(n))?;
+    // What stands right before a snapshot chooses shards, which may well be at random.
+    let from = if is_cache(node) { node } else { node.inputs.first()? };
+    let random = before(from, keeps, is_random)?;
+    let (name, path) = (node.name(), if is_cache(node) { "" } else { "path" });
     let text = format!(
-        "{} draws random numbers before cache(): they are drawn in the first epoch, and every later one gets the same",
+        "{} draws random numbers before {name}(): they are drawn in the first epoch, and every later one gets the same",
         label(&random)
     );
-    Some((text, ".cache().map(augment)  # first what is the same in each epoch, then what is random".into()))
+    let fix = format!(".{name}({path}).map(augment)  # first what is the same in each epoch, then what is random");
+    Some((text, fix))
 }
 
 /// FL007: the order of the first pass is kept, and nothing shuffles what comes out.
 pub fn shuffle_before(look: &Look<'_>) -> Option<Said> {
     let node = look.node;
-    before(Some(node).filter(|n| is_cache(n))?, is_cache, reshuffles)?;
+    // A reader may have an order of its own.
+    before(Some(node).filter(|n| keeps(n) && n.op.functions().is_empty())?, keeps, reshuffles)?;
     let mut again = false;
     look.root.walk(&mut |p| again |= is_shuffle(p) && before(p, |_| false, |q| q.same(node)).is_some());
-    let text = "shuffle() stands before cache(): the order of the first epoch is kept, and every later one is the same";
-    (!again).then(|| (text.into(), ".cache().shuffle(buffer_size)".into()))
+    let (name, path) = (node.name(), if is_cache(node) { "" } else { "path" });
+    let text = format!(
+        "shuffle() stands before {name}(): the order of the first epoch is kept, and every later one is the same"
+    );
+    (!again).then(|| (text, format!(".{name}({path}).shuffle(buffer_size)")))
 }
 
 /// FL014: more than may be held.
@@ -39,9 +53,10 @@ pub fn too_large(look: &Look<'_>) -> Option<Said> {
 
 /// FL015: it is never full.
 pub fn endless(look: &Look<'_>) -> Option<Said> {
-    let node = Some(look.node).filter(|n| is_cache(n))?;
-    let text = "cache() of endless data is never complete: it grows and is never read";
-    (node.inputs.first()?.card == Card::Infinite).then(|| (text.into(), ".cache().repeat()".into()))
+    let node = Some(look.node).filter(|n| keeps(n))?;
+    let (name, path) = (node.name(), if is_cache(node) { "" } else { "path" });
+    let text = format!("{name}() of endless data is never complete: it grows and is never read");
+    (node.inputs.first()?.card == Card::Infinite).then(|| (text, format!(".{name}({path}).repeat()")))
 }
 
 #[cfg(test)]
@@ -66,6 +81,33 @@ mod tests {
         assert_eq!(codes(ds.shuffle(Some(10), None, true)?.cache()), ["FL007"]);
         assert!(codes(ds.shuffle(Some(10), None, false)?.cache()).is_empty(), "that order was to stay");
         assert!(codes(ds.shuffle(Some(10), None, true)?.cache()?.shuffle(Some(10), None, true)).is_empty());
+        Ok(())
+    }
+
+    #[cfg(feature = "columnar")]
+    #[test]
+    fn snapshots_are_like_caches() -> Result<()> {
+        let attrs = || Attrs(serde_json::Map::from_iter([("shape".into(), serde_json::json!([]))]));
+        let first = |b: &mut crate::expr::Builder, _: &[usize]| b.constant(crate::element::Tensor::scalar(0i64).into());
+        let kept = |ds: &Dataset| ds.snapshot_in_shards("x", "", first, None);
+        let ds = Dataset::range(10)?;
+        assert_eq!(codes(kept(&noisy(&ds)?)), ["FL006"]);
+        assert_eq!(codes(kept(&ds.repeat(None)?)), ["FL015"]);
+        let shuffled = ds.shuffle(Some(10), None, true)?;
+        assert_eq!(codes(kept(&shuffled)), ["FL007"]);
+        let reader = |shards: &Dataset| shards.flat_map_fn(Spec::scalar(DType::Int64), |_| Dataset::range(1));
+        assert!(codes(shuffled.snapshot_in_shards("x", "", first, Some(&reader))).is_empty(), "it may shuffle");
+        let by_chance = ds.snapshot_in_shards(
+            "x",
+            "",
+            |b, _| {
+                let drawn = b.call("random.bernoulli", &[], attrs())?;
+                let to = serde_json::from_value(serde_json::json!({ "dtype": "int64" }))?;
+                b.call("cast", &[drawn], to)
+            },
+            None,
+        );
+        assert!(codes(by_chance).is_empty());
         Ok(())
     }
 

@@ -55,6 +55,11 @@ impl Dataset {
 }
 
 impl Load {
+    /// One shard, whose number is a value of the function around it.
+    pub fn shard(path: &str, symbol: usize) -> Load {
+        let (manifest, set, pieces) = Default::default();
+        Load { path: path.into(), shard: Some(Int::Symbol { symbol }), manifest, set, pieces }
+    }
     fn manifest(&self) -> Result<&Manifest> {
         match self.manifest.get() {
             Some(manifest) => Ok(manifest),

@@ -29,6 +29,8 @@ mod ignore_errors;
 mod interleave;
 mod json_lines;
 #[cfg(feature = "columnar")]
+mod kept_set;
+#[cfg(feature = "columnar")]
 mod load;
 pub mod map;
 mod map_away;
@@ -51,6 +53,8 @@ mod scan;
 pub mod shard;
 mod shuffle;
 mod skip;
+#[cfg(feature = "columnar")]
+mod snapshot;
 mod sparse_batch;
 #[cfg(feature = "columnar")]
 mod stored_set;
@@ -122,6 +126,8 @@ pub static OPS: &[&OpInfo] = &[
     &shard::INFO,
     &shuffle::INFO,
     &skip::INFO,
+    #[cfg(feature = "columnar")]
+    &snapshot::INFO,
     &sparse_batch::INFO,
     &take::INFO,
     &take_while::INFO,

@@ -26,6 +26,10 @@ pub struct NestedInput {
 }
 
 impl NestedInput {
+    #[cfg(feature = "columnar")]
+    pub fn new(symbol: usize, spec: Spec) -> NestedInput {
+        NestedInput { symbol, spec }
+    }
     fn value<'a>(&self, cx: &'a BuildCx) -> Result<&'a Value> {
         cx.symbol(self.symbol)
     }

@@ -245,6 +245,11 @@ impl BuildCx {
         cx.nested = true;
         cx.stage(&self.as_it_runs(bound)?)
     }
+    /// The same for whoever has one such dataset, not one for each element: it may work ahead where this operator may.
+    pub fn inner_stage(&self, value: &Value) -> Result<Box<dyn Stage>> {
+        let bound = Bound::of(value)?;
+        self.with_env(bound.env.clone()).stage(&self.as_it_runs(bound)?)
+    }
     /// A dataset inside of a function, rewritten unless that is not wanted.
     fn as_it_runs(&self, bound: &Bound) -> Result<Plan> {
         match self.run.options.rewrite {

@@ -151,9 +151,9 @@ impl Iter {
         let run = new_run(&bound.plan, epoch, pool);
         let seeds = super::state::seeds_of(&bound.plan, &run.finished);
         let mut iter = Iter::build(bound, epoch, run)?;
-        // What a cache gives was made in an earlier pass: only a state tells in which.
+        // What a cache gives was made in an earlier pass, and a snapshot reads its input or its shards: only a state tells.
         let mut cached = false;
-        bound.plan.walk(&mut |p| cached |= p.name() == "cache");
+        bound.plan.walk(&mut |p| cached |= matches!(p.name(), "cache" | "snapshot"));
         let start = match cached.then(|| iter.state()) {
             Some(Ok(state)) => Start::State(Box::new(state)),
             _ => Start::Seeds { epoch, seeds },

@@ -24,7 +24,10 @@ mod tf_record;
 pub use csv::names as column_names;
 pub use output::{Output, Staged};
 #[cfg(feature = "columnar")]
-pub use set::{MANIFEST, Manifest, SetWriter, check_storable, compression, save_set, within};
+pub use set::{
+    MANIFEST, MOST_SHARDS, Manifest, SetWriter, check_storable, compression, save_set, shard_numbers, within,
+    without_numbers,
+};
 #[cfg(feature = "columnar")]
 pub use stored::from_stored;
 pub use tf_record::TfRecordWriter;

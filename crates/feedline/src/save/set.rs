@@ -39,7 +39,7 @@ const FILE_BYTES: u64 = 256 << 20;
 const WAITING_BYTES: usize = 64 << 20;
 const WAITING_PART: usize = 8;
 /// Each has an open file.
-const MOST_SHARDS: i64 = 512;
+pub const MOST_SHARDS: i64 = 512;
 /// More than any manifest of a set that fits on a disk.
 const MOST_MANIFEST: u64 = 1 << 30;
 /// What a killed run may lose: this, or this part of the time it took.
@@ -153,6 +153,12 @@ pub fn compression(name: &str) -> Result<&'static str> {
 /// Whether elements of this spec can be saved.
 pub fn check_storable(spec: &Spec) -> Result<()> {
     schema_of(&stored_spec(spec)?, &Binary::All(true)).map(|_| ())
+}
+
+/// Rows without their first column.
+pub fn without_numbers(rows: &Chunk) -> Result<Chunk> {
+    let columns = rows.columns().get(1..).ok_or_else(|| Error::internal("rows without the numbers of their shards"))?;
+    Ok(Chunk::new(rows.rows(), rows.pos.clone(), columns.to_vec()))
 }
 
 /// A set that is being written. Dropped before `finish`, only what was committed is left of it.
@@ -374,6 +380,26 @@ impl SetWriter {
         self.elements += rows.rows() as u64;
         Ok(())
     }
+    /// Rows whose first column is the number of the shard that each goes to. Gives them without it.
+    pub fn deal(&mut self, rows: &Chunk) -> Result<Chunk> {
+        let elements = without_numbers(rows)?;
+        let mut by_shard: BTreeMap<i64, Vec<usize>> = BTreeMap::new();
+        for row in 0..rows.rows() {
+            let value = rows.columns()[0].get(row);
+            let number = crate::op::scalar_i64(&value).ok().filter(|n| (0..MOST_SHARDS).contains(n));
+            let number = number.ok_or_else(|| {
+                Error::data(format!("{}, not {value:?}", shard_numbers())).at_element(rows.pos.at(row))
+            })?;
+            by_shard.entry(number).or_default().push(row);
+        }
+        for (shard, rows) in by_shard {
+            match rows.len() == elements.rows() {
+                true => self.push(shard, &elements)?,
+                false => self.push(shard, &elements.take(&rows))?,
+            }
+        }
+        Ok(elements)
+    }
     fn write_block(&mut self, shard: i64) -> Result<()> {
         let own = self.shards.entry(shard).or_default();
         if own.waiting.is_empty() {
@@ -467,7 +493,7 @@ pub fn save_set(
         // What is made of the rows on their way counts as the pipeline's.
         let entered = iter.enter();
         elements += chunk.rows() as u64;
-        let written = if sharded { deal(chunk, &mut writer) } else { writer.push(0, &chunk) };
+        let written = if sharded { writer.deal(&chunk).map(|_| ()) } else { writer.push(0, &chunk) };
         drop(entered);
         written.map_err(|e| e.in_op("save"))?;
         if looked.elapsed() > Duration::from_millis(100) {
@@ -485,18 +511,9 @@ fn is_number(spec: &Spec) -> bool {
     matches!(spec, Tree::Leaf(Leaf::Tensor { dtype: DType::Int64, .. }))
 }
 
-/// Rows of each shard, in their order.
-fn deal(chunk: Chunk, writer: &mut SetWriter) -> Result<()> {
-    let mut by_shard: BTreeMap<i64, Vec<usize>> = BTreeMap::new();
-    for row in 0..chunk.rows() {
-        let number = crate::op::scalar_i64(&chunk.columns()[0].get(row)).ok().filter(|n| (0..MOST_SHARDS).contains(n));
-        let number = number.ok_or_else(|| {
-            Error::data(format!("shard_func must give a number from 0 to {}", MOST_SHARDS - 1)).in_op("save")
-        })?;
-        by_shard.entry(number).or_default().push(row);
-    }
-    let elements = Chunk::new(chunk.rows(), chunk.pos.clone(), chunk.columns()[1..].to_vec());
-    by_shard.into_iter().try_for_each(|(shard, rows)| writer.push(shard, &elements.take(&rows)))
+/// What an element's shard must be.
+pub fn shard_numbers() -> String {
+    format!("shard_func must give a number from 0 to {}", MOST_SHARDS - 1)
 }
 
 #[cfg(test)]

@@ -222,6 +222,19 @@ pub fn towers() -> Vec<(&'static str, Plan)> {
             params["compression"] = json!("AUTO");
             repeat(2, on("cache", params, shuffle(4, filter(range(9)))))
         }),
+        #[cfg(feature = "columnar")]
+        ("filter > snapshot in shards > shuffle > repeat", {
+            let fives = |b: &mut Builder, x| {
+                let five = constant(b, 5);
+                b.call("floordiv", &[x, five], Attrs::default()).unwrap()
+            };
+            repeat(2, shuffle(4, snapshot(filter(range(22)), fives, true)))
+        }),
+        #[cfg(feature = "columnar")]
+        (
+            "shuffle > snapshot > cache > repeat",
+            repeat(2, on("cache", json!({}), snapshot(shuffle(4, filter(range(9))), |b, _| constant(b, 3), false))),
+        ),
         ("noise > repeat > shuffle", shuffle(3, repeat(2, noisy(range(6))))),
         ("flat_map of shuffles", on("flat_map", json!({ "function": inner_shuffle(&scalar) }), range(6))),
         ("interleave of shuffles", {
@@ -296,6 +309,90 @@ fn random_pipelines_at_random_positions() {
         }
         let some: Vec<usize> = (0..6).map(|_| draw(60)).collect();
         holds(&what, &plan, draw(2) as u64, turn, |p| some.contains(&p));
+    }
+}
+
+/// Snapshots of one shard between other operators: read or written, they give the same.
+#[cfg(feature = "columnar")]
+#[test]
+fn random_pipelines_with_snapshots_at_random_positions() {
+    let mut draw = draws(2468);
+    for turn in 0..150 {
+        let mut plan = if draw(3) == 0 { failing(30) } else { range(30) };
+        let mut what = String::new();
+        let (many, place) = (draw(5) + 1, draw(5));
+        for i in 0..many {
+            let name = if i == place % many { "snapshot" } else { CHAIN[draw(CHAIN.len())] };
+            let Some((_, sample)) = SAMPLES.iter().find(|(n, _)| *n == name) else { continue };
+            plan = sample(plan);
+            what = format!("{what} > {name}");
+        }
+        if run(&plan, 1, Options::default()).len() > 500 {
+            continue;
+        }
+        let some: Vec<usize> = (0..6).map(|_| draw(60)).collect();
+        holds(&what, &plan, draw(2) as u64, turn, |p| some.contains(&p));
+    }
+}
+
+/// A pass that writes goes on where nothing was written yet, and so do those behind it, whose shards are mixed.
+#[cfg(feature = "columnar")]
+#[test]
+fn a_snapshot_can_be_resumed_where_there_is_none() {
+    let scalar = Spec::scalar(DType::Int64);
+    let shard = Spec::leaf(Leaf::Dataset(Arc::new(scalar.clone())));
+    let shards = Spec::leaf(Leaf::Dataset(Arc::new(shard.clone())));
+    let elements = function(&[&shard], |b, args| {
+        let k = b.export(args[0]);
+        leaf(b.dataset(Bound::nested(make("nested", json!({ "symbol": k, "spec": scalar }), vec![])), scalar.clone()))
+    });
+    let reader = function(&[&shards], |b, args| {
+        let k = b.export(args[0]);
+        let all = make("nested", json!({ "symbol": k, "spec": shard }), vec![]);
+        let mixed = make("shuffle", json!({ "buffer_size": 3, "seed": 5 }), vec![all]);
+        let cycle = json!({ "function": elements, "cycle_length": 2, "num_parallel_calls": 2 });
+        leaf(b.dataset(Bound::nested(make("interleave", cycle, vec![mixed])), scalar.clone()))
+    });
+    let plan = |place: usize| {
+        let shuffled = make("shuffle", json!({ "buffer_size": 4, "seed": 3 }), vec![range(19)]);
+        let pairs = function(&[&scalar], |b, args| {
+            let four = constant(b, 4);
+            let number = b.call("mod", &[args[0], four], Attrs::default()).unwrap();
+            Tree::tuple(vec![leaf(number), leaf(args[0])])
+        });
+        let pairs = make("map", json!({ "function": pairs }), vec![shuffled]);
+        let path = folder().join("mixed").join(place.to_string());
+        let params = json!({ "path": path.to_str().unwrap(), "reader": reader });
+        let kept = make("snapshot", params, vec![pairs]);
+        let behind = make("shuffle", json!({ "buffer_size": 3, "seed": 1 }), vec![kept]);
+        make("repeat", json!({ "count": 3 }), vec![behind])
+    };
+    let ways = ways();
+    for (turn, way) in ways.iter().enumerate() {
+        let first = 1000 * turn;
+        let bound = elsewhere(&plan(first), way);
+        let mut iter = Iter::new(&bound, 0, pool(way.0)).unwrap();
+        let (mut events, mut states) = (Vec::new(), Vec::new());
+        while let Some(event) = iter.next() {
+            events.push(shown(event));
+            states.push(iter.state().unwrap().to_json().unwrap().to_string());
+        }
+        assert_eq!(events.len(), 57);
+        for (position, text) in states.iter().enumerate() {
+            let next = &ways[(turn + position) % ways.len()];
+            let what = format!("state {position} by {way:?}, resumed by {next:?}");
+            let here = rest(resumed(&elsewhere(&plan(first), next), text, next.0, &what), &what);
+            assert_eq!(here, events[position + 1..], "{what}");
+            // What the shuffle behind it holds comes out when the snapshot is whole already.
+            if position < 14 {
+                let there = elsewhere(&plan(first + position + 1), next);
+                assert_eq!(
+                    rest(resumed(&there, text, next.0, &what), &what),
+                    events[position + 1..],
+                    "{what}, elsewhere"
+                );
+            }
+        }
     }
 }
 

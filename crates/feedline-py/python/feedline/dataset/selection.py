@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
+from .. import ops
+from ..calls import dtype_of
 from ..config import parse_bytes
+from ..debugging import ensure
+from ..dtypes import int64
+from ..function import traced
 from ..params import check_name, integer, naming
 from ..seeds import get_seed
+from ..spec import DatasetSpec, TensorSpec
 from .core import AUTOTUNE, Core
 
 if TYPE_CHECKING:
@@ -176,40 +184,79 @@ class Selection(Core):
         self,
         path: Any,
         compression: str | None = "AUTO",
-        reader_func: Any = None,
-        shard_func: Any = None,
+        reader_func: Callable[[Any], Any] | None = None,
+        shard_func: Callable[..., Any] | None = None,
         name: str | None = None,
     ) -> Self:
         """Keeps the elements of the first pass in compressed files, for later passes and processes.
 
-        It is `cache(path)` with compression, under the name that tf.data has for it: each pipeline has its
-        own place in the folder, a pass that breaks off is gone on with, and later passes give the elements in
-        the order of the first.
+        Each pipeline has its own place in the folder, known by its operators, functions and files. Without
+        functions it is `cache(path)` with compression: a pass that breaks off is gone on with, and later
+        passes give the elements in the order of the first.
 
         >>> import feedline as fl
         >>> ds = fl.Dataset.range(3).map(lambda x: x * 2).snapshot("numbers")
         >>> list(ds.as_numpy_iterator()) == list(ds.as_numpy_iterator())
         True
 
+        `shard_func` says into which shard each element is written, `reader_func` how later passes read the
+        shards. The first pass gives the elements in their order while it writes them. Only a complete pass is
+        kept, of one iterator at a time; others give their input.
+
+        >>> def mixed(shards):
+        ...     return shards.shuffle(4, seed=1).interleave(lambda shard: shard, cycle_length=2)
+        >>> ds = fl.Dataset.range(8).snapshot("mixed", reader_func=mixed, shard_func=lambda x: x % 4)
+        >>> first, second = list(ds.as_numpy_iterator()), list(ds.as_numpy_iterator())
+        >>> first == sorted(second), first == second
+        (True, False)
+
+        A state that was taken while a snapshot was read needs that snapshot where it is resumed. One of a
+        pass that wrote does not: where there is no snapshot, the input is read from its beginning once more,
+        so that it can be written whole.
+
         Args:
             path: The folder.
             compression: "AUTO", "SNAPPY" and "LZ4" mean LZ4, "GZIP" and "ZSTD" mean ZSTD, None is none.
-            reader_func: Not offered: blocks are read ahead, and in order.
-            shard_func: Not offered, for the same reason. `save` and `load` have shards.
+            reader_func: Gets a dataset of the shards, each a dataset, and returns one of elements, which is
+                to have all of them. Without it, the shards come one after the other.
+            shard_func: The number of an element's shard, a whole number from 0 to 511. Without it, a
+                `reader_func` gets one shard. A random function without a seed is another one in each process,
+                which then has a snapshot of its own.
             name: A name for the operator, an identifier.
+
+        Raises:
+            ValueError: `shard_func` gives anything but one whole number, or `reader_func` anything but a
+                dataset of elements like those that are written.
         """
         check_name("snapshot", name)
-        for given, what in [(reader_func, "reader_func"), (shard_func, "shard_func")]:
-            if given is not None:
-                raise ValueError(
-                    f"snapshot: {what} is not offered; a snapshot is one row of blocks, read ahead and in "
-                    "order. save(shard_func=...) and load(reader_func=...) have shards"
-                )
         import os
 
         with naming("snapshot: path"):
             folder = os.fspath(path)
-        return self._then("cache", filename=folder, compression=compression or "NONE")
+        if reader_func is None and shard_func is None:
+            return self._then("cache", filename=folder, compression=compression or "NONE")
+        reader = {}
+        if reader_func is not None:
+            shards = DatasetSpec(DatasetSpec(self.element_spec))
+            reader["reader"] = traced(reader_func, shards, op="snapshot: reader_func")
+        pairs = self._numbered((lambda *_: 0) if shard_func is None else shard_func)
+        return pairs._then("snapshot", path=folder, compression=compression or "NONE", **reader)
+
+    def _numbered(self, shard_func: Callable[..., Any]) -> Self:
+        """The elements with the numbers of their shards in front."""
+        spec = self.element_spec
+
+        def numbered(*parts: Any) -> Any:
+            return _shard_number(shard_func(*parts)), parts if type(spec) is tuple else parts[0]
+
+        function = traced(
+            functools.update_wrapper(numbered, shard_func) if callable(shard_func) else shard_func,
+            spec,
+            op="snapshot: shard_func",
+            sample=self._sample(),
+            output_signature=(TensorSpec((), int64), spec),
+        )
+        return self._then("map", function=function, num_parallel_calls=AUTOTUNE)
 
     def assert_cardinality(self, expected_cardinality: int, name: str | None = None) -> Self:
         """States the number of elements; another number is an error when the pipeline runs.
@@ -225,3 +272,18 @@ class Selection(Core):
         check_name("assert_cardinality", name)
         count = integer("assert_cardinality", "expected_cardinality", expected_cardinality)
         return self._then("assert_cardinality", count=count)
+
+
+_MOST_SHARDS = 512
+
+
+def _shard_number(number: Any) -> Any:
+    """A whole number as one of a shard, or an error of its element; the operator refuses anything else."""
+    dtype = dtype_of(number)
+    if dtype is None and isinstance(number, int) and not isinstance(number, bool):
+        dtype = int64
+    if dtype is None or not dtype.is_integer:
+        return number
+    number = ops.cast(number, int64)
+    fits = ops.logical_and(number >= 0, number < _MOST_SHARDS)
+    return ensure(number, fits, f"snapshot: shard_func must give a number from 0 to {_MOST_SHARDS - 1}")

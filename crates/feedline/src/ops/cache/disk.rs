@@ -1,8 +1,7 @@
 //! `cache(filename)`: the elements of a pass in files. Not an operator: the part of `cache` that is on disk.
 //!
-//! 1. The folder `filename` has a folder for each pipeline that was cached there, whose name is a hash of what it gives: the
-//!    operators, their parameters, functions and arrays, the files that they read with size and time, and the values around
-//!    a dataset inside a function. No pipeline sees the elements of another.
+//! 1. The folder `filename` has a folder for each pipeline that was cached there (`kept_set.rs`). No pipeline sees the
+//!    elements of another.
 //! 2. In it lies a saved set (`save/set.rs`): checksummed blocks, and a manifest that is written when a pass is complete.
 //! 3. Before that, blocks are committed from time to time, and when a pass breaks off: with the mark of the input behind
 //!    the last of them. The next pass, of whatever process, reads these blocks and sends its input to the mark; so the
@@ -14,21 +13,15 @@
 //!    nothing.
 
 use super::origin::{Origin, Step, part_steps, part_to_json};
-use crate::element::{Chunk, DType, Spec, Tensor, Value};
-use crate::error::{Error, Kind, Result};
-use crate::expr::HostAttachment;
-use crate::expr::funcs::fingerprint64;
-use crate::ops::from_generator::GeneratorAttachment;
+use crate::element::{Chunk, Spec, Value};
+use crate::error::{Error, Result};
+use crate::ops::kept_set::{Writing, advised, is_out_of_reach, place};
 use crate::ops::stored_set::{StoredSet, positioned, positioned_spec};
-use crate::ops::table;
-use crate::plan::{Outline, Plan, write_plan};
-use crate::runtime::sync::atomic::AtomicBool;
+use crate::plan::Plan;
 use crate::runtime::{Run, Saved};
-use crate::save::{Manifest, SetWriter, within};
-use feedline_io::brief;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use crate::save::{Manifest, SetWriter};
+use feedline_io::{Scratch, scratch};
+use std::sync::Arc;
 
 pub struct OnDisk {
     folder: String,
@@ -51,60 +44,21 @@ pub struct Part {
     manifest: Manifest,
 }
 
-/// The writers of this process: where each writes, and whether its pass was stopped.
-static WRITERS: Mutex<Vec<(String, Arc<AtomicBool>)>> = Mutex::new(Vec::new());
-/// How long to wait for a pass that was stopped: a worker may be in the middle of something.
-const STOPS_WITHIN: Duration = Duration::from_secs(1);
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// In the list as long as it lives.
-struct Writer(String);
-
-impl Writer {
-    fn new(folder: &str, stopped: &Arc<AtomicBool>) -> Writer {
-        let _brief = brief();
-        lock(&WRITERS).push((folder.into(), stopped.clone()));
-        Writer(folder.into())
-    }
-}
-
-impl Drop for Writer {
-    fn drop(&mut self) {
-        let _brief = brief();
-        let mut writers = lock(&WRITERS);
-        // The folder is free already: the next one may be there.
-        if let Some(first) = writers.iter().position(|(folder, _)| *folder == self.0) {
-            writers.remove(first);
-        }
-    }
-}
-
-/// A loop that was left early leaves its pass to workers, who let go of it a moment later. Whoever begins the next pass
-/// waits for them: it is to find what they keep, and the folder free.
-fn await_stopped(folder: &str) {
-    let stopping = || {
-        let _brief = brief();
-        lock(&WRITERS).iter().any(|(writer, stopped)| writer == folder && stopped.load(Relaxed))
-    };
-    let until = Instant::now() + STOPS_WITHIN;
-    while stopping() && Instant::now() < until {
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
 /// A pass that is being kept.
 pub struct Keeping {
     set: SetWriter,
     steps: Vec<Step>,
+    /// Charged to the pass, yet nothing that it keeps: other operators may keep what they may.
+    #[expect(dead_code, reason = "it is there until nothing is written any more")]
+    working: Scratch,
     #[expect(dead_code, reason = "it is there until the folder is free")]
-    writer: Writer,
+    writing: Writing,
 }
 
 impl Keeping {
     pub fn push(&mut self, chunk: &Chunk) -> Result<()> {
+        // It waits to be written while the consumer has it already.
+        chunk.freeze();
         self.set.push(0, &positioned(chunk))
     }
     pub fn has_news(&self) -> bool {
@@ -121,9 +75,6 @@ impl Keeping {
     pub fn finish(self, origin: serde_json::Value) -> Result<()> {
         self.set.finish(Some(origin)).map(|_| ())
     }
-    pub fn working_bytes(&self) -> usize {
-        self.set.working_bytes()
-    }
 }
 
 impl OnDisk {
@@ -134,8 +85,7 @@ impl OnDisk {
         input: &Plan,
         env: &[Value],
     ) -> Result<OnDisk> {
-        let folder = within(filename, &key(identity, input, env)?);
-        await_stopped(&folder);
+        let folder = place(filename, identity, input, env)?;
         Ok(OnDisk { folder, spec: positioned_spec(&input.spec), compression })
     }
     /// The elements of a complete pass.
@@ -145,18 +95,7 @@ impl OnDisk {
     /// An error of the elements of a complete pass, and what would help. Nothing but a person throws away a whole cache:
     /// the damage may be one of the way there.
     pub fn advised(&self, error: Error) -> Error {
-        if !is_damage(&error) {
-            return error;
-        }
-        let text = format!("{}; remove the folder {} to have the cache made anew", error.message(), self.folder);
-        let mut said = Error::new(error.kind(), text);
-        if let Some(file) = &error.at().file {
-            said = said.in_file(file, error.at().byte);
-        }
-        match error.cause() {
-            Some(cause) => said.with_source(cause.clone()),
-            None => said,
-        }
+        advised(error, &self.folder, "cache")
     }
     /// The first elements of a pass, as far as they were committed and are there.
     pub fn get_part(&self) -> Result<Option<Part>> {
@@ -234,65 +173,22 @@ impl OnDisk {
                 set.go_on(&manifest);
             }
         }
-        Ok(Some(Keeping { set, steps, writer: Writer::new(&self.folder, &run.cancelled) }))
+        let _entered = run.budget.enter();
+        let working = scratch(set.working_bytes());
+        Ok(Some(Keeping { set, steps, working, writing: Writing::new(&self.folder, &run.cancelled) }))
     }
-}
-
-/// Whether elements are lost or spoilt.
-pub fn is_damage(error: &Error) -> bool {
-    use std::io::ErrorKind::{NotFound, UnexpectedEof};
-    let lost = |cause: &Arc<dyn std::error::Error + Send + Sync>| {
-        cause.downcast_ref::<std::io::Error>().is_some_and(|e| matches!(e.kind(), NotFound | UnexpectedEof))
-    };
-    matches!(error.kind(), Kind::Loss | Kind::Data) || error.cause().is_some_and(lost)
-}
-
-/// Whether they may be there still: no right to read them, no free handle, a mount or a store that does not answer.
-pub fn is_out_of_reach(error: &Error) -> bool {
-    error.kind() == Kind::Io && !is_damage(error)
-}
-
-/// What decides, in every process, what comes out of a plan, as far as the plan itself says it.
-pub fn identity(plan: &Plan) -> Result<Vec<u8>> {
-    let mut text = serde_json::to_vec(&Outline::of(plan)?)?;
-    let (_, attachments) = write_plan(plan)?;
-    for object in attachments {
-        if let Some(HostAttachment(function)) = object.downcast_ref() {
-            text.extend(function.identity());
-        } else if let Some(GeneratorAttachment(generator)) = object.downcast_ref() {
-            text.extend(generator.identity());
-        } else if let Some(tensor) = object.downcast_ref::<Tensor>() {
-            // The outline looks at samples of large ones; here a single other byte matters.
-            match tensor.dtype() {
-                DType::String => tensor.strs().for_each(|s| text.extend(fingerprint64(s).to_le_bytes())),
-                _ => text.extend(fingerprint64(tensor.bytes()).to_le_bytes()),
-            }
-        }
-    }
-    Ok(text)
-}
-
-/// The name of the place of a pipeline: the same with the files as they are now, and the values around the dataset.
-fn key(identity: &[u8], plan: &Plan, env: &[Value]) -> Result<String> {
-    let mut files = Vec::new();
-    plan.walk_all(&mut |node| files.extend(node.op.files()));
-    // A file that cannot be asked about is one that cannot be read: the pass will say so.
-    let stat = |name: &String| {
-        Ok(feedline_io::open(name).and_then(|source| source.stat().wait()).map(|s| (s.len, s.version)).ok())
-    };
-    let stats = table::in_parallel(&files, stat)?;
-    let around = serde_json::to_vec(&(files, stats, env))?;
-    Ok(format!("{:016x}", fingerprint64(&[identity, &around].concat())))
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::tests::{counted, firsts, large};
-    use super::{Manifest, is_damage, is_out_of_reach, within};
+    use super::Manifest;
     use crate::dataset::Dataset;
     use crate::element::{DType, Spec};
     use crate::error::{Error, Kind, Result};
+    use crate::ops::kept_set::{is_damage, is_out_of_reach};
     use crate::ops::testing::{events, in_chunks, ints};
+    use crate::save::within;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 

@@ -12,7 +12,7 @@
 #[cfg(feature = "columnar")]
 mod disk;
 mod memory;
-mod origin;
+pub(super) mod origin;
 mod place;
 #[cfg(feature = "columnar")]
 mod spill;
@@ -116,14 +116,7 @@ impl Cache {
         #[cfg(feature = "columnar")]
         if let Some(filename) = &self.filename {
             let input = self.input.get().unwrap_or(&_node.inputs[0]);
-            let identity = match self.identity.get() {
-                Some(identity) => identity,
-                None => {
-                    let identity = disk::identity(input)?;
-                    let _brief = brief();
-                    self.identity.get_or_init(|| identity)
-                }
-            };
+            let identity = super::kept_set::known(&self.identity, input)?;
             let compression = crate::save::compression(self.compression.as_deref().unwrap_or(""))?;
             return Ok(Place::Disk(OnDisk::new(filename, compression, identity, input, &_cx.env)?));
         }

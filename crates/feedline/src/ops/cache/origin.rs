@@ -1,4 +1,5 @@
-//! The pass that the elements of a cache come from, and from where its input goes on. A part of `cache`.
+//! The pass that the elements of a cache come from, and from where its input goes on. A part of `cache`; a snapshot has
+//! an origin, too.
 
 use crate::error::Result;
 use crate::runtime::{At, BuildCx, Mark, Saved, Stage};
@@ -43,7 +44,7 @@ impl Origin {
     }
 }
 
-const NEVER: &str = "an operator before cache cannot be resumed";
+const NEVER: &str = "an operator before a cache or snapshot cannot be resumed";
 
 /// Where the input was when a part of a pass was committed: behind so many elements, and its mark.
 #[cfg(feature = "columnar")]

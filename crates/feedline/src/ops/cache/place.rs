@@ -127,12 +127,12 @@ impl Filling {
             Filling::Disk(keeping) => keeping.push(chunk),
         }
     }
-    /// What it needs besides what it keeps.
+    /// What it needs besides what it keeps, and does not charge to the pass itself.
     pub fn working_bytes(&self) -> usize {
         match self {
             Filling::Memory(_) => 0,
             #[cfg(feature = "columnar")]
-            Filling::Disk(keeping) => keeping.working_bytes(),
+            Filling::Disk(_) => 0,
             #[cfg(feature = "columnar")]
             Filling::Spill(spilling) => spilling.working_bytes(),
         }

@@ -2,7 +2,7 @@
 
 use super::OnFull;
 #[cfg(feature = "columnar")]
-use super::disk::{Part, is_damage, is_out_of_reach};
+use super::disk::Part;
 use super::origin::Origin;
 #[cfg(feature = "columnar")]
 use super::place::from_disk;
@@ -11,6 +11,8 @@ use super::place::{Filled, Filling, Place, Rows};
 use super::spill::Spilling;
 use crate::element::Chunk;
 use crate::error::{Error, Result};
+#[cfg(feature = "columnar")]
+use crate::ops::kept_set::{is_damage, is_out_of_reach};
 use crate::plan::Plan;
 use crate::runtime::{At, BuildCx, Cx, Hold, Mark, Over, Pull, Saved, Stage, bytes_text};
 

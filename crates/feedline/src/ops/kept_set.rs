@@ -1,0 +1,146 @@
+//! Where the elements of a pipeline are kept on disk. Not an operator: what a cache in a folder and a snapshot share.
+//!
+//! 1. The folder that the user names has a folder for each pipeline that is kept there, whose name is a hash of what it
+//!    gives: the operators, their parameters, functions and arrays, the files that they read with size and time, and the
+//!    values around a dataset inside a function.
+//! 2. One iterator of one process writes there, under a lock (`save/set.rs`). The writers of this process are in a list, so
+//!    that whoever comes next can wait for one that was stopped.
+
+use super::from_generator::GeneratorAttachment;
+use super::table;
+use crate::element::{DType, Tensor, Value};
+use crate::error::{Error, Kind, Result};
+use crate::expr::HostAttachment;
+use crate::expr::funcs::fingerprint64;
+use crate::plan::{Outline, Plan, write_plan};
+use crate::runtime::sync::atomic::AtomicBool;
+use crate::save::within;
+use feedline_io::brief;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The folder of a pipeline below `path`, once nobody of this process who was stopped writes there.
+pub fn place(path: &str, identity: &[u8], plan: &Plan, env: &[Value]) -> Result<String> {
+    let folder = within(path, &key(identity, plan, env)?);
+    await_stopped(&folder);
+    Ok(folder)
+}
+
+/// The writers of this process: where each writes, and whether its pass was stopped.
+static WRITERS: Mutex<Vec<(String, Arc<AtomicBool>)>> = Mutex::new(Vec::new());
+/// How long to wait for a pass that was stopped: a worker may be in the middle of something.
+const STOPS_WITHIN: Duration = Duration::from_secs(1);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// In the list as long as it lives.
+pub struct Writing(String);
+
+impl Writing {
+    pub fn new(folder: &str, stopped: &Arc<AtomicBool>) -> Writing {
+        let _brief = brief();
+        lock(&WRITERS).push((folder.into(), stopped.clone()));
+        Writing(folder.into())
+    }
+}
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        let _brief = brief();
+        let mut writers = lock(&WRITERS);
+        // The folder is free already: the next one may be there.
+        if let Some(first) = writers.iter().position(|(folder, _)| *folder == self.0) {
+            writers.remove(first);
+        }
+    }
+}
+
+/// A loop that was left early leaves its pass to workers, who let go of it a moment later. Whoever begins the next pass
+/// waits for them: it is to find what they keep, and the folder free.
+fn await_stopped(folder: &str) {
+    let stopping = || {
+        let _brief = brief();
+        lock(&WRITERS).iter().any(|(writer, stopped)| writer == folder && stopped.load(Relaxed))
+    };
+    let until = Instant::now() + STOPS_WITHIN;
+    while stopping() && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// An error of elements that were kept, and what would help. Nothing but a person throws away what is whole: the damage may
+/// be one of the way there.
+pub fn advised(error: Error, folder: &str, what: &str) -> Error {
+    if !is_damage(&error) {
+        return error;
+    }
+    let text = format!("{}; remove the folder {folder} to have the {what} made anew", error.message());
+    let mut said = Error::new(error.kind(), text);
+    if let Some(file) = &error.at().file {
+        said = said.in_file(file, error.at().byte);
+    }
+    match error.cause() {
+        Some(cause) => said.with_source(cause.clone()),
+        None => said,
+    }
+}
+
+/// Whether elements are lost or spoilt.
+pub fn is_damage(error: &Error) -> bool {
+    use std::io::ErrorKind::{NotFound, UnexpectedEof};
+    let lost = |cause: &Arc<dyn std::error::Error + Send + Sync>| {
+        cause.downcast_ref::<std::io::Error>().is_some_and(|e| matches!(e.kind(), NotFound | UnexpectedEof))
+    };
+    matches!(error.kind(), Kind::Loss | Kind::Data) || error.cause().is_some_and(lost)
+}
+
+/// Whether they may be there still: no right to read them, no free handle, a mount or a store that does not answer.
+pub fn is_out_of_reach(error: &Error) -> bool {
+    error.kind() == Kind::Io && !is_damage(error)
+}
+
+/// The identity of a plan, made once.
+pub fn known<'a>(made: &'a OnceLock<Vec<u8>>, plan: &Plan) -> Result<&'a [u8]> {
+    if let Some(identity) = made.get() {
+        return Ok(identity);
+    }
+    let identity = identity(plan)?;
+    let _brief = brief();
+    Ok(made.get_or_init(|| identity))
+}
+
+/// What decides, in every process, what comes out of a plan, as far as the plan itself says it.
+fn identity(plan: &Plan) -> Result<Vec<u8>> {
+    let mut text = serde_json::to_vec(&Outline::of(plan)?)?;
+    let (_, attachments) = write_plan(plan)?;
+    for object in attachments {
+        if let Some(HostAttachment(function)) = object.downcast_ref() {
+            text.extend(function.identity());
+        } else if let Some(GeneratorAttachment(generator)) = object.downcast_ref() {
+            text.extend(generator.identity());
+        } else if let Some(tensor) = object.downcast_ref::<Tensor>() {
+            // The outline looks at samples of large ones; here a single other byte matters.
+            match tensor.dtype() {
+                DType::String => tensor.strs().for_each(|s| text.extend(fingerprint64(s).to_le_bytes())),
+                _ => text.extend(fingerprint64(tensor.bytes()).to_le_bytes()),
+            }
+        }
+    }
+    Ok(text)
+}
+
+/// The name of the place of a pipeline: the same with the files as they are now, and the values around the dataset.
+fn key(identity: &[u8], plan: &Plan, env: &[Value]) -> Result<String> {
+    let mut files = Vec::new();
+    plan.walk_all(&mut |node| files.extend(node.op.files()));
+    // A file that cannot be asked about is one that cannot be read: the pass will say so.
+    let stat = |name: &String| {
+        Ok(feedline_io::open(name).and_then(|source| source.stat().wait()).map(|s| (s.len, s.version)).ok())
+    };
+    let stats = table::in_parallel(&files, stat)?;
+    let around = serde_json::to_vec(&(files, stats, env))?;
+    Ok(format!("{:016x}", fingerprint64(&[identity, &around].concat())))
+}
