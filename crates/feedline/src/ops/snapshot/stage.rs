@@ -233,7 +233,7 @@ impl Stage for SnapshotStage {
                 Pull::Pending | Pull::End => return pull,
             };
             self.given += events;
-            if self.drop == 0 || matches!(self.source, Source::Ended) {
+            if self.drop == 0 || matches!(self.source, Source::Ended) || matches!(&pull, Pull::Fail(e) if e.ends()) {
                 return pull;
             }
             self.drop -= events;
