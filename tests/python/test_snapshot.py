@@ -259,6 +259,9 @@ def test_damage_says_what_to_remove(harm: str, tmp_path: Path) -> None:
     with pytest.raises(error, match=f"remove the folder {place} to have the snapshot made anew") as raised:
         list(ds)
     assert damaged.name in str(raised.value)
+    # No part of a snapshot is passed over in silence.
+    with pytest.raises(error, match="remove"):
+        list(ds.ignore_errors())
     for path in sorted(place.rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
     assert numbers(ds) == list(range(1000))
@@ -332,3 +335,18 @@ def test_small_memory(tmp_path: Path) -> None:
     memory = json.loads(ds.explain("json"))["pass"]["memory"]
     assert memory["held_bytes_peak"] < 30_000_000
     assert sorted(int(row[0]) for row in ds) == list(range(20_000))
+
+
+@pytest.mark.parametrize("reader", [None, mixed])
+def test_what_is_lost_is_never_left_out(reader: Any, tmp_path: Path) -> None:
+    """A block that is damaged does not stand for one element, whatever is done with those that fail."""
+    ds = fl.Dataset.range(1000).snapshot(tmp_path, reader_func=reader, shard_func=lambda n: n % 4)
+    for kept in (ds.ignore_errors(), ds.with_options(on_error="skip")):
+        assert numbers(kept) == list(range(1000))
+        for place in places(tmp_path):
+            file = sorted(place.glob("run-*/*.arrow"))[0]
+            content = bytearray(file.read_bytes())
+            content[len(content) // 2] ^= 1
+            file.write_bytes(content)
+        with pytest.raises(fl.errors.DataError, match="remove"):
+            list(kept)

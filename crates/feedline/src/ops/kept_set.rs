@@ -79,6 +79,9 @@ pub fn advised(error: Error, folder: &str, what: &str) -> Error {
     }
     let text = format!("{}; remove the folder {folder} to have the {what} made anew", error.message());
     let mut said = Error::new(error.kind(), text);
+    if error.ends() {
+        said = said.that_ends();
+    }
     if let Some(file) = &error.at().file {
         said = said.in_file(file, error.at().byte);
     }

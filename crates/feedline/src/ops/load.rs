@@ -28,6 +28,9 @@ pub struct Load {
     path: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     shard: Option<Int>,
+    /// Stands for a stream: what cannot be read ends the pass.
+    #[serde(skip)]
+    stream: bool,
     #[serde(skip)]
     manifest: OnceLock<Manifest>,
     /// The open files, where the shard is known.
@@ -49,16 +52,15 @@ impl std::fmt::Debug for Opened {
 impl Dataset {
     /// The elements that `save` wrote into a folder.
     pub fn load(path: &str) -> Result<Dataset> {
-        let (manifest, set, pieces) = Default::default();
-        Dataset::source(Load { path: path.into(), shard: None, manifest, set, pieces })
+        Dataset::source(Load::new(path, None, false))
     }
 }
 
 impl Load {
-    /// One shard, whose number is a value of the function around it.
-    pub fn shard(path: &str, symbol: usize) -> Load {
+    /// A set, or one of its shards. As a `stream` it may not lose elements.
+    pub fn new(path: &str, shard: Option<Int>, stream: bool) -> Load {
         let (manifest, set, pieces) = Default::default();
-        Load { path: path.into(), shard: Some(Int::Symbol { symbol }), manifest, set, pieces }
+        Load { path: path.into(), shard, stream, manifest, set, pieces }
     }
     fn manifest(&self) -> Result<&Manifest> {
         match self.manifest.get() {
@@ -75,7 +77,9 @@ impl Load {
         }
         let number = self.shard.map(|shard| shard.get(cx)).transpose()?;
         let number = number.map(|n| usize::try_from(n).unwrap_or(usize::MAX));
-        let set = Arc::new(StoredSet::open(&self.path, self.manifest()?, number)?);
+        let opened = StoredSet::open(&self.path, self.manifest()?, number);
+        let opened = opened.map_err(|error| if self.stream { error.that_ends() } else { error })?;
+        let set = Arc::new(opened.for_stream(self.stream));
         match self.shard {
             Some(Int::Symbol { .. }) => Ok(set),
             _ => Ok(self.set.get_or_init(|| Opened(set)).0.clone()),

@@ -27,6 +27,8 @@ pub struct StoredSet {
     starts: Vec<u64>,
     /// The first column has the rows' positions.
     positioned: bool,
+    /// What cannot be read ends the pass.
+    stream: bool,
     /// Goes when nobody reads any more: a folder that is removed, for instance.
     _guard: Option<Box<dyn Send + Sync>>,
 }
@@ -97,12 +99,17 @@ impl StoredSet {
             None => vec![],
         };
         let (places, spec) = ((0..columns.len()).collect(), manifest.spec.clone());
-        let (positioned, _guard) = (false, None);
-        Ok(StoredSet { files: opened, spec, columns, places, blocks, starts, positioned, _guard })
+        let (positioned, stream, _guard) = (false, false, None);
+        Ok(StoredSet { files: opened, spec, columns, places, blocks, starts, positioned, stream, _guard })
     }
     /// A set of what `positioned` made.
     pub fn with_positions(mut self) -> StoredSet {
         self.positioned = true;
+        self
+    }
+    /// A set that stands for a stream: its elements are all there or none.
+    pub fn for_stream(mut self, stream: bool) -> StoredSet {
+        self.stream = stream;
         self
     }
     pub fn guarded_by(mut self, guard: impl Send + Sync + 'static) -> StoredSet {
@@ -153,6 +160,9 @@ impl Table for StoredSet {
     fn decode(&self, block: usize, rows: Range<usize>, read: &[Buf]) -> Result<Decoded> {
         let body = read.first().ok_or_else(|| Error::internal("a block without bytes"))?;
         Ok(self.columns(block, rows, body)?.1)
+    }
+    fn is_stream(&self) -> bool {
+        self.stream
     }
 }
 

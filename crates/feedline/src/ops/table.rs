@@ -50,6 +50,15 @@ pub trait Table: Send + Sync {
     fn check(&self, block: usize) -> Result<()>;
     /// Rows of a block from the bytes of its ranges.
     fn decode(&self, block: usize, rows: Range<usize>, read: &[Buf]) -> Result<Decoded>;
+    /// Whether it stands for a stream, of which no block may be left out: what cannot be read ends the pass.
+    fn is_stream(&self) -> bool {
+        false
+    }
+}
+
+/// An error of a block.
+fn of_block(table: &dyn Table, error: Error) -> Error {
+    if table.is_stream() { error.that_ends() } else { error }
 }
 
 fn rows_in(table: &dyn Table, block: usize) -> u64 {
@@ -294,7 +303,7 @@ impl Stage for Head {
             match self.arrive(&waker) {
                 Poll::Pending => return Pull::Pending,
                 Poll::Ready(None) => return Pull::End,
-                Poll::Ready(Some(Err(error))) => return Pull::Fail(error.in_op(self.name)),
+                Poll::Ready(Some(Err(error))) => return Pull::Fail(of_block(&*self.table, error.in_op(self.name))),
                 Poll::Ready(Some(Ok(()))) => {}
             }
         }
@@ -355,7 +364,7 @@ impl ChunkFn for Decode {
             Ok(decoded) => split(decoded, chunk, out, named),
             Err(error) => {
                 let text = format!("{}; {} rows from row {first} on are lost", error.message(), chunk.rows());
-                let lost = Error::new(error.kind(), text).at_element(first);
+                let lost = of_block(&*self.table, Error::new(error.kind(), text).at_element(first));
                 out.push(Item::Fail(named(match &error.at().file {
                     Some(file) => lost.in_file(file, error.at().byte),
                     None => lost,

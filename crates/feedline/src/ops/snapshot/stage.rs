@@ -3,7 +3,7 @@
 use crate::dataset::Dataset;
 use crate::element::{Chunk, Element, Spec, Value};
 use crate::error::{Error, Kind, Result};
-use crate::op::Function;
+use crate::op::{Function, Int};
 use crate::ops::cache::origin::Origin;
 use crate::ops::kept_set::{self, Writing};
 use crate::ops::load::Load;
@@ -55,13 +55,15 @@ impl Place {
     fn shards(&self, count: usize) -> Result<Dataset> {
         let count = i64::try_from(count).map_err(|_| Error::internal("more shards than numbers"))?;
         Dataset::range(count)?.map(|b, number| {
-            let shard = Load::shard(&self.folder, b.export(number[0]));
+            let shard = Load::new(&self.folder, Some(Int::Symbol { symbol: b.export(number[0]) }), true);
             Ok(b.dataset(Bound::nested(Dataset::source(shard)?.plan().clone()), self.spec.clone()))
         })
     }
     /// Starts to read.
     fn read(&self, cx: &BuildCx, manifest: &Manifest, reader: Option<&Function>) -> Result<Box<dyn Stage>> {
-        let Some(reader) = reader else { return cx.stage(Dataset::load(&self.folder)?.plan()) };
+        let Some(reader) = reader else {
+            return cx.stage(Dataset::source(Load::new(&self.folder, None, true))?.plan());
+        };
         let shards = Value::Dataset(Bound::nested(self.shards(manifest.shards.len())?.plan().clone()));
         let made = reader.bound(cx).call(&Element::from_iter([shards]), 0)?;
         let made = made.first().ok_or_else(|| Error::func("reader_func returned nothing"))?;
@@ -153,10 +155,13 @@ impl SnapshotStage {
         let (input, keeping) = match &mut self.source {
             Source::Ended => return Pull::End,
             Source::Shards(reader) => {
-                return match reader.next(cx, want) {
-                    Pull::Fail(error) => Pull::Fail(self.place.advised(error)),
-                    pull => pull,
-                };
+                let pull = reader.next(cx, want);
+                let Pull::Fail(error) = pull else { return pull };
+                // Elements are lost: whatever the reader would give behind that is not all of them.
+                if error.ends() {
+                    self.source = Source::Ended;
+                }
+                return Pull::Fail(self.place.advised(error));
             }
             Source::Input(input, keeping) => (input, keeping),
         };
