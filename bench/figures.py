@@ -64,13 +64,19 @@ def figures(results: dict[str, Any]) -> str:
     shown = [cells[workload, variant] for workload, (_, variants) in SHOWN.items() for variant in variants
              if (workload, variant) in cells]
     machine, settings = results["machine"], results["settings"]
-    lines = [f"| the same work, {machine['cores']} cores ({machine['cpu']}), each workload in one run, {results['when']} | rate "
+    # Each workload's rows are of one run on one machine; which one is in its first row where there were several.
+    several = len({row["cpu"] for row in shown}) > 1
+    where = f"{machine['cores']} cores" if several else f"{machine['cores']} cores ({machine['cpu']})"
+    lines = [f"| the same work, {where}, each workload in one run, {max(row['when'] for row in shown)} | rate "
              "| CPU s per million | peak MB | first batch |", "|---|--:|--:|--:|--:|"]
     for workload, (what, variants) in SHOWN.items():
         rows = [(label, cells[workload, variant]) for variant, label in variants.items() if (workload, variant) in cells]
+        if several and rows:
+            what = f"{what} ({rows[0][1]['cpu']})"
         lines += [line(what if at == 0 else "…", label, row) for at, (label, row) in enumerate(rows)]
     spreads = [round(100 * (row["highest"] - row["lowest"]) / row["rate"]) for row in shown]
-    processes = "one process" if settings["repeats"] == 1 else f"{settings['repeats']} processes"
+    repeats = sorted({row["repeats"] for row in shown})
+    processes = "one process" if repeats == [1] else f"{' or '.join(map(str, repeats))} processes"
     lines += ["", f"Medians of {settings['windows']} windows of {settings['min_s']:g} to {settings['max_s']:g} s in "
               f"{processes} each, which spread by {min(spreads)} to {max(spreads)} %.",
               "All rows: [bench/results/results.md](bench/results/results.md)."]

@@ -11,11 +11,11 @@ HEAD = ("| loader | {unit}/s | spread | CPU s per {many} | cores | peak MB | fir
 
 def report(results: dict[str, Any]) -> str:
     m, settings, rows = results["machine"], results["settings"], results["cells"]
-    timing = "Processes a cell: {repeats}; windows in each: {windows}, of {min_s:g} to {max_s:g} s"
+    timing = "Windows in each process: {windows}, of {min_s:g} to {max_s:g} s"
     versions = {f"{row['loader']} {row['version']}" for row in rows if "version" in row}
     parts = [
         "# Benchmark results\n\nWritten by `bench/run.py`; `bench/README.md` says how a cell is measured.\n",
-        f"{results['when']}: {m['cpu']}, {m['cores']} cores, {m['memory_gib']} GiB, Linux {m['linux']}. "
+        f"{m['cores']} cores, {m['memory_gib']} GiB, Linux {m['linux']}. "
         f"{timing.format(**settings)}. {', '.join(sorted(versions))}.\n",
         "The rate is the median of all windows, the spread (max - min) / median over them. (!) means that "
         f"other programs used more than {NOISY_CORES} of a core meanwhile.\n",
@@ -33,7 +33,13 @@ def table(workload: str, rows: list[dict[str, Any]]) -> list[str]:
               for row in rows if "error" in row]
     busy, align = (" busy |", "--:|") if any(stepping(row) for row in good) else ("", "")
     head = HEAD.format(unit=unit, many="1,000" if many(unit) == 1_000 else "million", busy=busy, align=align)
-    return [f"\n## {workload}: {what}\n", head, *map(line, good), *failed]
+    return [f"\n## {workload}: {what}\n", f"{measured(rows[0])}\n", head, *map(line, good), *failed]
+
+
+def measured(row: dict[str, Any]) -> str:
+    """When and on what: workloads may be of different runs."""
+    processes = "one process" if row["repeats"] == 1 else f"{row['repeats']} processes"
+    return f"{row['when']}, {row['cpu']}, {processes} a cell."
 
 
 def stepping(row: dict[str, Any]) -> bool:

@@ -42,7 +42,8 @@ def main() -> None:
     if PHOTOS & {workload for workload, _, _ in todo}:
         subprocess.run([interpreter("data", None), HERE / "photos.py"], check=True)
     runs = run_all(todo, pythons, settings)
-    cells = [dict(zip(("workload", "loader", "variant"), cell, strict=True)) | summarise(runs[cell]) for cell in todo]
+    on = {"when": time.strftime("%Y-%m-%d"), "cpu": machine()["cpu"], "repeats": settings["repeats"]}
+    cells = [dict(zip(("workload", "loader", "variant"), cell, strict=True)) | on | summarise(runs[cell]) for cell in todo]
     add_ratios(cells)
     results = {"when": time.strftime("%Y-%m-%d"), "machine": machine(), "settings": settings, "cells": cells,
                "imports": imports(pythons.get("feedline"), args.quick)}
@@ -55,7 +56,8 @@ def main() -> None:
 def kept_cells(measured: set[str]) -> list[dict[str, Any]]:
     """The cells of the last results whose workloads were not measured now: a workload's cells are of one run."""
     last = json.loads((RESULTS / "results.json").read_text())
-    return [cell for cell in last["cells"] if cell["workload"] not in measured]
+    on = {"when": last["when"], "cpu": last["machine"]["cpu"], "repeats": last["settings"]["repeats"]}
+    return [on | cell for cell in last["cells"] if cell["workload"] not in measured]
 
 
 def arguments() -> argparse.Namespace:

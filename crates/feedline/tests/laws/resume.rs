@@ -202,6 +202,11 @@ pub fn towers() -> Vec<(&'static str, Plan)> {
         }),
         ("shuffle > cache > repeat", repeat(3, on("cache", json!({}), shuffle(4, filter(range(9)))))),
         ("cache > shuffle > repeat", repeat(3, shuffle(4, on("cache", json!({}), filter(range(9)))))),
+        ("shuffle > repeat > cache > repeat > interleave", {
+            let params = json!({ "function": inner_range(&scalar), "cycle_length": 2, "block_length": 2 });
+            let kept = on("cache", json!({}), repeat(3, shuffle(4, range(7))));
+            on("interleave", params, repeat(2, kept))
+        }),
         ("noise > cache > repeat", repeat(2, on("cache", json!({}), noisy(range(6))))),
         #[cfg(feature = "columnar")]
         ("noise > cache on disk > repeat", repeat(2, on("cache", on_disk("noise"), noisy(range(6))))),

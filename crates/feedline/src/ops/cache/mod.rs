@@ -55,6 +55,9 @@ pub struct Cache {
     compression: Option<String>,
     #[serde(skip)]
     store: Arc<Store>,
+    /// What passes keep in which elements that fail are left out: others must not find fewer than they would make.
+    #[serde(skip)]
+    lenient: Arc<Store>,
     /// What stands before it, as it was asked for: what is kept on disk is known by it.
     #[serde(skip)]
     input: OnceLock<Plan>,
@@ -112,15 +115,18 @@ impl Dataset {
 }
 
 impl Cache {
-    fn place(&self, _cx: &BuildCx, _node: &Plan) -> Result<Place> {
+    fn place(&self, cx: &BuildCx, _node: &Plan) -> Result<Place> {
         #[cfg(feature = "columnar")]
         if let Some(filename) = &self.filename {
             let input = self.input.get().unwrap_or(&_node.inputs[0]);
-            let identity = super::kept_set::known(&self.identity, input)?;
+            let mut identity = super::kept_set::known(&self.identity, input)?.to_vec();
+            if cx.run.errors.is_some() {
+                identity.extend(b"leaves out errors");
+            }
             let compression = crate::save::compression(self.compression.as_deref().unwrap_or(""))?;
-            return Ok(Place::Disk(OnDisk::new(filename, compression, identity, input, &_cx.env)?));
+            return Ok(Place::Disk(OnDisk::new(filename, compression, &identity, input, &cx.env)?));
         }
-        Ok(Place::Memory(self.store.clone()))
+        Ok(Place::Memory(if cx.run.errors.is_some() { &self.lenient } else { &self.store }.clone()))
     }
 }
 
@@ -195,6 +201,7 @@ pub mod tests {
     use crate::element::{DType, Tensor, Value};
     use crate::error::Error;
     use crate::ops::testing::{events, in_chunks, ints};
+    use crate::options::OnError;
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
     /// A dataset that counts how often its elements are computed; number `bad` fails the first time.
@@ -232,6 +239,17 @@ pub mod tests {
         assert_eq!(events(&ds), "0 ! 2 3");
         assert_eq!(events(&ds), "0 1 2 3");
         assert_eq!((events(&ds).as_str(), calls.load(Relaxed)), ("0 1 2 3", 8));
+    }
+
+    #[test]
+    fn a_pass_that_leaves_out_errors_keeps_for_its_kind() {
+        let (ds, _) = counted(4, 1);
+        let cached = ds.cache().unwrap();
+        let lenient =
+            cached.with_options(crate::Options { on_error: Some(OnError::Skip), ..Default::default() }).unwrap();
+        assert_eq!(events(&lenient), "0 2 3");
+        // By now it would not fail, but what was kept stays as it is.
+        assert_eq!((events(&lenient).as_str(), events(&cached).as_str()), ("0 2 3", "0 1 2 3"));
     }
 
     #[test]
