@@ -134,7 +134,7 @@ fn unpacked(packed: &[u8]) -> (Compression, Vec<u8>) {
             step = inflate.next_block();
         }
         match step {
-            Step::Block(block) => Some(block.as_slice().to_vec()),
+            Step::Block(block) if kind != Compression::Zlib || !inflate.is_damaged() => Some(block.as_slice().to_vec()),
             Step::End => Some(Vec::new()),
             _ => None,
         }

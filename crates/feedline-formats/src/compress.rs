@@ -126,6 +126,10 @@ impl Inflate {
     pub fn finish(&mut self) {
         self.finished = true;
     }
+    /// Whether something is wrong behind the blocks that were given.
+    pub fn is_damaged(&self) -> bool {
+        self.damage.is_some()
+    }
 
     /// The next block of the contents.
     pub fn next_block(&mut self) -> Step {
