@@ -108,6 +108,9 @@ class Interrupted:
     def state_dict(self) -> Any:
         return self.iterator.state_dict()
 
+    def moment(self) -> Any:
+        return self.iterator.moment()
+
 
 @pytest.mark.parametrize("at", [0, 1, 3])
 def test_an_interrupt_is_raised_at_once_and_loses_nothing(at: int) -> None:

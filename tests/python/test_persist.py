@@ -265,15 +265,26 @@ def test_what_ends_a_pass_is_never_left_out(tmp_path: Path) -> None:
     for ds in (rows.cache(), rows.shuffle(900)):
         with pytest.raises(MemoryError):
             list(ds.ignore_errors().with_options(memory_limit="2MB"))
-    cached = rows.cache(tmp_path / "c")
-    assert len(list(cached)) == 1000
-    (file,) = tmp_path.glob("c/*/run-*/*.arrow")
-    data = bytearray(file.read_bytes())
-    data[len(data) // 2] ^= 1
-    file.write_bytes(data)
-    for ds in (cached.ignore_errors(), cached.with_options(on_error="skip")):
+    ignoring = rows.cache(tmp_path / "a").ignore_errors()
+    skipping = rows.cache(tmp_path / "b").with_options(on_error="skip")
+    for ds in (ignoring, skipping):
+        assert len(list(ds)) == 1000
+    for file in tmp_path.glob("*/*/run-*/*.arrow"):
+        data = bytearray(file.read_bytes())
+        data[len(data) // 2] ^= 1
+        file.write_bytes(data)
+    for ds in (ignoring, skipping):
         with pytest.raises(fl.errors.DataError, match="remove"):
             list(ds)
+
+
+def test_a_pass_that_leaves_out_errors_keeps_for_its_kind(tmp_path: Path) -> None:
+    rows = fl.Dataset.range(4).map(lambda n: 6 // (2 - n))
+    for cached in (rows.cache(), rows.cache(tmp_path / "c")):
+        skipping = cached.with_options(on_error="skip")
+        assert [int(x) for x in skipping] == [int(x) for x in skipping] == [3, 6, -6]
+        with pytest.raises(fl.errors.InvalidArgumentError):
+            list(cached)
 
 
 def test_a_cache_that_gives_up_keeps_nothing() -> None:

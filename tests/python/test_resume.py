@@ -386,7 +386,8 @@ def test_what_changed_since_is_said(tmp_path: Any) -> None:
         state = told(it.state_dict())
         it.close()
         assert list(ds.iter(state)) == whole[taken:]
-        for start in ends:
+        # Those that had been read by then.
+        for start in ends[:12]:
             bad = bytearray(good)
             bad[start] ^= 1
             Path(paths[0]).write_bytes(bad)
