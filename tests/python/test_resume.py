@@ -363,8 +363,10 @@ def test_an_error_behind_a_shuffle_comes_once_in_windows() -> None:
 
 
 def test_what_changed_since_is_said(tmp_path: Any) -> None:
-    """A record that is passed over on the way to those that are read again, and is broken by now, is an error: the rows
-    behind it are not taken from elsewhere."""
+    """A record that is passed over on the way to those that are read again, and is broken by now, is an error.
+
+    The rows behind it are not taken from elsewhere.
+    """
     paths = []
     for name in "ab":
         paths.append(str(tmp_path / name))
