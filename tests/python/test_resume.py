@@ -363,7 +363,7 @@ def test_an_error_behind_a_shuffle_comes_once_in_windows() -> None:
 
 
 def test_what_changed_since_is_said(tmp_path: Any) -> None:
-    """A record that is passed over on the way to those that are read again, and is broken by now, is an error.
+    """A record on the way to those that are read again is an error if it is broken by now.
 
     The rows behind it are not taken from elsewhere.
     """
