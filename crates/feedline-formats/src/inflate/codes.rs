@@ -98,7 +98,7 @@ fn length(symbol: usize) -> Entry {
         // In groups of four, each with one bit more than the one before.
         265..=284 => {
             let behind = (symbol as u32 - 261) / 4;
-            let least = ((symbol as u32 - 261) % 4 + 4 << behind) + 3;
+            let least = (((symbol as u32 - 261) % 4 + 4) << behind) + 3;
             least << 16 | behind
         }
         285 => 258 << 16,
@@ -110,7 +110,7 @@ fn distance(symbol: usize) -> Entry {
         0..=3 => (symbol as Entry + 1) << 16,
         4..=29 => {
             let behind = (symbol as u32 - 2) / 2;
-            let least = ((symbol as u32 - 2) % 2 + 2 << behind) + 1;
+            let least = (((symbol as u32 - 2) % 2 + 2) << behind) + 1;
             least << 16 | behind
         }
         _ => NONE,
@@ -190,5 +190,5 @@ fn first_lowest(code: u32, bits: u32) -> usize {
 }
 /// An entry with the bits of its code. A symbol that does not exist stays one: whoever meets it has met no code.
 fn whole(entry: Entry, bits: u32) -> Entry {
-    if entry == NONE { NONE } else { entry + bits | bits << 8 }
+    if entry == NONE { NONE } else { (entry + bits) | (bits << 8) }
 }

@@ -388,12 +388,12 @@ impl Inflater {
         distances: usize,
         input: &mut Input<'_>,
     ) -> Result<Flow> {
-        for at in at..order {
+        for (at, place) in ORDER.iter().enumerate().take(order).skip(at) {
             let Some(bits) = self.bits.take(3, input) else {
                 self.step = Step::Order { at, order, lengths, distances };
                 return Ok(Flow::Input);
             };
-            self.codes.order[ORDER[at]] = bits as u8;
+            self.codes.order[*place] = bits as u8;
         }
         self.codes.set_order()?;
         self.step = Step::Code { at: 0, lengths, distances };
