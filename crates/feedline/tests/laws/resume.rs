@@ -298,14 +298,13 @@ fn towers_at_every_position() {
     }
 }
 
-#[test]
-fn random_pipelines_at_random_positions() {
-    let mut draw = draws(4321);
-    for turn in 0..300 {
+/// Chains of operators by these names, at some positions.
+fn random_pipelines(seed: u64, turns: usize, names: impl Fn(&mut dyn FnMut(usize) -> usize) -> Vec<&'static str>) {
+    let mut draw = draws(seed);
+    for turn in 0..turns {
         let mut plan = if draw(3) == 0 { failing(30) } else { range(30) };
         let mut what = String::new();
-        for _ in 0..draw(8) + 1 {
-            let name = CHAIN[draw(CHAIN.len())];
+        for name in names(&mut draw) {
             let Some((_, sample)) = SAMPLES.iter().find(|(n, _)| *n == name) else { continue };
             plan = sample(plan);
             what = format!("{what} > {name}");
@@ -318,27 +317,20 @@ fn random_pipelines_at_random_positions() {
     }
 }
 
+#[test]
+fn random_pipelines_at_random_positions() {
+    random_pipelines(4321, 300, |draw| (0..draw(8) + 1).map(|_| CHAIN[draw(CHAIN.len())]).collect());
+}
+
 /// Snapshots of one shard between other operators: read or written, they give the same.
 #[cfg(feature = "columnar")]
 #[test]
 fn random_pipelines_with_snapshots_at_random_positions() {
-    let mut draw = draws(2468);
-    for turn in 0..150 {
-        let mut plan = if draw(3) == 0 { failing(30) } else { range(30) };
-        let mut what = String::new();
+    random_pipelines(2468, 150, |draw| {
         let (many, place) = (draw(5) + 1, draw(5));
-        for i in 0..many {
-            let name = if i == place % many { "snapshot" } else { CHAIN[draw(CHAIN.len())] };
-            let Some((_, sample)) = SAMPLES.iter().find(|(n, _)| *n == name) else { continue };
-            plan = sample(plan);
-            what = format!("{what} > {name}");
-        }
-        if run(&plan, 1, Options::default()).len() > 500 {
-            continue;
-        }
-        let some: Vec<usize> = (0..6).map(|_| draw(60)).collect();
-        holds(&what, &plan, draw(2) as u64, turn, |p| some.contains(&p));
-    }
+        let name = |i| if i == place % many { "snapshot" } else { CHAIN[draw(CHAIN.len())] };
+        (0..many).map(name).collect()
+    });
 }
 
 /// A pass that writes goes on where nothing was written yet, and so do those behind it, whose shards are mixed.

@@ -283,7 +283,8 @@ pub mod tests {
         let error = ds.iter().unwrap().find_map(|e| e.err()).unwrap();
         assert_eq!(error.kind(), crate::Kind::Budget);
         let text = error.to_string();
-        for part in ["cache", "elements to keep take 2.8 MB", "may keep 2.8 MB", "4.2 MB", "on_full"] {
+        // How much there is then depends on the size of chunks.
+        for part in ["cache", "elements to keep take 2.", "may keep 2.8 MB", "4.2 MB", "on_full"] {
             assert!(text.contains(part), "{text}");
         }
         assert!(ds.iter().unwrap().any(|e| e.is_err()), "nothing was kept");

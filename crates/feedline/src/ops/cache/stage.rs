@@ -359,16 +359,9 @@ impl Stage for CacheStage {
                 },
                 pull => pull,
             };
-            let events = match &pull {
-                Pull::Rows(chunk) => chunk.rows() as u64,
-                Pull::Fail(_) => 1,
-                Pull::Pending | Pull::End => return pull,
-            };
-            self.given += events;
-            if self.drop == 0 {
+            if pull.counts(&mut self.given, &mut self.drop) {
                 return pull;
             }
-            self.drop -= events;
         }
     }
     fn mark(&mut self, out: &mut Mark) {

@@ -443,16 +443,9 @@ impl Stage for BufferStage {
         loop {
             let ask = if self.drop > 0 { self.drop.min(1 << 12) as usize } else { want };
             let pull = self.pull(cx, ask);
-            let events = match &pull {
-                Pull::Rows(chunk) => chunk.rows() as u64,
-                Pull::Fail(_) => 1,
-                Pull::Pending | Pull::End => return pull,
-            };
-            self.given += events;
-            if self.drop == 0 {
+            if pull.counts(&mut self.given, &mut self.drop) {
                 return pull;
             }
-            self.drop -= events;
         }
     }
     fn mark(&mut self, out: &mut Mark) {
