@@ -11,6 +11,10 @@ use std::sync::{Arc, Weak};
 /// Datasets that are opened before a slot is free for them, at most.
 const KEEP: usize = 32;
 
+/// Chunks of a dataset that lie ready, at most. What comes from afar begins with small chunks, and more is sent for when
+/// these are handed out: with 4 of them a cable lay idle wherever files of one length ended together.
+const CHUNKS: usize = 16;
+
 /// A dataset, or why there is none, and from where it came.
 pub struct Opened {
     pub stage: Result<Box<dyn Stage>>,
@@ -37,7 +41,7 @@ impl Ahead {
         let all = cx.run.bounds();
         // Together they hold no more than one segment may.
         let bytes = (all.bytes / (cycle.saturating_add(keep))).max(1);
-        let bounds = Bounds { chunks: 4, parallel: 1, bytes, ..all };
+        let bounds = Bounds { chunks: CHUNKS, parallel: 1, bytes, ..all };
         let places = if calls < cycle + keep { calls } else { 0 };
         let gate = (places > 0).then(|| Arc::new(Gate(Mutex::new(Places { free: calls, waiting: VecDeque::new() }))));
         Ahead { next: VecDeque::new(), ended: false, opened: 0, keep, bounds, gate, places }
