@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 import spin
+import windows
 from digest import Columns
 from pictures import MEAN, STD, figures, summary
 
@@ -166,12 +167,9 @@ def shuffled_table(files: list[str], window: int, batch: int) -> Iterator[Column
     """The same rows, shuffled within windows."""
     import pyarrow.dataset as pads
 
-    rng = np.random.default_rng(0)
-    for part in pads.dataset(files).to_batches(batch_size=window):
-        columns = [column.to_numpy(zero_copy_only=False) for column in part.columns]
-        order = rng.permutation(len(part))
-        for start in range(0, len(order), batch):
-            yield [column[order[start:start + batch]] for column in columns]
+    parts = pads.dataset(files).to_batches(batch_size=window)
+    arrays = ({name: part.column(name).to_numpy(zero_copy_only=False) for name in part.schema.names} for part in parts)
+    return (list(columns.values()) for columns in windows.shuffled(arrays, window, batch))
 
 
 PHOTOS = 2_000

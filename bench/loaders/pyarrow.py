@@ -2,6 +2,7 @@
 import numpy as np
 import pyarrow.dataset as pads
 
+import windows
 from cells import Batches, Passes, cell
 
 PACKAGE = "pyarrow"
@@ -13,16 +14,15 @@ def arrays(batch) -> dict[str, np.ndarray]:
 
 @cell("W6", "pyarrow windows", "pyarrow pool")
 def w6(files: list[str], window: int, batch: int) -> Batches:
-    table, rng = pads.dataset(files), np.random.default_rng(0)
+    table = pads.dataset(files)
+    return Passes(lambda: windows.shuffled(map(arrays, table.to_batches(batch_size=window)), window, batch))
 
-    def one_pass():
-        for part in table.to_batches(batch_size=window):
-            columns, order = arrays(part), rng.permutation(len(part))
-            for start in range(0, len(order), batch):
-                rows = order[start:start + batch]
-                yield {name: column[rows] for name, column in columns.items()}
 
-    return Passes(one_pass)
+@cell("W6", "pyarrow, each row group by itself", "pyarrow pool")
+def w6_row_groups(files: list[str], window: int, batch: int) -> Batches:
+    """Less work than the others do: rows stay within their 25,000 neighbours."""
+    table = pads.dataset(files)
+    return Passes(lambda: windows.shuffled(map(arrays, table.to_batches(batch_size=window)), 25_000, batch))
 
 
 @cell("W6", "pyarrow, no shuffle", "pyarrow pool")
