@@ -44,6 +44,15 @@ pub trait Op: fmt::Debug + Send + Sync + Any {
     fn seeds(&self) -> Option<&Arc<PassSeeds>> {
         None
     }
+    /// The pass whose results it keeps in memory for later ones, where another pass would give others. `lenient`: for passes
+    /// that leave out errors.
+    fn kept_pass(&self, _lenient: bool) -> Option<serde_json::Value> {
+        None
+    }
+    /// Where a state was taken, the results of that pass were kept, or none.
+    fn miss_pass(&self, _lenient: bool, _pass: Option<&serde_json::Value>) -> Result<()> {
+        Ok(())
+    }
     /// The functions that it calls.
     fn functions(&self) -> Vec<&Function> {
         vec![]

@@ -173,7 +173,7 @@ impl BuildCx {
     fn laid(&self, plan: &Plan, built: Built, size: usize) -> Built {
         match built {
             Built::Stage(stage) if plan.op.hands_out_kept_rows() && Batches::new(&plan.spec, size).is_some() => {
-                self.open(plan, if stage.replays() { Box::new(Replay::new(stage)) } else { stage }, Arc::new(Lay))
+                self.open(plan, replayed(stage), Arc::new(Lay))
             }
             built => built,
         }
@@ -189,15 +189,14 @@ impl BuildCx {
     }
     fn metered(&self, plan: &Plan, built: Built) -> Built {
         match built {
-            Built::Stage(mut stage) => {
-                if stage.replays() {
-                    stage = Box::new(Replay::new(stage));
-                }
-                let (meter, is_source) = (self.run.meters.of(plan.id), plan.inputs.is_empty());
-                Built::Stage(Box::new(Metered { stage, name: plan.name(), meter, is_source }))
-            }
+            Built::Stage(stage) => Built::Stage(self.metered_stage(plan, stage, true)),
             open => open,
         }
+    }
+    /// `counts`: its rows are the operator's results.
+    fn metered_stage(&self, plan: &Plan, stage: Box<dyn Stage>, counts: bool) -> Box<dyn Stage> {
+        let (meter, is_source) = (self.run.meters.of(plan.id), plan.inputs.is_empty());
+        Box::new(Metered { stage: replayed(stage), name: plan.name(), meter, is_source, counts })
     }
     /// With what stands behind operators in this pass. Functions share a segment with no others then.
     fn finished(&self, plan: &Plan, built: Built) -> Result<Built> {
@@ -376,6 +375,11 @@ impl BuildCx {
         Built::Open(Open::new(head, bounds).with(function, self.run.meters.of(node.id)))
     }
 
+    /// The same for a stage that does its part of the operator's work: its time counts too.
+    pub fn open_metered(&self, node: &Plan, head: Box<dyn Stage>, function: Arc<dyn ChunkFn>) -> Built {
+        self.open(node, self.metered_stage(node, head, false), function)
+    }
+
     /// Ends a segment that is open.
     pub(super) fn close(&self, built: Built, plan: &Plan) -> Box<dyn Stage> {
         match built {
@@ -425,12 +429,19 @@ pub fn mix(epoch: u64, pass: u64) -> u64 {
     z ^ (z >> 31)
 }
 
+/// A stage that can be asked for its mark at any time.
+fn replayed(stage: Box<dyn Stage>) -> Box<dyn Stage> {
+    if stage.replays() { Box::new(Replay::new(stage)) } else { stage }
+}
+
 /// Counts what a stage does, and names it in its errors.
 struct Metered {
     stage: Box<dyn Stage>,
     name: &'static str,
     meter: Arc<Meter>,
     is_source: bool,
+    /// Its rows are the operator's results.
+    counts: bool,
 }
 
 impl Stage for Metered {
@@ -459,12 +470,12 @@ impl Stage for Metered {
         cx.inner_ns = outer + ns;
         cx.lock_ns += lock_ns;
         let meter = &self.meter;
+        if let Pull::Rows(chunk) = &pull {
+            span(meter.id, start, ns, chunk.rows());
+            meter.place.store(cx.place, Relaxed);
+        }
         match &pull {
-            Pull::Rows(chunk) => {
-                span(meter.id, start, ns, chunk.rows());
-                meter.place.store(cx.place, Relaxed);
-                meter.count(chunk.rows(), own, lock_ns, || chunk.nbytes());
-            }
+            Pull::Rows(chunk) if self.counts => meter.count(chunk.rows(), own, lock_ns, || chunk.nbytes()),
             _ => drop(meter.busy_ns.fetch_add(own.saturating_sub(lock_ns), Relaxed)),
         }
         match pull {

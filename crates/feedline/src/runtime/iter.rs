@@ -185,6 +185,7 @@ impl Iter {
         run.meters.begin(Start::State(Box::new(state.clone())));
         run.meters.go_on(&state.left_out);
         state.set_seeds(&bound.plan, &run.finished)?;
+        super::state::set_kept(&state.kept, &bound.plan, run.errors.is_some())?;
         run.resuming.store(true, Relaxed);
         let budget = run.budget.clone();
         let _entered = budget.enter();
@@ -240,8 +241,9 @@ impl Iter {
         let (epoch, delivered, ended) = (self.epoch, self.delivered, self.ended);
         let shards = super::state::shards_of(&self.plan);
         let left_out = super::state::left_out_of(&self.run.meters);
+        let kept = super::state::kept_of(&self.plan, self.run.errors.is_some());
         let at = Vec::new();
-        Ok(Moment { mark, row, rest: State { plan, epoch, seeds, at, delivered, ended, shards, left_out } })
+        Ok(Moment { mark, row, rest: State { plan, epoch, seeds, at, delivered, ended, shards, left_out, kept } })
     }
 
     /// The next element that is there already, without waiting or locking: most calls end here.

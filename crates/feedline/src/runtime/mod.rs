@@ -4,6 +4,7 @@ mod batches;
 mod budget;
 mod build;
 mod errors;
+mod given;
 mod index;
 mod iter;
 mod machine;
@@ -27,6 +28,7 @@ mod trace;
 pub use budget::{Budget, Hold, Over, size as bytes_text};
 pub use build::{BuildCx, Built, Known, Run, mix};
 pub use errors::{LeftOut, Tally};
+pub use given::Given;
 pub use index::Index;
 #[cfg(test)]
 pub use iter::testing_cx;

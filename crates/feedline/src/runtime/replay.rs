@@ -1,6 +1,7 @@
 //! Marks of stages that hold something back: they go to the last moment at which nothing was held, and what has been given
 //! since is made again and dropped.
 
+use super::given::Given;
 use super::mark::{At, Mark};
 use super::stage::{Cx, Pull, Stage};
 use crate::error::Result;
@@ -10,67 +11,59 @@ pub struct Replay {
     stage: Box<dyn Stage>,
     /// Where the stage was when it held nothing, and what it has given since.
     from: Mark,
-    given: u64,
+    given: Given,
     /// Whether `from` is where it is now.
     current: bool,
-    /// To be dropped before anything is given: it was given before the state was taken.
-    drop: u64,
+    /// To be dropped before anything is given.
+    drop: Given,
 }
 
 impl Replay {
     pub fn new(stage: Box<dyn Stage>) -> Replay {
-        Replay { stage, from: Mark::default(), given: 0, current: false, drop: 0 }
+        Replay { stage, from: Mark::default(), given: Given::default(), current: false, drop: Given::default() }
     }
     fn note(&mut self) {
         if !self.current && self.stage.is_settled() {
             self.from.clear();
             self.stage.mark(&mut self.from);
-            (self.given, self.current) = (0, true);
+            (self.given, self.current) = (Given::default(), true);
         }
     }
     fn pull(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
         let pull = self.stage.next(cx, want);
-        match &pull {
-            Pull::Rows(chunk) => self.given += chunk.rows() as u64,
-            Pull::Fail(_) => self.given += 1,
-            // Nothing came out: whoever goes to `from` gets the same.
-            Pull::Pending | Pull::End => return pull,
-        }
-        self.current = false;
+        self.given.count(&pull);
+        // If nothing came out, whoever goes to `from` gets the same.
+        self.current &= matches!(pull, Pull::Pending | Pull::End);
         pull
     }
 }
 
 impl Stage for Replay {
     fn next(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
-        self.note();
-        while self.drop > 0 {
-            match self.pull(cx, self.drop.min(1 << 12) as usize) {
-                Pull::Rows(chunk) => self.drop -= chunk.rows() as u64,
-                // Nothing comes behind one that ends: it is not among what was given before.
-                Pull::Fail(error) if !error.ends() => self.drop -= 1,
-                stop => return stop,
-            }
+        loop {
             self.note();
+            let pull = self.pull(cx, self.drop.ask(want));
+            if !self.drop.takes(&pull) {
+                return pull;
+            }
         }
-        self.pull(cx, want)
     }
     fn mark(&mut self, out: &mut Mark) {
         self.note();
-        out.number(self.given + self.drop);
+        self.given.and(self.drop).mark(out);
         out.extend(&self.from);
     }
     fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
-        let (drop, resharded) = (at.number()?, at.is_resharded());
+        let (drop, resharded) = (Given::read(at)?, at.is_resharded());
         self.drop = drop;
         let from = at.rest();
         self.stage.seek(at)?;
         // It need not be settled yet: it may have to read again what it held.
         self.from = Mark::from(&from[..from.len() - at.rest().len()]);
-        (self.given, self.current) = (0, true);
+        (self.given, self.current) = (Given::default(), true);
         if resharded {
             self.current = false;
-            if std::mem::take(&mut self.drop) > 0 && !self.stage.pass(drop) {
+            if !std::mem::take(&mut self.drop).is_none() && !self.stage.pass(drop.results()) {
                 return Err(super::mark::unfit());
             }
         }
@@ -78,7 +71,7 @@ impl Stage for Replay {
     }
     fn pass(&mut self, results: u64) -> bool {
         // What is to be dropped comes first, and some of it may fail: it has to be made.
-        let passed = self.drop == 0 && self.stage.pass(results);
+        let passed = self.drop.is_none() && self.stage.pass(results);
         self.current &= !passed;
         passed
     }
@@ -90,21 +83,19 @@ pub struct Tap {
     /// Where the input was before the last pull, and how much of what came then has been given on.
     from: Mark,
     used: u64,
-    drop: u64,
+    drop: Given,
 }
 
 impl Tap {
     pub fn new(stage: Box<dyn Stage>) -> Tap {
-        Tap { stage, from: Mark::default(), used: 0, drop: 0 }
+        Tap { stage, from: Mark::default(), used: 0, drop: Given::default() }
     }
     /// More rows, once all that came before has been given on.
     pub fn next(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
-        while self.drop > 0 {
-            match self.stage.next(cx, self.drop.min(1 << 12) as usize) {
-                Pull::Rows(chunk) => self.drop -= chunk.rows() as u64,
-                // Nothing comes behind one that ends: it is not among what was given before.
-                Pull::Fail(error) if !error.ends() => self.drop -= 1,
-                stop => return stop,
+        while !self.drop.is_none() {
+            let pull = self.stage.next(cx, self.drop.ask(want));
+            if !self.drop.takes(&pull) {
+                return pull;
             }
         }
         self.from.clear();
@@ -119,16 +110,16 @@ impl Tap {
     /// `holds`: not all that came last has been given on.
     pub fn mark(&mut self, holds: bool, out: &mut Mark) {
         if holds {
-            out.number(self.used);
+            Given::rows(self.used).mark(out);
             out.extend(&self.from);
         } else {
-            out.number(self.drop);
+            self.drop.mark(out);
             self.stage.mark(out);
         }
     }
     /// After this nothing is held.
     pub fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
-        self.drop = at.number()?;
+        self.drop = Given::read(at)?;
         self.stage.seek(at)
     }
 }

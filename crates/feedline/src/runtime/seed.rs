@@ -94,20 +94,17 @@ impl PassSeeds {
     /// The first seed of the pass, and how many it has taken.
     fn taken(&self, pass: &Arc<AtomicBool>) -> (u64, u64) {
         let _brief = brief();
-        lock(&self.passes).of(pass).map_or((0, 0), |pass| (pass.first, pass.taken))
+        let mut passes = lock(&self.passes);
+        if let Some(pass) = passes.of(pass) {
+            return (pass.first, pass.taken);
+        }
+        passes.sweep();
+        (passes.next, 0)
     }
     /// Says which of them the pass has taken.
     fn set_taken(&self, taken: &Taken, first: u64, count: u64) {
         let _brief = brief();
         let mut passes = lock(&self.passes);
-        let first = match count {
-            // A pass that has taken none has not been told where they begin; what is read again begins where the whole does.
-            0 if taken.again => match passes.of(&taken.whole) {
-                Some(whole) => whole.first,
-                None => passes.next,
-            },
-            _ => first,
-        };
         match passes.of(&taken.pass) {
             Some(pass) if count > 0 || taken.again => (pass.first, pass.taken) = (first, count),
             Some(pass) => pass.taken = 0,
@@ -157,7 +154,6 @@ pub struct Taken {
     seeds: Vec<Arc<PassSeeds>>,
     /// Who takes them: the whole pass, or whoever reads a part of it again.
     pass: Arc<AtomicBool>,
-    whole: Arc<AtomicBool>,
     again: bool,
 }
 
@@ -168,8 +164,7 @@ impl Taken {
         Taken::of(cx, &seeds)
     }
     pub fn of<'a>(cx: &BuildCx, seeds: impl IntoIterator<Item = &'a Arc<PassSeeds>>) -> Taken {
-        let (pass, whole, again) = (cx.pass.clone(), cx.run.finished.clone(), cx.again);
-        Taken { seeds: seeds.into_iter().cloned().collect(), pass, whole, again }
+        Taken { seeds: seeds.into_iter().cloned().collect(), pass: cx.pass.clone(), again: cx.again }
     }
     pub fn mark(&self, out: &mut Mark) {
         for seeds in &self.seeds {

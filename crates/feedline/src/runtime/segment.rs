@@ -20,8 +20,11 @@
 //!     is filled when it is given, and no worker waits for that.
 //! 11. Dropping the consumer's side cancels: running steps finish, nothing new starts, memory goes with the last step.
 
+mod away;
+
 use super::batches::Batches;
 use super::build::Open;
+use super::given::Given;
 use super::mark::{At, Mark};
 use super::meter::{Lane, Usage, take_lock_wait};
 use super::pool::{Pool, Work};
@@ -33,7 +36,6 @@ use super::sync::{Mutex, lock};
 use super::{Budget, Meter, pop_rows};
 use crate::element::{Chunk, Slots};
 use crate::error::{Error, Result};
-use crate::expr::{Answer, Part, Reply};
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
@@ -73,8 +75,8 @@ const SPARE: usize = 16;
 /// The consumer's side of a segment.
 pub struct Segment {
     shared: Arc<Shared>,
-    /// Results that were given before a state was taken, and are dropped.
-    drop: u64,
+    /// Results that are dropped.
+    drop: Given,
     /// How many operators it stands for: each has a number in a mark.
     layers: usize,
 }
@@ -111,15 +113,15 @@ struct Head {
     batches: Option<Batches>,
     /// Rows so far; those that failed count.
     row: u64,
-    /// Rows that were given before a state was taken: not worth running functions on.
-    skip: u64,
+    /// What was given before a state was taken: not worth running functions on.
+    skip: Given,
 }
 
 /// From where a chunk is made again: the mark of the head, and how much of what follows there is to be left out.
 #[derive(Default)]
 struct From {
     mark: Mark,
-    skip: u64,
+    skip: Given,
 }
 
 /// Where the results of a pull belong.
@@ -132,6 +134,8 @@ struct Place {
     waits: Option<Wait>,
     /// Time spent waiting for Python's lock.
     lock_ns: u64,
+    /// What is still to be left out behind it, if it is an error that came before that.
+    skip: Given,
 }
 
 struct Queue {
@@ -150,7 +154,7 @@ struct Queue {
     /// What it stands still for, and since when.
     still: Option<(Wait, Instant)>,
     /// Rows and errors that were taken from the first slot.
-    taken: u64,
+    taken: Given,
     /// From where the head goes on behind the last slot.
     from: From,
     /// Marks that are used again.
@@ -213,7 +217,7 @@ impl Segment {
             depth,
             want: AtomicUsize::new(bounds.chunk_rows.unwrap_or(1).max(1)),
             bounds,
-            head: Mutex::new(Head { stage: head, batches, row: 0, skip: 0 }),
+            head: Mutex::new(Head { stage: head, batches, row: 0, skip: Given::default() }),
             counted_from: AtomicU64::new(0),
             functions,
             queue: Mutex::new(Queue {
@@ -228,7 +232,7 @@ impl Segment {
                 estimate: 0,
                 downstream: None,
                 still: None,
-                taken: 0,
+                taken: Given::default(),
                 from,
                 spare: vec![],
                 busy: vec![],
@@ -241,7 +245,7 @@ impl Segment {
             sieved: run.errors.is_some(),
         });
         run.note_segment(&shared);
-        Segment { shared, drop: 0, layers }
+        Segment { shared, drop: Given::default(), layers }
     }
     /// Of all segments of its kind so many may be pulled at once; 0: no bound.
     pub fn note_places(&self, places: usize) {
@@ -272,17 +276,13 @@ impl Stage for Segment {
             return Pull::Pending;
         }
         loop {
-            let ask = if self.drop > 0 { self.drop.min(want as u64) as usize } else { want };
-            let pull = self.shared.pop(ask, cx.waker);
+            let pull = self.shared.pop(self.drop.ask(want), cx.waker);
             self.shared.pump();
-            match &pull {
-                Pull::Pending => {
-                    cx.waits = Some(Wait::Input);
-                    return pull;
-                }
-                Pull::Rows(chunk) if self.drop > 0 => self.drop -= chunk.rows() as u64,
-                Pull::Fail(error) if self.drop > 0 && !error.ends() => self.drop -= 1,
-                _ => return pull,
+            if let Pull::Pending = &pull {
+                cx.waits = Some(Wait::Input);
+            }
+            if !self.drop.takes(&pull) {
+                return pull;
             }
         }
     }
@@ -290,24 +290,24 @@ impl Stage for Segment {
         let queue = lock(&self.shared.queue);
         let (from, taken) = match queue.slots.front() {
             Some(slot) => (&slot.from, queue.taken),
-            None => (&queue.from, 0),
+            None => (&queue.from, Given::default()),
         };
-        out.number(from.skip + taken + self.drop);
-        (1..self.layers).for_each(|_| out.number(0));
+        from.skip.and(taken).and(self.drop).mark(out);
+        (1..self.layers).for_each(|_| Given::default().mark(out));
         out.extend(&from.mark);
     }
     fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
         let shared = &*self.shared;
-        let mut given = at.number()?;
+        let mut given = Given::read(at)?;
         for _ in 1..self.layers {
             // Operators that run together here have one number for all.
-            given = given.checked_add(at.number()?).ok_or_else(super::mark::unfit)?;
+            given = given.and(Given::read(at)?);
         }
         let (resharded, asked) = (at.is_resharded(), given);
         let mut head = lock(&shared.head);
         head.stage.seek(at)?;
         let keeps = shared.functions.iter().all(|(f, _)| f.keeps_rows());
-        if resharded && std::mem::take(&mut given) > 0 && !(keeps && head.stage.pass(asked)) {
+        if resharded && !std::mem::take(&mut given).is_none() && !(keeps && head.stage.pass(asked.results())) {
             return Err(super::mark::unfit());
         }
         let mut from = From::default();
@@ -317,7 +317,8 @@ impl Stage for Segment {
             return Err(Error::internal("a segment that has begun cannot be sent elsewhere"));
         }
         // Where each row comes out as one, those that are to be dropped need not be made.
-        (from.skip, self.drop) = if keeps { (given, 0) } else { (0, given) };
+        let none = Given::default();
+        (from.skip, self.drop) = if keeps { (given, none) } else { (none, given) };
         head.skip = from.skip;
         queue.from = from;
         Ok(())
@@ -434,12 +435,8 @@ impl Shared {
                 queue.downstream = Some(waker.clone());
                 return Pull::Pending;
             };
-            let item = pop_rows(items, want);
-            queue.taken += match &item {
-                Some(Item::Rows(chunk)) => chunk.rows() as u64,
-                Some(Item::Fail(_)) => 1,
-                None => 0,
-            };
+            let pull: Option<Pull> = pop_rows(items, want).map(Into::into);
+            pull.iter().for_each(|pull| queue.taken.count(pull));
             // What is left of a slot keeps its whole byte count until it is gone: an upper bound.
             if items.is_empty() {
                 let given = self.fill_of(queue.slots.len(), queue.rows, queue.bytes);
@@ -451,7 +448,7 @@ impl Shared {
                 self.meter.queue(queue.bytes);
                 queue.rows -= slot.rows;
                 queue.first += 1;
-                queue.taken = 0;
+                queue.taken = Given::default();
                 if let Some(mut slot) = queue.slots.pop_front()
                     && queue.spare.len() < SPARE
                 {
@@ -459,8 +456,8 @@ impl Shared {
                     queue.spare.push(slot.from.mark);
                 }
             }
-            if let Some(item) = item {
-                return item.into();
+            if let Some(pull) = pull {
+                return pull;
             }
         }
     }
@@ -522,7 +519,8 @@ impl Shared {
                 place = at;
                 Some(chunk)
             }
-            Ok((Pull::Fail(error), _)) => {
+            Ok((Pull::Fail(error), at)) => {
+                place = at;
                 out.push(Item::Fail(error));
                 None
             }
@@ -548,7 +546,7 @@ impl Shared {
                 queue.busy.push((number, Busy { head: false, since: Instant::now() }));
             }
             if self.bounds.ordered {
-                let from = std::mem::replace(&mut queue.from, From { mark: next, skip: 0 });
+                let from = std::mem::replace(&mut queue.from, From { mark: next, skip: place.skip });
                 queue.slots.push_back(Slot { items: None, bytes: 0, rows: 0, from, early: None });
             }
             number
@@ -591,72 +589,19 @@ impl Shared {
         self.functions.first().is_some_and(|(f, _)| f.is_away())
     }
 
-    /// Has a chunk worked on elsewhere.
-    fn send(&self, number: u64, chunk: Chunk, place: Place, start: Instant) {
-        // Somebody runs a step of this segment, and holds it.
-        let Some(shared) = self.me.upgrade() else { return };
-        let away = Away { shared, number, row: place.row, sent: chunk.clone(), given: false };
-        let function = &self.functions[0].0;
-        // After a panic the reply is dropped, which gives an error in its place.
-        let _ = catch_unwind(AssertUnwindSafe(|| function.send(chunk, place.slots, Box::new(away))));
-        let ns = start.elapsed().as_nanos() as u64;
-        self.note_cost(ns);
-        self.lane.step.note(ns, 0, None);
-    }
-
-    /// Takes what came back.
-    fn receive(&self, away: &Away, answer: Answer) {
-        let items = Item::of_parts(answer.parts, &away.sent);
-        let fails = items.iter().filter(|i| matches!(i, Item::Fail(_))).count();
-        let meter = &self.functions[0].1;
-        let rows = items.iter().map(|i| if let Item::Rows(chunk) = i { chunk.rows() } else { 0 }).sum();
-        meter.count(rows, answer.busy_ns, 0, || items.iter().map(|i| i.nbytes()).sum());
-        meter.fails.fetch_add(fails as u64, Relaxed);
-        self.note_fails(away.row, &items);
-        let bytes: usize = items.iter().map(|i| i.nbytes()).sum();
-        if self.bounds.chunk_rows.is_none() {
-            let want = crate::tune::next_rows_away(self.want.load(Relaxed), away.sent.rows(), bytes, answer.busy_ns);
-            self.want.store(want, Relaxed);
-            self.meter.chunk_rows.store(want as u64, Relaxed);
-        }
-        if answer.is_end {
-            self.end_after(away.number);
-        }
-        self.fill(away.number, items, bytes);
-        self.pump();
-    }
-
-    /// Nothing comes after this slot, also not what others are still working on.
-    fn end_after(&self, number: u64) {
-        let mut guard = lock(&self.queue);
-        let queue = &mut *guard;
-        queue.done = true;
-        let next = (number.saturating_sub(queue.first) as usize).saturating_add(1);
-        // One before it may have been the end already.
-        if self.bounds.ordered && next <= queue.slots.len() {
-            for slot in queue.slots.drain(next..) {
-                queue.bytes -= slot.bytes;
-                queue.rows -= slot.rows;
-            }
-        }
-    }
-
     /// Pulls the head, says where the results belong, and marks from where it goes on.
     fn pull(&self, next: &mut Mark) -> (Pull, Place) {
         let mut cx = Cx { place: self.meter.id, at: Some(&self.at), ..Cx::new(&self.waker, &self.cancelled) };
         // The token makes this the only thread here; the lock only says so to the compiler.
         let mut head = lock(&self.head);
-        while head.skip > 0 {
-            let ask = head.skip.min(1 << 12) as usize;
-            match head.stage.next(&mut cx, ask) {
-                Pull::Rows(chunk) => head.skip -= chunk.rows() as u64,
-                Pull::Fail(error) if !error.ends() => head.skip -= 1,
-                stop => {
-                    if let Pull::Fail(_) = stop {
-                        head.stage.mark(next);
-                    }
-                    return (stop, Place { waits: cx.waits, lock_ns: cx.lock_ns, ..Place::default() });
+        while !head.skip.is_none() {
+            let ask = head.skip.ask(1);
+            let pull = head.stage.next(&mut cx, ask);
+            if !head.skip.takes(&pull) {
+                if let Pull::Fail(_) = pull {
+                    head.stage.mark(next);
                 }
+                return (pull, Place { waits: cx.waits, lock_ns: cx.lock_ns, skip: head.skip, ..Place::default() });
             }
         }
         let mut pulled = self.pull_head(&mut head, &mut cx);
@@ -789,7 +734,7 @@ impl Shared {
                 }
                 at == 0
             } else {
-                let from = From { mark: queue.from.mark.clone(), skip: 0 };
+                let from = From { mark: queue.from.mark.clone(), skip: Given::default() };
                 queue.slots.push_back(Slot { items, bytes, rows, from, early: None });
                 true
             };
@@ -836,36 +781,6 @@ impl Shared {
     fn note_cost(&self, ns: u64) {
         let cost = self.cost_ns.load(Relaxed);
         self.cost_ns.store(if cost == 0 { ns } else { (cost * 3 + ns) / 4 }, Relaxed);
-    }
-}
-
-/// A chunk that is worked on elsewhere: whoever does it gives the results to this.
-struct Away {
-    shared: Arc<Shared>,
-    /// Its slot.
-    number: u64,
-    /// Its first row, counted as in `Place`.
-    row: u64,
-    sent: Chunk,
-    given: bool,
-}
-
-impl Reply for Away {
-    fn is_wanted(&self) -> bool {
-        !self.shared.gone()
-    }
-    fn give(mut self: Box<Self>, answer: Answer) {
-        self.given = true;
-        self.shared.receive(&self, answer);
-    }
-}
-
-impl Drop for Away {
-    fn drop(&mut self) {
-        if !self.given {
-            let lost = Part::Fail(Error::cancelled());
-            self.shared.receive(self, Answer { parts: vec![lost], busy_ns: 0, is_end: true });
-        }
     }
 }
 

@@ -19,24 +19,6 @@ pub enum Pull {
     End,
 }
 
-impl Pull {
-    /// Counts it as given. False if it was given before a state was taken, and is to be dropped.
-    pub fn counts(&self, given: &mut u64, drop: &mut u64) -> bool {
-        let results = match self {
-            Pull::Rows(chunk) => chunk.rows() as u64,
-            Pull::Fail(_) => 1,
-            Pull::Pending | Pull::End => return true,
-        };
-        *given += results;
-        // Nothing comes behind an error that ends: it is not among what was given before.
-        if *drop == 0 || matches!(self, Pull::Fail(error) if error.ends()) {
-            return true;
-        }
-        *drop -= results;
-        false
-    }
-}
-
 /// What travels through queues: rows or an error in the place of one.
 #[derive(Debug)]
 pub enum Item {

@@ -1,5 +1,6 @@
 //! The state of an iterator: where its consumer is, in a form that can be written as JSON and taken elsewhere.
 
+use super::given::Given;
 use super::mark::{self, At, Mark, Saved, unfit};
 use super::seed::Seeds;
 use super::sync::atomic::AtomicBool;
@@ -11,7 +12,7 @@ use serde_json::Value as Json;
 use std::sync::Arc;
 
 /// Changes whenever states of before cannot be read any more.
-const VERSION: u64 = 2;
+const VERSION: u64 = 3;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct State {
@@ -25,6 +26,8 @@ pub struct State {
     pub(super) shards: Vec<u64>,
     /// What operators had left out by then, ahead of the consumer too; exact counts are in the marks.
     pub(super) left_out: Vec<LeftOut>,
+    /// Of which pass each cache in memory keeps the results.
+    pub(super) kept: Vec<Option<Json>>,
 }
 
 /// Where an iterator was. Its state is found out when it is asked for: until then it costs next to nothing.
@@ -40,9 +43,7 @@ impl Moment {
     pub fn state(&self) -> Result<State> {
         let mut state = self.rest.clone();
         self.mark.saved(&mut state.at)?;
-        if self.row > 0 {
-            leave_out(&mut state.at, self.row);
-        }
+        Given::leave_out(&mut state.at, self.row);
         Ok(state)
     }
 }
@@ -61,6 +62,8 @@ struct Written {
     shards: Vec<u64>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     left_out: Vec<LeftOut>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    kept: Vec<Option<Json>>,
 }
 
 /// What the operators of a pass have left out.
@@ -124,11 +127,22 @@ pub(super) fn seeds_of(plan: &Plan, finished: &Arc<AtomicBool>) -> Vec<Seeds> {
     all
 }
 
-/// Leaves out so many more of what comes from there on.
-fn leave_out(at: &mut [Saved], rows: u64) {
-    if let Some(Saved::Number(n)) = at.first_mut() {
-        *n += rows;
-    }
+/// The passes whose results the plan's caches keep in memory, where others would give something else. Nothing if none does.
+pub(super) fn kept_of(plan: &Plan, lenient: bool) -> Vec<Option<Json>> {
+    let mut kept = Vec::new();
+    plan.walk(&mut |p| kept.extend(p.op.hands_out_kept_rows().then(|| p.op.kept_pass(lenient))));
+    if kept.iter().all(Option::is_none) { Vec::new() } else { kept }
+}
+
+/// Tells caches of which pass they kept the results where the state was taken.
+pub(super) fn set_kept(kept: &[Option<Json>], plan: &Plan, lenient: bool) -> Result<()> {
+    let (mut kept, mut told) = (kept.iter(), Ok(()));
+    plan.walk(&mut |p| {
+        if p.op.hands_out_kept_rows() && told.is_ok() {
+            told = p.op.miss_pass(lenient, kept.next().and_then(Option::as_ref));
+        }
+    });
+    told
 }
 
 impl State {
@@ -171,10 +185,11 @@ impl State {
         set_seeds(&self.seeds, plan, finished)
     }
     pub fn to_json(&self) -> Result<Json> {
-        let State { plan, epoch, seeds, at, delivered, ended, shards, left_out } = self;
-        let (plan, seeds, shards, left_out) = (plan.clone(), seeds.clone(), shards.clone(), left_out.clone());
+        let State { plan, epoch, seeds, at, delivered, ended, shards, left_out, kept } = self;
+        let (plan, seeds, shards) = (plan.clone(), seeds.clone(), shards.clone());
+        let (left_out, kept) = (left_out.clone(), kept.clone());
         let (version, epoch, delivered, ended) = (VERSION, *epoch, *delivered, *ended);
-        let rest = Written { version, plan, epoch, seeds, at: Json::Null, delivered, ended, shards, left_out };
+        let rest = Written { version, plan, epoch, seeds, at: Json::Null, delivered, ended, shards, left_out, kept };
         let mut json = serde_json::to_value(rest)?;
         // It may be long: it is put where it belongs, not copied there.
         json["at"] = mark::to_json(at)?;
@@ -190,9 +205,9 @@ impl State {
             }
             None => return Err(Error::usage("not a state of an iterator: take one with state_dict()")),
         }
-        let Written { plan, epoch, seeds, at, delivered, ended, shards, left_out, .. } =
+        let Written { plan, epoch, seeds, at, delivered, ended, shards, left_out, kept, .. } =
             serde_json::from_value(json.clone())
                 .map_err(|e| Error::usage(format!("not a state of an iterator: {e}")))?;
-        Ok(State { plan, epoch, seeds, at: mark::from_json(&at)?, delivered, ended, shards, left_out })
+        Ok(State { plan, epoch, seeds, at: mark::from_json(&at)?, delivered, ended, shards, left_out, kept })
     }
 }

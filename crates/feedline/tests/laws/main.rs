@@ -11,6 +11,8 @@ use feedline::plan::{Bound, Card, Plan, read_plan, write_plan};
 use feedline::runtime::{Iter, Pool, index_of};
 use feedline::{Dataset, Options};
 use serde_json::{Value as Json, json};
+#[cfg(feature = "columnar")]
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 // ---- Making plans ----
@@ -85,6 +87,15 @@ fn folder() -> &'static std::path::Path {
     DIR.get_or_init(|| tempfile::tempdir().unwrap()).path()
 }
 
+/// A folder that no other plan has, of this test or of one beside it: where one iterator writes, passes of others are not
+/// kept.
+#[cfg(feature = "columnar")]
+fn own_folder(kind: &str) -> String {
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    let path = folder().join(kind).join(COUNT.fetch_add(1, Relaxed).to_string());
+    path.to_str().unwrap().to_string()
+}
+
 /// 25 rows as a file of that format, whose name also is its ending: the parameters of a reader of tables.
 fn saved(format: &str, options: Json) -> Json {
     let path = folder().join(format!("rows.{format}")).to_str().unwrap().to_string();
@@ -109,19 +120,16 @@ fn saved_set() -> Json {
     json!({ "path": path })
 }
 
-/// A snapshot in a folder that no other plan has, whose shards are the given function of an element. Read in the order of
+/// A snapshot in a folder of its own, whose shards are the given function of an element. Read in the order of
 /// the shards, one after the other, or by a reader that does the same.
 #[cfg(feature = "columnar")]
 fn snapshot(input: Plan, number: impl FnOnce(&mut Builder, NodeId) -> NodeId, with_reader: bool) -> Plan {
-    static COUNT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
-    let count = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     let spec = input.spec.clone();
     let pairs = function(&[&spec], |b, args| {
         let number = number(b, args[0]);
         Tree::tuple(vec![leaf(number), leaf(args[0])])
     });
-    let path = folder().join("snapshots").join(count.to_string());
-    let mut params = json!({ "path": path.to_str().unwrap(), "compression": "AUTO" });
+    let mut params = json!({ "path": own_folder("snapshots"), "compression": "AUTO" });
     if with_reader {
         let shard = Spec::leaf(Leaf::Dataset(Arc::new(spec.clone())));
         let shards = Spec::leaf(Leaf::Dataset(Arc::new(shard.clone())));

@@ -1,5 +1,6 @@
 //! What a cache keeps in memory, for all iterators of the dataset. A part of `cache`.
 
+use super::origin::Origin;
 use super::place::Filled;
 use crate::element::{Chunk, Value};
 use crate::ops::held::Held;
@@ -10,7 +11,11 @@ use std::sync::{Arc, Weak};
 
 /// What all iterators of the dataset share. A dataset inside a function is another one for each value around it.
 #[derive(Default)]
-pub struct Store(Mutex<Vec<Kept>>);
+pub struct Store {
+    kept: Mutex<Vec<Kept>>,
+    /// What was kept in the process of a state, and is not there in this one: the pass to fill it with.
+    missed: Mutex<Option<Origin>>,
+}
 
 type Kept = (Option<Weak<[Value]>>, Filled);
 
@@ -24,12 +29,22 @@ impl Store {
     }
     pub fn get(&self, env: &Arc<[Value]>) -> Option<Filled> {
         let _brief = brief();
-        Store::find(&lock(&self.0), env)
+        Store::find(&lock(&self.kept), env)
+    }
+    /// A state says that passes read what that one gave.
+    pub fn miss(&self, origin: Option<Origin>) {
+        let _brief = brief();
+        *lock(&self.missed) = origin;
+    }
+    /// Not for datasets inside of functions, which are new for each value.
+    pub fn missed(&self, env: &Arc<[Value]>) -> Option<Origin> {
+        let _brief = brief();
+        lock(&self.missed).clone().filter(|_| env.is_empty())
     }
     /// The first complete pass wins.
     pub fn put(&self, env: &Arc<[Value]>, filled: Filled) {
         let _brief = brief();
-        let mut list = lock(&self.0);
+        let mut list = lock(&self.kept);
         list.retain(|(key, _)| key.as_ref().is_none_or(|k| k.strong_count() > 0));
         if Store::find(&list, env).is_none() {
             list.push(((!env.is_empty()).then(|| Arc::downgrade(env)), filled));
@@ -40,7 +55,7 @@ impl Store {
 impl fmt::Debug for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let _brief = brief();
-        f.write_str(if lock(&self.0).is_empty() { "not filled" } else { "filled" })
+        f.write_str(if lock(&self.kept).is_empty() { "not filled" } else { "filled" })
     }
 }
 
@@ -123,6 +138,6 @@ mod tests {
             _ => unreachable!("in memory"),
         };
         assert_eq!((rows(&b), rows(&Arc::from([]))), (2, 3));
-        assert_eq!(lock(&store.0).len(), 2);
+        assert_eq!(lock(&store.kept).len(), 2);
     }
 }

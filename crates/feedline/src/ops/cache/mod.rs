@@ -18,6 +18,7 @@ mod place;
 mod spill;
 mod stage;
 
+use self::origin::Origin;
 use crate::dataset::Dataset;
 use crate::element::Spec;
 use crate::error::Result;
@@ -126,7 +127,11 @@ impl Cache {
             let compression = crate::save::compression(self.compression.as_deref().unwrap_or(""))?;
             return Ok(Place::Disk(OnDisk::new(filename, compression, &identity, input, &cx.env)?));
         }
-        Ok(Place::Memory(if cx.run.errors.is_some() { &self.lenient } else { &self.store }.clone()))
+        Ok(Place::Memory(self.memory(cx.run.errors.is_some()).clone()))
+    }
+    /// Passes that leave out errors keep what they give apart from the others.
+    fn memory(&self, lenient: bool) -> &Arc<Store> {
+        if lenient { &self.lenient } else { &self.store }
     }
 }
 
@@ -174,6 +179,15 @@ impl Op for Cache {
     }
     fn hands_out_kept_rows(&self) -> bool {
         self.filename.is_none()
+    }
+    fn kept_pass(&self, lenient: bool) -> Option<serde_json::Value> {
+        let _ = self.input.get().filter(|input| !input.is_pure())?;
+        let kept = self.memory(lenient).get(&[].into())?;
+        kept.origin.never.is_none().then(|| kept.origin.to_json().ok())?
+    }
+    fn miss_pass(&self, lenient: bool, pass: Option<&serde_json::Value>) -> Result<()> {
+        self.memory(lenient).miss(pass.map(Origin::from_json).transpose()?);
+        Ok(())
     }
     fn index(&self, cx: &BuildCx, node: &Plan) -> Result<Option<Arc<dyn Index>>> {
         match self.place(cx, node)?.get(&cx.env)? {

@@ -31,12 +31,10 @@ impl Origin {
     pub fn read(at: &mut At<'_>) -> Result<Origin> {
         Ok(Origin { epoch: at.number()?, start: at.counted()?.into(), never: None })
     }
-    #[cfg(feature = "columnar")]
     pub fn to_json(&self) -> Result<serde_json::Value> {
         let start = crate::runtime::parts_to_json(&self.start)?;
         Ok(serde_json::json!({ "epoch": self.epoch, "start": start, "resumable": self.never.is_none() }))
     }
-    #[cfg(feature = "columnar")]
     pub fn from_json(json: &serde_json::Value) -> Result<Origin> {
         let start = crate::runtime::parts_from_json(&json["start"])?.into();
         let never = (json["resumable"].as_bool() != Some(true)).then_some(NEVER);

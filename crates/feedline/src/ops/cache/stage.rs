@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 #[cfg(feature = "columnar")]
 use crate::ops::kept_set::{is_damage, is_out_of_reach};
 use crate::plan::Plan;
-use crate::runtime::{At, BuildCx, Cx, Hold, Mark, Over, Pull, Saved, Stage, bytes_text};
+use crate::runtime::{At, BuildCx, Cx, Given, Hold, Mark, Over, Pull, Saved, Stage, bytes_text};
 
 pub struct CacheStage {
     cx: BuildCx,
@@ -25,9 +25,9 @@ pub struct CacheStage {
     source: Source,
     origin: Origin,
     /// Elements and errors so far.
-    given: u64,
-    /// To be left out, though they are kept: they were given before the state was taken.
-    drop: u64,
+    given: Given,
+    /// To be left out, though they are kept.
+    drop: Given,
     /// Where the input is behind what is kept, if a part of the pass may have to end there.
     mark: Mark,
     /// What is read, if it is a part that was committed.
@@ -47,7 +47,8 @@ enum Source {
 impl CacheStage {
     /// Reads what is kept, goes on with what was begun, or begins.
     pub fn new(cx: BuildCx, plan: Plan, place: Place, on_full: OnFull, hold: Hold) -> Result<CacheStage> {
-        let (source, origin, given, drop, mark) = (Source::Ended, Origin::default(), 0, 0, Mark::default());
+        let (source, origin, mark) = (Source::Ended, Origin::default(), Mark::default());
+        let (given, drop) = (Given::default(), Given::default());
         let mut stage = CacheStage {
             cx,
             plan,
@@ -63,8 +64,12 @@ impl CacheStage {
             part: None,
         };
         if let Some(filled) = stage.place.get(&stage.cx.env)? {
-            stage.read(filled, 0, None)?;
-        } else if !stage.go_on(0, |_| true)? {
+            stage.read(filled, given, None)?;
+        } else if let Some(origin) = stage.missed() {
+            // Where it was kept, this pass would take no seeds.
+            let cx = stage.cx.again();
+            stage.begin_anew(&cx, origin, given)?;
+        } else if !stage.go_on(given, |_| true)? {
             let mut input = stage.cx.stage(&stage.plan)?;
             stage.origin = Origin::of(&stage.cx, &mut *input);
             stage.fill(input)?;
@@ -73,11 +78,11 @@ impl CacheStage {
     }
 
     /// Reads what is kept, from element `given` on. If that is not all, `filling` keeps what the input has behind it.
-    fn read(&mut self, filled: Filled, given: u64, filling: Option<Filling>) -> Result<()> {
+    fn read(&mut self, filled: Filled, given: Given, filling: Option<Filling>) -> Result<()> {
         self.forget_part();
         self.hold.inherit(filled.bytes, &filled.made_for);
         let mut held = filled.rows.stage();
-        let mut first = given;
+        let mut first = given.results();
         let rest = match &filled.rest {
             None => None,
             Some(rest) => {
@@ -91,15 +96,24 @@ impl CacheStage {
                 let mut input = cx.stage(&self.plan)?;
                 let _sent = cx.sent();
                 input.seek(&mut At::new(rest))?;
-                first = given.min(filled.rows.len());
+                first = first.min(filled.rows.len());
                 Some((input, filling))
             }
         };
         held.seek(&mut At::new(&[Saved::Number(first)]))?;
-        (self.given, self.drop) = (first, given - first);
+        (self.given, self.drop) = (Given::rows(first), given.behind(first));
         self.source = Source::Held(held, rest);
         self.origin = filled.origin;
         Ok(())
+    }
+
+    /// The pass that was kept where a state was taken.
+    fn missed(&self) -> Option<Origin> {
+        match &self.place {
+            Place::Memory(store) => store.missed(&self.cx.env),
+            #[cfg(feature = "columnar")]
+            Place::Disk(_) => None,
+        }
     }
 
     fn forget_part(&mut self) {
@@ -118,12 +132,14 @@ impl CacheStage {
     }
 
     /// Begins the pass with that origin once more, and leaves out what comes before element `given`.
-    fn begin_anew(&mut self, origin: Origin, given: u64) -> Result<()> {
-        let cx = BuildCx { epoch: origin.epoch, ..self.cx.clone() };
+    fn begin_anew(&mut self, cx: &BuildCx, origin: Origin, given: Given) -> Result<()> {
+        let cx = BuildCx { epoch: origin.epoch, ..cx.clone() };
         let mut input = cx.stage(&self.plan)?;
+        let sent = cx.sent();
         input.seek(&mut At::new(&origin.start))?;
+        drop(sent);
         self.fill(input)?;
-        (self.origin, self.given, self.drop) = (origin, 0, given);
+        (self.origin, self.given, self.drop) = (origin, Given::default(), given);
         Ok(())
     }
 
@@ -137,12 +153,12 @@ impl CacheStage {
         if !is_damage(&error) {
             return Err(error);
         }
-        let (sound, given) = (disk.before(&part, self.given)?, self.given + self.drop);
+        let (sound, given) = (disk.before(&part, self.given.results())?, self.given.and(self.drop));
         let from = sound.as_ref().map_or(0, |part| part.set.len());
         log::warn!("cache: a pass that broke off is made again from element {from}: {error}");
         match sound {
             Some(part) => self.take_up(part, given),
-            None => self.begin_anew(self.origin.clone(), given),
+            None => self.begin_anew(&self.cx.clone(), self.origin.clone(), given),
         }
     }
     #[cfg(not(feature = "columnar"))]
@@ -152,7 +168,7 @@ impl CacheStage {
 
     /// Goes on with a pass that broke off, from element `given` on, if there is one that is wanted.
     #[cfg(feature = "columnar")]
-    fn go_on(&mut self, given: u64, wanted: impl Fn(&Origin) -> bool) -> Result<bool> {
+    fn go_on(&mut self, given: Given, wanted: impl Fn(&Origin) -> bool) -> Result<bool> {
         if !matches!(self.place, Place::Disk(_)) {
             return Ok(false);
         }
@@ -168,7 +184,7 @@ impl CacheStage {
         })
     }
     #[cfg(feature = "columnar")]
-    fn try_go_on(&mut self, given: u64, wanted: impl Fn(&Origin) -> bool) -> Result<bool> {
+    fn try_go_on(&mut self, given: Given, wanted: impl Fn(&Origin) -> bool) -> Result<bool> {
         let Place::Disk(disk) = &self.place else { return Ok(false) };
         let Some(part) = disk.get_part()? else { return Ok(false) };
         if !wanted(&Origin::from_json(&part.origin)?) {
@@ -178,7 +194,7 @@ impl CacheStage {
     }
     /// Reads a part of a pass, from element `given` on, and the input behind it.
     #[cfg(feature = "columnar")]
-    fn take_up(&mut self, part: Part, given: u64) -> Result<()> {
+    fn take_up(&mut self, part: Part, given: Given) -> Result<()> {
         let Place::Disk(disk) = &self.place else { return Ok(()) };
         let rest = part.steps.last().map(|step| step.rest.clone());
         let filled = from_disk(part.set.clone(), &part.origin, rest)?;
@@ -190,7 +206,7 @@ impl CacheStage {
         Ok(())
     }
     #[cfg(not(feature = "columnar"))]
-    fn go_on(&mut self, _: u64, _: impl Fn(&Origin) -> bool) -> Result<bool> {
+    fn go_on(&mut self, _: Given, _: impl Fn(&Origin) -> bool) -> Result<bool> {
         Ok(false)
     }
 
@@ -351,25 +367,25 @@ impl CacheStage {
 impl Stage for CacheStage {
     fn next(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
         loop {
-            let ask = if self.drop > 0 { self.drop.min(1 << 12) as usize } else { want };
-            let pull = match self.pull(cx, ask) {
+            let pull = match self.pull(cx, self.drop.ask(want)) {
                 Pull::Fail(error) if matches!(self.source, Source::Held(..)) => match self.mend(error) {
                     Ok(()) => continue,
                     Err(error) => Pull::Fail(error.that_ends()),
                 },
                 pull => pull,
             };
-            if pull.counts(&mut self.given, &mut self.drop) {
+            self.given.count(&pull);
+            if !self.drop.takes(&pull) {
                 return pull;
             }
         }
     }
     fn mark(&mut self, out: &mut Mark) {
-        out.number(self.given + self.drop);
+        self.given.and(self.drop).mark(out);
         self.origin.mark(out);
     }
     fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
-        let given = at.number()?;
+        let given = Given::read(at)?;
         let origin = Origin::read(at)?;
         let pure = self.plan.is_pure();
         if let Some(filled) = self.place.get(&self.cx.env)?.filter(|f| f.origin == origin || pure) {
@@ -377,10 +393,10 @@ impl Stage for CacheStage {
         }
         // What lies ahead is read on to; what another pass kept is skipped; for anything else the pass begins anew.
         let same = origin == self.origin || pure;
-        if same && matches!(self.source, Source::Input(..)) && self.given <= given {
-            self.drop = given - self.given;
+        if same && matches!(self.source, Source::Input(..)) && self.given.results() <= given.results() {
+            self.drop = given.behind(self.given.results());
         } else if !self.go_on(given, |part| *part == origin || pure)? {
-            self.begin_anew(origin, given)?;
+            self.begin_anew(&self.cx.clone(), origin, given)?;
         }
         Ok(())
     }

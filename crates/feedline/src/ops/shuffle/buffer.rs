@@ -15,14 +15,14 @@
 //! 6. tf.data's order for a size must not change because memory is short: rows that do not fit are an error.
 
 use super::journal::{Buffered, Draws, Fill, Journal, chosen};
-use super::packed::{Packed, prefetch};
+use super::packed::{Packed, Rows, prefetch};
 use super::parts::Parts;
 use crate::element::{Chunk, Column, DType, RowRef, gather};
 use crate::error::{Error, Result};
 use crate::expr::Philox;
 use crate::ops::runs::MOST_ROWS;
 use crate::plan::Plan;
-use crate::runtime::{At, BuildCx, Cx, Hold, Index, Mark, Over, Pull, Seeded, Stage, bytes_text, unfit};
+use crate::runtime::{At, BuildCx, Cx, Given, Hold, Index, Mark, Over, Pull, Seeded, Stage, bytes_text, unfit};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -41,9 +41,9 @@ pub struct BufferStage {
     /// Rows that came in.
     came: u64,
     /// Rows and errors that were given.
-    given: u64,
-    /// To be left out: they were given before the state was taken.
-    drop: u64,
+    given: Given,
+    /// To be left out.
+    drop: Given,
     /// What the buffer held when the state was taken, on its way.
     back: Option<Back>,
     random: Philox,
@@ -55,6 +55,8 @@ pub struct BufferStage {
     held: VecDeque<RowRef>,
     /// While all rows can be: where they are. Their references have the part `PACKED`.
     packed: Option<Packed>,
+    /// How workers expect those that they take apart.
+    apart: Option<Arc<Rows>>,
     parts: Parts,
     /// Rows that came in and are not in the buffer yet, from `next` on.
     coming: Vec<RowRef>,
@@ -149,6 +151,7 @@ impl BufferStage {
         mut input: Box<dyn Stage>,
         (size, bytes): (usize, Option<usize>),
         seeds: Seeded,
+        apart: Option<Arc<Rows>>,
     ) -> Result<BufferStage> {
         let origins = match if bytes.is_some() { None } else { numbered(cx, &node.inputs[0])? } {
             Some(index) => Origins::Numbered(index),
@@ -167,14 +170,15 @@ impl BufferStage {
             origins,
             start,
             came: 0,
-            given: 0,
-            drop: 0,
+            given: Given::default(),
+            drop: Given::default(),
             back: None,
             ahead: std::array::from_fn(|_| random.next_u32()),
             drawn: 0,
             random,
             held: VecDeque::new(),
             packed: None,
+            apart,
             parts: Parts::default(),
             coming: Vec::new(),
             next: 0,
@@ -315,7 +319,8 @@ impl BufferStage {
         if let Some(packed) = &mut self.packed {
             self.places.clear();
             self.places.extend(self.picked.drain(..).map(|r| r.row));
-            return Pull::Rows(packed.take(&self.places));
+            let whole = self.apart.as_ref().and_then(|rows| packed.take_whole(&self.places, rows));
+            return Pull::Rows(whole.unwrap_or_else(|| packed.take(&self.places)));
         }
         let chunk = gather(&self.picked, |p| self.parts.chunk(p));
         for r in self.picked.drain(..) {
@@ -441,16 +446,16 @@ impl BufferStage {
 impl Stage for BufferStage {
     fn next(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
         loop {
-            let ask = if self.drop > 0 { self.drop.min(1 << 12) as usize } else { want };
-            let pull = self.pull(cx, ask);
-            if pull.counts(&mut self.given, &mut self.drop) {
+            let pull = self.pull(cx, self.drop.ask(want));
+            self.given.count(&pull);
+            if !self.drop.takes(&pull) {
                 return pull;
             }
         }
     }
     fn mark(&mut self, out: &mut Mark) {
         self.seeds.mark(out);
-        out.number(self.given + self.drop);
+        self.given.and(self.drop).mark(out);
         let kind = match &self.origins {
             Origins::Lost => {
                 out.number(FROM_START);
@@ -474,7 +479,7 @@ impl Stage for BufferStage {
     }
     fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
         self.seeds.seek(at)?;
-        let given = at.number()?;
+        let given = Given::read(at)?;
         (self.held, self.packed, self.parts) = (VecDeque::new(), None, Parts::default());
         (self.coming, self.next, self.picked, self.error) = (Vec::new(), 0, Vec::new(), None);
         (self.back, self.ended) = (None, false);
@@ -484,7 +489,7 @@ impl Stage for BufferStage {
             let start = at.counted()?;
             self.input.seek(&mut At::new(start))?;
             self.start = start.into();
-            (self.origins, self.came, self.given, self.drop) = (Origins::Lost, 0, 0, given);
+            (self.origins, self.came, self.given, self.drop) = (Origins::Lost, 0, Given::default(), given);
             self.draw_from(0);
             return Ok(());
         }
@@ -499,7 +504,7 @@ impl Stage for BufferStage {
             _ => self.by_run(drawn, came, at)?,
         };
         self.back = Some(back);
-        (self.came, self.given, self.drop, self.ended) = (came, given, 0, ended);
+        (self.came, self.given, self.drop, self.ended) = (came, given, Given::default(), ended);
         self.draw_from(drawn);
         Ok(())
     }
@@ -609,7 +614,7 @@ mod tests {
         let cx = crate::runtime::testing_cx(ds.plan());
         let seeds = Arc::new(PassSeeds::new(Some(1), Some(2), false)).start(&cx);
         let source = Box::new(Source(0, bytes));
-        let mut stage = BufferStage::new(&cx, ds.plan(), source, (100, None), seeds).unwrap();
+        let mut stage = BufferStage::new(&cx, ds.plan(), source, (100, None), seeds, None).unwrap();
         let cancelled = crate::runtime::sync::atomic::AtomicBool::new(false);
         let waker: std::sync::Weak<dyn crate::runtime::Wake> = std::sync::Weak::<Never>::new();
         let mut cx = Cx::new(&waker, &cancelled);
@@ -654,7 +659,7 @@ mod tests {
         let seeds = Arc::new(PassSeeds::new(Some(1), Some(2), false)).start(&cx);
         let journal = Journal::new(fill(1, None), seeds.random());
         let source = Box::new(Telling(Source(0, 10), journal));
-        let mut stage = BufferStage::new(&cx, ds.plan(), source, (100, Some(500)), seeds).unwrap();
+        let mut stage = BufferStage::new(&cx, ds.plan(), source, (100, Some(500)), seeds, None).unwrap();
         let cancelled = crate::runtime::sync::atomic::AtomicBool::new(false);
         let waker: std::sync::Weak<dyn crate::runtime::Wake> = std::sync::Weak::<Never>::new();
         let mut cx = Cx::new(&waker, &cancelled);

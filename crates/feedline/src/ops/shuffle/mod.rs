@@ -12,7 +12,7 @@ use crate::element::Spec;
 use crate::error::{Error, Result};
 use crate::op::{Int, Op, OpInfo, Param, Props, at_least, read};
 use crate::plan::{Card, Plan};
-use crate::runtime::{BuildCx, Built, Index, Numbers, PassSeeds, bytes_text, streams};
+use crate::runtime::{BuildCx, Built, Index, Numbers, PassSeeds, Stage, bytes_text, streams};
 use permutation::{Gather, Permutation, PermutedIndex};
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, OnceLock};
@@ -174,7 +174,13 @@ impl Op for Shuffle {
         let size = (size, bytes.map(|n| n as usize));
         // The input is started first: an inner shuffle draws its seeds before an outer one.
         let input = cx.stage(&node.inputs[0])?;
-        Ok(Built::Stage(Box::new(buffer::BufferStage::new(cx, node, input, size, self.pass_seeds().start(cx))?)))
+        let apart = packed::Rows::of_many_columns(&node.spec).map(Arc::new);
+        let stage = buffer::BufferStage::new(cx, node, input, size, self.pass_seeds().start(cx), apart.clone())?;
+        let stage: Box<dyn Stage> = Box::new(stage);
+        Ok(match apart {
+            Some(rows) => cx.open_metered(node, stage, Arc::new(packed::Apart(rows))),
+            None => Built::Stage(stage),
+        })
     }
     fn index(&self, cx: &BuildCx, node: &Plan) -> Result<Option<Arc<dyn Index>>> {
         match self.is_permutation() {

@@ -8,7 +8,7 @@ use crate::ops::cache::origin::Origin;
 use crate::ops::kept_set::{self, Writing};
 use crate::ops::load::Load;
 use crate::plan::{Bound, Plan};
-use crate::runtime::{At, BuildCx, Cx, Later, Mark, Pull, Saved, Stage};
+use crate::runtime::{At, BuildCx, Cx, Given, Later, Mark, Pull, Saved, Stage};
 use crate::save::{self, Manifest, SetWriter};
 use feedline_io::{Scratch, scratch};
 use std::sync::Arc;
@@ -98,9 +98,9 @@ pub struct SnapshotStage {
     /// The pass over the input that is written or was.
     origin: Origin,
     /// Elements and errors of the input so far.
-    given: u64,
-    /// To be left out, though they are written: they were given before the state was taken.
-    drop: u64,
+    given: Given,
+    /// To be left out, though they are written.
+    drop: Given,
     /// Where the input was by then.
     sent: Mark,
     /// Whether anything was pulled: what works ahead cannot be sent elsewhere any more.
@@ -115,7 +115,8 @@ fn is_same(one: &Origin, other: &Origin) -> bool {
 impl SnapshotStage {
     pub fn new(cx: BuildCx, input: Plan, place: Place, reader: Option<Function>) -> Result<SnapshotStage> {
         let (source, origin, sent, begun) = (Source::Ended, Origin::default(), Mark::default(), false);
-        let mut stage = SnapshotStage { cx, input, place, reader, source, origin, given: 0, drop: 0, sent, begun };
+        let (given, drop) = (Given::default(), Given::default());
+        let mut stage = SnapshotStage { cx, input, place, reader, source, origin, given, drop, sent, begun };
         match stage.place.whole()? {
             Some(manifest) => stage.read(&manifest)?,
             None => {
@@ -138,7 +139,7 @@ impl SnapshotStage {
         self.origin = Origin::from_json(manifest.origin.as_ref().unwrap_or_default())?;
         let reader = self.place.read(&self.cx, manifest, self.reader.as_ref());
         self.source = Source::Shards(reader.map_err(|error| self.place.advised(error))?);
-        (self.given, self.drop, self.begun) = (0, 0, false);
+        (self.given, self.drop, self.begun) = (Given::default(), Given::default(), false);
         Ok(())
     }
     /// An input of the pass with that origin that can be sent anywhere.
@@ -230,9 +231,9 @@ fn counted(mark: Mark, out: &mut Mark) {
 impl Stage for SnapshotStage {
     fn next(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
         loop {
-            let ask = if self.drop > 0 { self.drop.min(1 << 12) as usize } else { want };
-            let pull = self.pull(cx, ask);
-            if pull.counts(&mut self.given, &mut self.drop) {
+            let pull = self.pull(cx, self.drop.ask(want));
+            self.given.count(&pull);
+            if !self.drop.takes(&pull) {
                 return pull;
             }
         }
@@ -247,12 +248,12 @@ impl Stage for SnapshotStage {
                 reader.mark(out);
             }
             Source::Input(input, _) => {
-                out.number(self.given + self.drop);
+                self.given.and(self.drop).mark(out);
                 self.origin.mark(out);
                 let mut here = Mark::default();
-                match self.drop {
-                    0 => input.mark(&mut here),
-                    _ => here.extend(&self.sent),
+                match self.drop.is_none() {
+                    true => input.mark(&mut here),
+                    false => here.extend(&self.sent),
                 }
                 counted(here, out);
             }
@@ -276,18 +277,18 @@ impl Stage for SnapshotStage {
             let Source::Shards(reader) = &mut self.source else { return Ok(()) };
             return reader.seek(at).map_err(|error| self.place.advised(error));
         }
-        let given = at.number()?;
+        let given = Given::read(at)?;
         let (origin, here) = (Origin::read(at)?, at.counted()?);
         let mut input = self.input(&origin)?;
         let keeping = self.place.begin(&self.cx)?;
         if keeping.is_some() {
             input.seek(&mut At::new(&origin.start))?;
-            (self.given, self.drop, self.sent) = (0, given, Mark::from(here));
+            (self.given, self.drop, self.sent) = (Given::default(), given, Mark::from(here));
         } else {
             let mut at = At::new(here);
             input.seek(&mut at)?;
             at.finish()?;
-            (self.given, self.drop) = (given, 0);
+            (self.given, self.drop) = (given, Given::default());
         }
         (self.source, self.origin, self.begun) = (Source::Input(input, keeping), origin, false);
         Ok(())
