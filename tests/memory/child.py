@@ -161,8 +161,9 @@ def main(name: str, limit: str, folder: str) -> None:
     sum(1 for _ in fl.Dataset.range(1000).map(lambda x: fl.fill([1000], x)).batch(10))
     Path("/proc/self/clear_refs").write_text("5")
     idle = status("VmRSS:")
-    # Whoever takes far more than the limit gets no memory, and dies of it.
-    resource.setrlimit(resource.RLIMIT_DATA, (status("VmData:") + 2 * int(limit), resource.RLIM_INFINITY))
+    # Whoever takes far more than the limit gets no memory, and dies of it. Address space counts that nobody
+    # uses: each thread's arena in the C library, and the ends of blocks.
+    resource.setrlimit(resource.RLIMIT_DATA, (status("VmData:") + 3 * int(limit), resource.RLIM_INFINITY))
     elements = total = largest = 0
     error = ""
     try:
