@@ -7,12 +7,20 @@ pub use arrow_cast as cast;
 pub use arrow_data as data;
 pub use arrow_schema as schema;
 
+use arrow_array::ArrayRef;
 use arrow_buffer::Buffer;
 use arrow_schema::{ArrowError, DataType, Field, Fields};
 use bytes::Bytes;
 use feedline_io::{Buf, Error};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+
+/// Some rows of a column.
+pub enum Values {
+    /// Items of the field's type, none of which is null.
+    Numbers(Buf),
+    Array(ArrayRef),
+}
 
 /// A block as the type that the decoders take, on the same memory.
 pub fn to_bytes(buf: Buf) -> Bytes {

@@ -2,6 +2,8 @@
 //! not account for. `fuzz/` feeds them new bytes, and a test the ones that were kept.
 
 mod arrays;
+#[cfg(feature = "columnar")]
+mod columns;
 mod packed;
 mod protobuf;
 mod records;
@@ -21,6 +23,8 @@ pub static TARGETS: &[(&str, Target)] = &[
     ("json_lines", text::json_lines),
     ("lines", text::lines),
     ("npy", arrays::npy),
+    #[cfg(feature = "columnar")]
+    ("parquet_pages", columns::parquet_pages),
     ("sequence_example", protobuf::sequence_example),
     ("tar", text::tar),
     ("tensor_proto", protobuf::tensor_proto),

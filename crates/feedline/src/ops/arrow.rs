@@ -10,6 +10,7 @@ use crate::op::{Narrowed, Op, OpInfo, Param};
 use crate::plan::{Card, Plan};
 use crate::runtime::{BuildCx, Built, Index};
 use feedline_formats::arrow_ipc::ArrowFile;
+use feedline_formats::columnar::Values;
 use feedline_io::{Buf, Source};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -113,7 +114,7 @@ impl Table for Files {
     fn decode(&self, block: usize, rows: Range<usize>, read: &[Buf]) -> Result<Decoded> {
         let (file, batch) = self.blocks[block];
         let arrays = self.files[file].decode(batch, &self.places[file], rows, read.first().cloned())?;
-        self.wanted.decoded(arrays.into_iter().map(Ok))
+        self.wanted.decoded(arrays.into_iter().map(Values::Array))
     }
 }
 

@@ -133,14 +133,7 @@ impl Table for ParquetTable {
         let (file, group) = self.blocks[block];
         let (file, projection) = &self.files[file];
         let read = self.ranges(block).into_iter().zip(read).map(|(r, buf)| (r.start, buf.clone())).collect();
-        let batch = file.decode(group, projection, rows, read)?;
-        let (schema, arrays, _) = batch.into_parts();
-        let mut arrays: Vec<_> = arrays.into_iter().map(Some).collect();
-        self.wanted.decoded(self.wanted.columns.iter().map(|(name, _)| {
-            // The file's own order may be another one.
-            let at = schema.fields().iter().position(|f| f.name() == name);
-            at.and_then(|at| arrays[at].take()).ok_or_else(|| Error::internal("a column was not decoded"))
-        }))
+        self.wanted.decoded(file.decode(group, projection, rows, read)?)
     }
 }
 

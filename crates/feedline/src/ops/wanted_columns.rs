@@ -2,9 +2,9 @@
 
 use super::arrow_arrays::{Fill, Nulls, check_field, columns_of, spec_of};
 use super::table::Decoded;
-use crate::element::{Spec, Tree};
+use crate::element::{Column, Leaf, Spec, Tensor, Tree};
 use crate::error::{Error, Result};
-use feedline_formats::columnar::array::ArrayRef;
+use feedline_formats::columnar::Values;
 use feedline_formats::columnar::schema::Schema;
 
 pub struct Wanted {
@@ -46,11 +46,18 @@ impl Wanted {
         };
         self.columns.iter().map(place).collect::<Result<_>>().map_err(|e| e.in_file(file, None))
     }
-    /// Their arrays, in the same order, as columns of elements.
-    pub fn decoded(&self, arrays: impl IntoIterator<Item = Result<ArrayRef>>) -> Result<Decoded> {
+    /// Their values, in the same order, as columns of elements.
+    pub fn decoded(&self, values: impl IntoIterator<Item = Values>) -> Result<Decoded> {
         let (mut columns, mut nulls) = (Vec::new(), Nulls::default());
-        for (array, (name, _)) in arrays.into_iter().zip(&self.columns) {
-            columns_of(array?, name, &self.fill, &mut columns, &mut nulls)?;
+        for (values, (name, spec)) in values.into_iter().zip(&self.columns) {
+            match (values, spec) {
+                (Values::Array(array), _) => columns_of(array, name, &self.fill, &mut columns, &mut nulls)?,
+                (Values::Numbers(buf), Tree::Leaf(Leaf::Tensor { dtype, .. })) => {
+                    let rows = buf.len() / dtype.size();
+                    columns.push(Column::Dense(Tensor::from_buf(*dtype, [rows], buf, 0)?));
+                }
+                (Values::Numbers(_), _) => return Err(Error::internal("numbers in a column of something else")),
+            }
         }
         Ok(Decoded { columns, bad: nulls.errors() })
     }

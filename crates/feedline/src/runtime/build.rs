@@ -227,6 +227,18 @@ impl BuildCx {
         let built = below.build(plan)?;
         Ok(below.close(built, plan))
     }
+    /// The same; workers, if there are some, run a function that changes how rows lie, not what they are.
+    pub fn stage_with(&self, plan: &Plan, function: Arc<dyn ChunkFn>) -> Result<Box<dyn Stage>> {
+        let below = BuildCx { depth: self.depth + 1, ..self.clone() };
+        let mut built = below.build(plan)?;
+        // It has no number in marks: they are the same without it.
+        if let Built::Open(open) = &mut built
+            && open.bounds.calls != AWAY
+        {
+            open.functions.push((function, self.run.meters.of(plan.id)));
+        }
+        Ok(below.close(built, plan))
+    }
     /// The same, saying that chunks of a multiple of `grain` rows are easiest to use.
     pub fn stage_in(&self, plan: &Plan, grain: usize) -> Result<Box<dyn Stage>> {
         BuildCx { grain: grain.max(1), ..self.clone() }.stage(plan)

@@ -677,7 +677,10 @@ impl Shared {
                                 Item::Fail(_) => fails += 1,
                             }
                         }
-                        meter.count(rows, ns, locked, || out[before..].iter().map(|i| i.nbytes()).sum());
+                        match function.counts() {
+                            true => meter.count(rows, ns, locked, || out[before..].iter().map(|i| i.nbytes()).sum()),
+                            false => drop(meter.busy_ns.fetch_add(ns.saturating_sub(locked), Relaxed)),
+                        }
                         if fails > 0 {
                             meter.fails.fetch_add(fails, Relaxed);
                         }

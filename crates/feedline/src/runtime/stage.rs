@@ -195,6 +195,10 @@ pub trait ChunkFn: Send + Sync {
     fn fills_slots(&self) -> bool {
         false
     }
+    /// Whether its results are those of an operator. Otherwise its time counts, as that of the operator before it.
+    fn counts(&self) -> bool {
+        true
+    }
     /// Calls Python.
     fn is_host(&self) -> bool {
         false

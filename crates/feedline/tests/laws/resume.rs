@@ -227,10 +227,7 @@ pub fn towers() -> Vec<(&'static str, Plan)> {
         #[cfg(feature = "columnar")]
         ("noise > cache on disk > repeat", repeat(2, on("cache", on_disk(), noisy(range(6))))),
         #[cfg(feature = "columnar")]
-        (
-            "shuffle > cache on disk > shuffle",
-            shuffle(4, on("cache", on_disk(), shuffle(4, filter(range(9))))),
-        ),
+        ("shuffle > cache on disk > shuffle", shuffle(4, on("cache", on_disk(), shuffle(4, filter(range(9)))))),
         // What is random behind it asks for positions, which files must have kept.
         #[cfg(feature = "columnar")]
         (

@@ -15,8 +15,9 @@
 //! 6. tf.data's order for a size must not change because memory is short: rows that do not fit are an error.
 
 use super::journal::{Buffered, Draws, Fill, Journal, chosen};
-use super::packed::{Packed, Rows, prefetch};
+use super::packed::Packed;
 use super::parts::Parts;
+use super::rows::{Rows, Whole, prefetch};
 use crate::element::{Chunk, Column, DType, RowRef, gather};
 use crate::error::{Error, Result};
 use crate::expr::Philox;
@@ -55,8 +56,10 @@ pub struct BufferStage {
     held: VecDeque<RowRef>,
     /// While all rows can be: where they are. Their references have the part `PACKED`.
     packed: Option<Packed>,
-    /// How workers expect those that they take apart.
+    /// How rows lie that workers put together and take apart.
     apart: Option<Arc<Rows>>,
+    /// Of those, what was drawn before `picked`.
+    whole: Option<Whole>,
     parts: Parts,
     /// Rows that came in and are not in the buffer yet, from `next` on.
     coming: Vec<RowRef>,
@@ -179,6 +182,7 @@ impl BufferStage {
             held: VecDeque::new(),
             packed: None,
             apart,
+            whole: None,
             parts: Parts::default(),
             coming: Vec::new(),
             next: 0,
@@ -196,7 +200,7 @@ impl BufferStage {
         if let Some(bytes) = &mut self.bytes {
             bytes.coming = chunk.row_bytes();
         }
-        let first = self.held.is_empty() && self.picked.is_empty();
+        let first = self.held.is_empty() && self.drawn_rows() == 0;
         let mut coming = std::mem::take(&mut self.coming);
         self.place(chunk, first, &mut coming);
         self.coming = coming;
@@ -204,7 +208,7 @@ impl BufferStage {
     /// Gives rows a place, and says where that is. `first`: there are no others yet.
     fn place(&mut self, chunk: Chunk, first: bool, refs: &mut Vec<RowRef>) {
         if first && self.packed.is_none() {
-            self.packed = Packed::like(&chunk, self.size);
+            self.packed = Packed::like(&chunk, self.size, self.apart.as_ref());
         }
         match &mut self.packed {
             Some(packed) if packed.fits(&chunk) => {
@@ -213,6 +217,10 @@ impl BufferStage {
             }
             _ => {
                 self.unpack();
+                let chunk = match &self.apart {
+                    Some(rows) => rows.apart(chunk),
+                    None => chunk,
+                };
                 for chunk in apart(chunk) {
                     let (part, rows) = self.parts.add(chunk);
                     refs.extend(rows.map(|row| RowRef { part, row }));
@@ -226,12 +234,36 @@ impl BufferStage {
         let Some(mut packed) = self.packed.take() else { return };
         let come = self.back.iter_mut().flat_map(|back| &mut back.come);
         let all: Vec<&mut RowRef> = self.held.iter_mut().chain(&mut self.picked).chain(come).collect();
-        if all.is_empty() {
-            return;
+        if !all.is_empty() {
+            let (part, rows) = self.parts.add(packed.take(&all.iter().map(|r| r.row).collect::<Vec<u32>>()));
+            for (held, row) in all.into_iter().zip(rows) {
+                *held = RowRef { part, row };
+            }
         }
-        let (part, rows) = self.parts.add(packed.take(&all.iter().map(|r| r.row).collect::<Vec<u32>>()));
-        for (held, row) in all.into_iter().zip(rows) {
-            *held = RowRef { part, row };
+        if let (Some(whole), Some(rows)) = (self.whole.take(), &self.apart) {
+            let (part, rows) = self.parts.add(rows.apart(whole.chunk(rows)));
+            self.picked.splice(0..0, rows.map(|row| RowRef { part, row }));
+        }
+    }
+    /// Rows that were drawn.
+    fn drawn_rows(&self) -> usize {
+        self.picked.len() + self.whole.as_ref().map_or(0, |whole| whole.filled)
+    }
+    /// How many rows come in at most, and go out before others do.
+    fn turn(&self) -> usize {
+        match (&self.packed, &self.apart) {
+            (Some(_), Some(rows)) => rows.turn(),
+            _ => MOST_ROWS / 2,
+        }
+    }
+    /// Copies what was drawn to where workers will take it apart. `want`: how many there will be.
+    fn hand_over(&mut self, want: usize) {
+        if let (Some(packed), Some(rows)) = (&mut self.packed, &self.apart)
+            && packed.lies_as(rows)
+        {
+            self.places.clear();
+            self.places.extend(self.picked.drain(..).map(|r| r.row));
+            packed.take_into(&self.places, self.whole.get_or_insert_with(|| Whole::new(rows, want)));
         }
     }
 
@@ -310,17 +342,20 @@ impl BufferStage {
         };
         let whole = if all == usize::MAX { 2 * over.bytes } else { (over.bytes / rows.max(1)).saturating_mul(all) };
         (self.held, self.packed, self.parts) = (VecDeque::new(), None, Parts::default());
-        (self.coming, self.next, self.picked, self.ended) = (Vec::new(), 0, Vec::new(), true);
+        (self.coming, self.next, self.picked, self.whole, self.ended) = (Vec::new(), 0, Vec::new(), None, true);
         let instead = "give shuffle(buffer_bytes=...), which fills the buffer as far as that many bytes go";
         Pull::Fail(Over { bytes: whole.max(over.bytes), ..over }.error(&what, instead).that_ends())
     }
 
     fn give(&mut self) -> Pull {
+        self.hand_over(self.picked.len());
+        if let (Some(whole), Some(rows)) = (self.whole.take(), &self.apart) {
+            return Pull::Rows(whole.chunk(rows));
+        }
         if let Some(packed) = &mut self.packed {
             self.places.clear();
             self.places.extend(self.picked.drain(..).map(|r| r.row));
-            let whole = self.apart.as_ref().and_then(|rows| packed.take_whole(&self.places, rows));
-            return Pull::Rows(whole.unwrap_or_else(|| packed.take(&self.places)));
+            return Pull::Rows(packed.take(&self.places));
         }
         let chunk = gather(&self.picked, |p| self.parts.chunk(p));
         for r in self.picked.drain(..) {
@@ -403,7 +438,7 @@ impl BufferStage {
         if let Some(pull) = self.bring_back(cx) {
             return pull;
         }
-        while self.picked.len() < want {
+        while self.drawn_rows() < want {
             if !self.is_full() {
                 if self.next < self.coming.len() {
                     self.fill();
@@ -415,8 +450,8 @@ impl BufferStage {
                         return Pull::End;
                     }
                     // What is missing in the buffer, and one more for each row after the next.
-                    let ask = self.missing().saturating_add(want - self.picked.len() - 1);
-                    match self.pull_input(cx, ask.min(MOST_ROWS / 2)) {
+                    let ask = self.missing().saturating_add(want - self.drawn_rows() - 1);
+                    match self.pull_input(cx, ask.min(self.turn())) {
                         Pull::Rows(chunk) => {
                             self.take_in(chunk);
                             if let Err(over) = self.count() {
@@ -424,7 +459,7 @@ impl BufferStage {
                             }
                         }
                         Pull::End => self.ended = true,
-                        stop if self.picked.is_empty() => return stop,
+                        stop if self.drawn_rows() == 0 => return stop,
                         Pull::Fail(error) => {
                             self.error = Some(error);
                             break;
@@ -438,8 +473,11 @@ impl BufferStage {
                 break;
             }
             self.draw();
+            if self.picked.len() >= self.turn() {
+                self.hand_over(want);
+            }
         }
-        if self.picked.is_empty() { Pull::End } else { self.give() }
+        if self.drawn_rows() == 0 { Pull::End } else { self.give() }
     }
 }
 
@@ -481,7 +519,7 @@ impl Stage for BufferStage {
         self.seeds.seek(at)?;
         let given = Given::read(at)?;
         (self.held, self.packed, self.parts) = (VecDeque::new(), None, Parts::default());
-        (self.coming, self.next, self.picked, self.error) = (Vec::new(), 0, Vec::new(), None);
+        (self.coming, self.next, self.picked, self.whole, self.error) = (Vec::new(), 0, Vec::new(), None, None);
         (self.back, self.ended) = (None, false);
         self.bytes = self.bytes.take().map(|bytes| Bytes::new(bytes.most));
         let kind = at.up_to(FROM_START)?;

@@ -6,6 +6,7 @@ mod journal;
 mod packed;
 mod parts;
 mod permutation;
+mod rows;
 
 use crate::dataset::Dataset;
 use crate::element::Spec;
@@ -14,6 +15,7 @@ use crate::op::{Int, Op, OpInfo, Param, Props, at_least, read};
 use crate::plan::{Card, Plan};
 use crate::runtime::{BuildCx, Built, Index, Numbers, PassSeeds, Stage, bytes_text, streams};
 use permutation::{Gather, Permutation, PermutedIndex};
+use rows::{Apart, Rows, Together};
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, OnceLock};
 
@@ -173,12 +175,16 @@ impl Op for Shuffle {
         }
         let size = (size, bytes.map(|n| n as usize));
         // The input is started first: an inner shuffle draws its seeds before an outer one.
-        let input = cx.stage(&node.inputs[0])?;
-        let apart = packed::Rows::of_many_columns(&node.spec).map(Arc::new);
+        let apart = Rows::of_many_columns(&node.spec).map(Arc::new);
+        let input = match &apart {
+            // Where bytes count, those of each column do.
+            Some(rows) if bytes.is_none() => cx.stage_with(&node.inputs[0], Arc::new(Together(rows.clone())))?,
+            _ => cx.stage(&node.inputs[0])?,
+        };
         let stage = buffer::BufferStage::new(cx, node, input, size, self.pass_seeds().start(cx), apart.clone())?;
         let stage: Box<dyn Stage> = Box::new(stage);
         Ok(match apart {
-            Some(rows) => cx.open_metered(node, stage, Arc::new(packed::Apart(rows))),
+            Some(rows) => cx.open_metered(node, stage, Arc::new(Apart(rows))),
             None => Built::Stage(stage),
         })
     }

@@ -4,19 +4,32 @@
 //! 2. `ranges` says which bytes the wanted columns of a row group take up. Whoever reads them decides when.
 //! 3. `decode` makes some rows of a row group from these bytes. It can be called from any thread, for rows in any order:
 //!    pages in front of the rows are passed over by their headers, not decompressed, as far as the file allows it.
+//! 4. Columns of numbers are read from their pages (`pages.rs`) straight into their memory (`numbers.rs`), the others by
+//!    the Arrow reader.
 
-use crate::columnar::{decoded, guarded, to_bytes};
-use arrow_array::RecordBatch;
-use arrow_schema::{Schema, SchemaRef};
+pub(crate) mod numbers;
+pub(crate) mod pages;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+pub use write::{ParquetWriter, WriteOptions};
+
+use self::pages::Pages;
+use crate::columnar::{Values, decoded, guarded, to_bytes};
+use arrow_array::ArrayRef;
+use arrow_schema::{DataType, Schema, SchemaRef};
 use bytes::Bytes;
 use feedline_io::{Buf, Error, Kind, Result, Source, Stat};
 use parquet::DecodeResult;
-use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder, RowSelection, RowSelector,
 };
+use parquet::arrow::{ProjectionMask, parquet_to_arrow_schema};
+use parquet::basic::{Encoding, Type};
 use parquet::errors::ParquetError;
-use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataPushDecoder};
+use parquet::file::metadata::{ColumnChunkMetaData, PageIndexPolicy, ParquetMetaData, ParquetMetaDataPushDecoder};
 use parquet::file::reader::{ChunkReader, Length};
 use std::ops::Range;
 use std::sync::Arc;
@@ -41,6 +54,21 @@ pub struct ParquetFile {
 #[derive(Clone)]
 pub struct Projection {
     mask: ProjectionMask,
+    fields: Vec<Field>,
+}
+
+#[derive(Clone)]
+struct Field {
+    root: usize,
+    numbers: Option<Numbers>,
+}
+
+/// A column of numbers: its leaf, whose items have so many bytes.
+#[derive(Clone, Copy)]
+struct Numbers {
+    leaf: usize,
+    size: usize,
+    is_optional: bool,
 }
 
 impl std::fmt::Debug for ParquetFile {
@@ -127,7 +155,31 @@ impl ParquetFile {
     }
     /// These of the top-level fields.
     pub fn projection(&self, fields: &[usize]) -> Projection {
-        Projection { mask: ProjectionMask::roots(self.meta.parquet_schema(), fields.iter().copied()) }
+        let mask = ProjectionMask::roots(self.meta.parquet_schema(), fields.iter().copied());
+        // As they are stored, whatever the writer's own types were.
+        let stored = parquet_to_arrow_schema(self.meta.parquet_schema(), None).ok();
+        let fields = fields.iter().map(|&root| Field { root, numbers: self.numbers(root, stored.as_ref()) }).collect();
+        Projection { mask, fields }
+    }
+    /// How to read a field as numbers, if its values are stored just as they will be used.
+    fn numbers(&self, root: usize, stored: Option<&Schema>) -> Option<Numbers> {
+        let schema = self.meta.parquet_schema();
+        let leaf = (0..schema.num_columns()).find(|&leaf| schema.get_column_root_idx(leaf) == root)?;
+        let (column, wanted) = (schema.column(leaf), self.schema().field(root).data_type());
+        let size = match (column.physical_type(), wanted) {
+            (Type::INT32, DataType::Int32 | DataType::UInt32 | DataType::Date32 | DataType::Time32(_)) => 4,
+            (Type::FLOAT, DataType::Float32) => 4,
+            (Type::INT64, DataType::Int64 | DataType::UInt64 | DataType::Time64(_) | DataType::Timestamp(..)) => 8,
+            (Type::DOUBLE, DataType::Float64) => 8,
+            _ => return None,
+        };
+        let is_same = match (stored?.field(root).data_type(), wanted) {
+            (DataType::Timestamp(stored, _), DataType::Timestamp(wanted, _)) => stored == wanted,
+            (stored, wanted) => stored == wanted,
+        };
+        let is_flat = column.max_rep_level() == 0 && column.max_def_level() <= 1;
+        let is_little = cfg!(target_endian = "little");
+        (is_same && is_flat && is_little).then(|| Numbers { leaf, size, is_optional: column.max_def_level() == 1 })
     }
     /// The bytes of the wanted columns, in rising order; neighbours are joined.
     pub fn ranges(&self, group: usize, projection: &Projection) -> Vec<Range<u64>> {
@@ -160,24 +212,105 @@ impl ParquetFile {
         Err(Error::new(Kind::Precondition, text).in_file(self.source.name(), None))
     }
 
-    /// Rows of a row group. `read` are ranges with their bytes; what they do not cover is read now.
+    /// Rows of a row group, column by column as the projection has them. `read` are ranges with their bytes; what they do
+    /// not cover is read now.
     pub fn decode(
         &self,
         group: usize,
         projection: &Projection,
         rows: Range<usize>,
         read: Vec<(u64, Buf)>,
-    ) -> Result<RecordBatch> {
-        let reader = Fetched {
+    ) -> Result<Vec<Values>> {
+        let fetched = Fetched {
             read: read.into_iter().map(|(at, buf)| (at, to_bytes(buf))).collect(),
             source: self.source.clone(),
             len: self.stat.len,
         };
+        self.decode_fetched(group, projection, rows, fetched).map_err(|e| e.in_file(self.source.name(), None))
+    }
+    fn decode_fetched(
+        &self,
+        group: usize,
+        projection: &Projection,
+        rows: Range<usize>,
+        fetched: Fetched,
+    ) -> Result<Vec<Values>> {
+        let mut values = Vec::with_capacity(projection.fields.len());
+        for field in &projection.fields {
+            values.push(match field.numbers {
+                Some(numbers) => self.read_numbers(group, numbers, rows.clone(), &fetched)?.map(Values::Numbers),
+                None => None,
+            });
+        }
+        let left: Vec<usize> =
+            projection.fields.iter().zip(&values).filter(|(_, v)| v.is_none()).map(|(f, _)| f.root).collect();
+        if !left.is_empty() {
+            self.check_pages(group, &left, &fetched)?;
+            let mut arrays = self.read_arrays(group, &left, rows, fetched)?;
+            for (field, values) in projection.fields.iter().zip(&mut values).filter(|(_, v)| v.is_none()) {
+                let array = arrays.iter_mut().find(|(root, _)| *root == field.root).and_then(|(_, a)| a.take());
+                *values = array.map(Values::Array);
+            }
+        }
+        let all: Option<Vec<Values>> = values.into_iter().collect();
+        all.ok_or_else(|| Error::internal("a column was not decoded"))
+    }
+    /// Rows of a column of numbers; none if they have to be read as an array.
+    fn read_numbers(
+        &self,
+        group: usize,
+        numbers: Numbers,
+        rows: Range<usize>,
+        fetched: &Fetched,
+    ) -> Result<Option<Buf>> {
+        let column = self.meta.metadata().row_group(group).column(numbers.leaf);
+        let has_nulls = column.statistics().and_then(|s| s.null_count_opt()).is_some_and(|n| n > 0);
+        let is_known = |e: Encoding| {
+            use Encoding::{PLAIN, PLAIN_DICTIONARY, RLE, RLE_DICTIONARY};
+            matches!(e, PLAIN | PLAIN_DICTIONARY | RLE | RLE_DICTIONARY)
+        };
+        if has_nulls || !pages::unpacks(column.compression()) || !column.encodings().all(is_known) {
+            return Ok(None);
+        }
+        let (start, len) = column.byte_range();
+        let Some(chunk) = usize::try_from(len).ok().and_then(|len| fetched.ahead(start, len)) else { return Ok(None) };
+        let pages = Pages::new(&chunk, start, column.compression());
+        let mut buf = Buf::new(rows.len() * numbers.size);
+        let out = buf.get_mut().expect("a new block has one holder");
+        let is_read = match numbers.size {
+            4 => numbers::read::<4>(pages, numbers.is_optional, rows, out.as_chunks_mut().0),
+            _ => numbers::read::<8>(pages, numbers.is_optional, rows, out.as_chunks_mut().0),
+        };
+        Ok(is_read.map_err(|e| of_column(e, group, column))?.then_some(buf))
+    }
+    /// Refuses what the Arrow reader would believe: it takes the memory that a page claims to need. Only of columns that
+    /// were read ahead: others are large themselves.
+    fn check_pages(&self, group: usize, roots: &[usize], fetched: &Fetched) -> Result<()> {
+        let schema = self.meta.parquet_schema();
+        for (leaf, column) in self.meta.metadata().row_group(group).columns().iter().enumerate() {
+            let (start, len) = column.byte_range();
+            if let Some(chunk) = usize::try_from(len).ok().and_then(|len| fetched.ahead(start, len))
+                && roots.contains(&schema.get_column_root_idx(leaf))
+            {
+                let mut pages = Pages::new(&chunk, start, column.compression());
+                while pages.next().map_err(|e| of_column(e, group, column))?.is_some() {}
+            }
+        }
+        Ok(())
+    }
+    /// The others, by the places of their fields.
+    fn read_arrays(
+        &self,
+        group: usize,
+        roots: &[usize],
+        rows: Range<usize>,
+        fetched: Fetched,
+    ) -> Result<Vec<(usize, Option<ArrayRef>)>> {
+        let mask = ProjectionMask::roots(self.meta.parquet_schema(), roots.iter().copied());
         let total = self.group_rows(group) as usize;
-        let what = format!("row group {group} cannot be decoded");
-        let batch = guarded(&what, || {
-            let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(reader, self.meta.clone())
-                .with_projection(projection.mask.clone())
+        let batch = guarded(&format!("row group {group} cannot be decoded"), || {
+            let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(fetched, self.meta.clone())
+                .with_projection(mask)
                 .with_row_groups(vec![group])
                 .with_batch_size(rows.len());
             if rows != (0..total) {
@@ -187,14 +320,22 @@ impl ParquetFile {
             let mut batches = builder.build().map_err(|e| words(&e))?;
             let batch = batches.next().ok_or("it has fewer rows than it says")?;
             batch.map_err(|e| crate::columnar::words(&e))
-        });
-        let batch = batch.map_err(|e| e.in_file(self.source.name(), None))?;
+        })?;
         if batch.num_rows() != rows.len() {
-            let text = format!("row group {group} has fewer rows than it says");
-            return Err(Error::data(text).in_file(self.source.name(), None));
+            return Err(Error::data(format!("row group {group} has fewer rows than it says")));
         }
-        Ok(batch)
+        // They come in the order of the file.
+        let mut roots = roots.to_vec();
+        roots.sort_unstable();
+        let (_, arrays, _) = batch.into_parts();
+        Ok(roots.into_iter().zip(arrays.into_iter().map(Some)).collect())
     }
+}
+
+/// The error of a page, with the names of where it is.
+fn of_column(error: Error, group: usize, column: &ColumnChunkMetaData) -> Error {
+    let text = format!("row group {group} cannot be decoded: column {}: {}", column.column_path(), error.message());
+    error.at().byte.map_or(Error::data(text.clone()), |byte| Error::data(text).at_byte(byte))
 }
 
 /// The whole range, or an error: a file that ends early is cut off.
@@ -317,64 +458,5 @@ impl std::io::Read for From {
         out[..n].copy_from_slice(&self.bytes.split_to(n));
         self.at += n as u64;
         Ok(n)
-    }
-}
-
-/// How a file is written.
-#[derive(Clone, Debug)]
-pub struct WriteOptions {
-    /// "snappy", "zstd", "gzip", "lz4", "brotli" or "none".
-    pub compression: String,
-    /// Rows of a row group, at most.
-    pub group_rows: usize,
-}
-
-/// Writes a file, row group after row group.
-pub struct ParquetWriter<W: std::io::Write + Send>(parquet::arrow::ArrowWriter<W>);
-
-impl<W: std::io::Write + Send> ParquetWriter<W> {
-    pub fn new(out: W, schema: SchemaRef, options: &WriteOptions) -> Result<ParquetWriter<W>> {
-        use parquet::basic::{BrotliLevel, Compression, GzipLevel, ZstdLevel};
-        let compression = match options.compression.as_str() {
-            "none" => Compression::UNCOMPRESSED,
-            "snappy" => Compression::SNAPPY,
-            "zstd" => Compression::ZSTD(ZstdLevel::default()),
-            "gzip" => Compression::GZIP(GzipLevel::default()),
-            "lz4" => Compression::LZ4_RAW,
-            "brotli" => Compression::BROTLI(BrotliLevel::default()),
-            other => {
-                let text =
-                    format!("there is no compression {other:?}: none, snappy, zstd, gzip, lz4 and brotli are known");
-                return Err(Error::usage(text));
-            }
-        };
-        let properties = parquet::file::properties::WriterProperties::builder()
-            .set_compression(compression)
-            .set_max_row_group_row_count(Some(options.group_rows.max(1)))
-            .build();
-        let writer = parquet::arrow::ArrowWriter::try_new(out, schema, Some(properties)).map_err(|e| failed(&e))?;
-        Ok(ParquetWriter(writer))
-    }
-    pub fn write(&mut self, batch: &RecordBatch) -> Result<()> {
-        self.0.write(batch).map_err(|e| failed(&e))
-    }
-    /// Bytes of the row group that is being made.
-    pub fn held_bytes(&self) -> usize {
-        self.0.memory_size()
-    }
-    /// Ends that row group, though it has fewer rows than it may.
-    pub fn end_group(&mut self) -> Result<()> {
-        self.0.flush().map_err(|e| failed(&e))
-    }
-    /// Writes the footer; what was written to is given back.
-    pub fn finish(self) -> Result<W> {
-        self.0.into_inner().map_err(|e| failed(&e))
-    }
-}
-
-fn failed(error: &ParquetError) -> Error {
-    match error {
-        ParquetError::External(e) => Error::new(Kind::Io, e.to_string()),
-        other => Error::data(words(other)),
     }
 }

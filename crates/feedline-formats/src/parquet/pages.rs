@@ -1,0 +1,373 @@
+//! The pages of a column chunk that lies in memory: their headers and their contents.
+//!
+//! A header is a struct in Thrift's compact protocol: fields with numbers, each with its type, so that what is not wanted
+//! can be passed over. Sizes are checked before anything is taken for them: a page cannot be longer than its chunk, nor
+//! become larger than its compression can make it.
+
+use crate::wire::varint;
+use feedline_io::{Buf, Error, Result};
+use parquet::basic::Compression;
+
+/// Pages that claim to be no larger than this are believed.
+const BELIEVED_BYTES: usize = 64 << 20;
+/// Structs inside of structs, at most. The format has three levels.
+const MOST_NESTED: usize = 8;
+
+/// The pages of a chunk, one after the other.
+pub struct Pages<'a> {
+    /// What is left of the chunk.
+    rest: &'a [u8],
+    /// Where in the file that begins.
+    at: u64,
+    compression: Compression,
+}
+
+/// A page whose contents are still packed.
+#[derive(Clone, Copy, Debug)]
+pub struct Page<'a> {
+    pub kind: Kind,
+    /// Nulls included.
+    pub values: usize,
+    /// As the format numbers them.
+    pub encoding: i32,
+    body: &'a [u8],
+    /// Bytes of the contents.
+    size: usize,
+    crc: Option<u32>,
+    /// Where in the file its header begins.
+    at: u64,
+    compression: Compression,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kind {
+    Dictionary,
+    /// Levels stand in front of the values and are compressed with them.
+    Data {
+        levels: i32,
+    },
+    /// So many bytes of levels, which are not compressed, stand in front.
+    DataV2 {
+        repetition: usize,
+        definition: usize,
+        is_packed: bool,
+    },
+    /// Of no interest.
+    Other,
+}
+
+/// Encodings and page types, as the format numbers them.
+pub const PLAIN: i32 = 0;
+pub const PLAIN_DICTIONARY: i32 = 2;
+pub const RLE: i32 = 3;
+pub const RLE_DICTIONARY: i32 = 8;
+const DATA_PAGE: i32 = 0;
+const DICTIONARY_PAGE: i32 = 2;
+const DATA_PAGE_V2: i32 = 3;
+
+impl<'a> Pages<'a> {
+    /// Of the chunk that begins at byte `at` of its file.
+    pub fn new(chunk: &'a [u8], at: u64, compression: Compression) -> Pages<'a> {
+        Pages { rest: chunk, at, compression }
+    }
+    pub fn next(&mut self) -> Result<Option<Page<'a>>> {
+        if self.rest.is_empty() {
+            return Ok(None);
+        }
+        let at = self.at;
+        let here = |why: &str| damaged(at, why);
+        let mut reader = Compact { rest: self.rest };
+        let header = reader.header().ok_or_else(|| here("its header cannot be read"))?;
+        let size = usize::try_from(header.size).map_err(|_| here("its size is negative"))?;
+        let packed = usize::try_from(header.packed_size).map_err(|_| here("its size is negative"))?;
+        let Some((body, rest)) = reader.rest.split_at_checked(packed) else {
+            return Err(here(&format!(
+                "it claims to have {packed} bytes, and its column has {} more",
+                reader.rest.len()
+            )));
+        };
+        self.at += (self.rest.len() - rest.len()) as u64;
+        self.rest = rest;
+        let bytes = |n: i32| usize::try_from(n).map_err(|_| here("a length is negative"));
+        let kind = match header.kind {
+            DICTIONARY_PAGE => Kind::Dictionary,
+            DATA_PAGE => Kind::Data { levels: header.levels },
+            DATA_PAGE_V2 => {
+                let (repetition, definition) = (bytes(header.repetition)?, bytes(header.definition)?);
+                if repetition.checked_add(definition).is_none_or(|n| n > body.len() || n > size) {
+                    return Err(here("its levels are longer than it is"));
+                }
+                Kind::DataV2 { repetition, definition, is_packed: header.is_packed }
+            }
+            _ => Kind::Other,
+        };
+        let page = Page {
+            kind,
+            values: bytes(header.values)?,
+            encoding: header.encoding,
+            body,
+            size,
+            crc: header.crc,
+            at,
+            compression: self.compression,
+        };
+        if size > BELIEVED_BYTES && size / most_times(self.compression) > body.len() {
+            return Err(here(&format!("{} bytes cannot be {size} bytes when they are decompressed", body.len())));
+        }
+        Ok(Some(page))
+    }
+}
+
+/// How many times its size compressed data can become, or is believed to become.
+fn most_times(compression: Compression) -> usize {
+    match compression {
+        Compression::UNCOMPRESSED => 1,
+        Compression::SNAPPY => 32,
+        Compression::LZ4 | Compression::LZ4_RAW => 256,
+        _ => 1100,
+    }
+}
+
+/// What a page has: levels, if there are some, and values behind them.
+pub struct Contents<'a> {
+    bytes: Bytes<'a>,
+    /// Definition levels, if they lie apart.
+    pub levels: Option<&'a [u8]>,
+}
+
+enum Bytes<'a> {
+    There(&'a [u8]),
+    Unpacked(Buf),
+}
+
+impl Contents<'_> {
+    pub fn bytes(&self) -> &[u8] {
+        match &self.bytes {
+            Bytes::There(bytes) => bytes,
+            Bytes::Unpacked(buf) => buf.as_slice(),
+        }
+    }
+}
+
+impl<'a> Page<'a> {
+    /// Unpacks it. `None` if it is compressed in a way that is left to others.
+    pub fn contents(&self) -> Result<Option<Contents<'a>>> {
+        if self.crc.is_some_and(|crc| crc != crc32fast::hash(self.body)) {
+            return Err(self.damaged("its checksum does not fit"));
+        }
+        let (levels, skip, is_packed) = match self.kind {
+            Kind::DataV2 { repetition, definition, is_packed } => {
+                (Some(&self.body[repetition..repetition + definition]), repetition + definition, is_packed)
+            }
+            _ => (None, 0, true),
+        };
+        let (body, size) = (&self.body[skip..], self.size - skip);
+        let compression = if is_packed { self.compression } else { Compression::UNCOMPRESSED };
+        // Nothing but nulls may be no bytes at all.
+        if size == 0 || compression == Compression::UNCOMPRESSED {
+            return match body.len() == size {
+                true => Ok(Some(Contents { bytes: Bytes::There(body), levels })),
+                false if size == 0 => Ok(Some(Contents { bytes: Bytes::There(&[]), levels })),
+                false => Err(self.damaged(&format!("it has {} bytes and claims to have {size}", body.len()))),
+            };
+        }
+        if !unpacks(compression) {
+            return Ok(None);
+        }
+        let mut buf = Buf::new(size);
+        let out = buf.get_mut().expect("a new block has one holder");
+        let unpacked = match compression {
+            Compression::SNAPPY => snap::raw::Decoder::new().decompress(body, out).map_err(|e| e.to_string()),
+            _ => zstd::bulk::decompress_to_buffer(body, out).map_err(|e| e.to_string()),
+        };
+        match unpacked {
+            Ok(n) if n == size => Ok(Some(Contents { bytes: Bytes::Unpacked(buf), levels })),
+            Ok(n) => Err(self.damaged(&format!("it unpacks to {n} bytes and claims {size}"))),
+            Err(why) => Err(self.damaged(&format!("it cannot be decompressed: {why}"))),
+        }
+    }
+    pub fn damaged(&self, why: &str) -> Error {
+        damaged(self.at, why)
+    }
+}
+
+/// Whether pages compressed like this are unpacked here.
+pub fn unpacks(compression: Compression) -> bool {
+    matches!(compression, Compression::UNCOMPRESSED | Compression::SNAPPY | Compression::ZSTD(_))
+}
+
+fn damaged(at: u64, why: &str) -> Error {
+    Error::data(format!("a page is damaged: {why}")).at_byte(at)
+}
+
+/// What is wanted of a header.
+#[derive(Default)]
+struct Header {
+    kind: i32,
+    size: i32,
+    packed_size: i32,
+    crc: Option<u32>,
+    values: i32,
+    encoding: i32,
+    /// The encoding of definition levels.
+    levels: i32,
+    definition: i32,
+    repetition: i32,
+    is_packed: bool,
+}
+
+/// Thrift's compact protocol.
+struct Compact<'a> {
+    rest: &'a [u8],
+}
+
+/// Types of fields.
+const TRUE: u8 = 1;
+const FALSE: u8 = 2;
+const BYTE: u8 = 3;
+const I16: u8 = 4;
+const I32: u8 = 5;
+const I64: u8 = 6;
+const DOUBLE: u8 = 7;
+const BINARY: u8 = 8;
+const LIST: u8 = 9;
+const SET: u8 = 10;
+const MAP: u8 = 11;
+const STRUCT: u8 = 12;
+const UUID: u8 = 13;
+
+impl Compact<'_> {
+    fn header(&mut self) -> Option<Header> {
+        let mut header = Header { kind: -1, is_packed: true, ..Header::default() };
+        let mut described = -1;
+        self.fields(0, |reader, field, ty| {
+            match (field, ty) {
+                (1, I32) => header.kind = reader.i32()?,
+                (2, I32) => header.size = reader.i32()?,
+                (3, I32) => header.packed_size = reader.i32()?,
+                (4, I32) => header.crc = Some(reader.i32()? as u32),
+                (5, STRUCT) => {
+                    described = DATA_PAGE;
+                    reader.fields(1, |reader, field, ty| {
+                        match (field, ty) {
+                            (1, I32) => header.values = reader.i32()?,
+                            (2, I32) => header.encoding = reader.i32()?,
+                            (3, I32) => header.levels = reader.i32()?,
+                            _ => return Some(false),
+                        }
+                        Some(true)
+                    })?;
+                }
+                (7, STRUCT) => {
+                    described = DICTIONARY_PAGE;
+                    reader.fields(1, |reader, field, ty| {
+                        match (field, ty) {
+                            (1, I32) => header.values = reader.i32()?,
+                            (2, I32) => header.encoding = reader.i32()?,
+                            _ => return Some(false),
+                        }
+                        Some(true)
+                    })?;
+                }
+                (8, STRUCT) => {
+                    described = DATA_PAGE_V2;
+                    reader.fields(1, |reader, field, ty| {
+                        match (field, ty) {
+                            (1, I32) => header.values = reader.i32()?,
+                            (4, I32) => header.encoding = reader.i32()?,
+                            (5, I32) => header.definition = reader.i32()?,
+                            (6, I32) => header.repetition = reader.i32()?,
+                            (7, TRUE | FALSE) => header.is_packed = ty == TRUE,
+                            _ => return Some(false),
+                        }
+                        Some(true)
+                    })?;
+                }
+                _ => return Some(false),
+            }
+            Some(true)
+        })?;
+        // What it says to be it must have described.
+        let is_known = matches!(header.kind, DATA_PAGE | DICTIONARY_PAGE | DATA_PAGE_V2);
+        (!is_known || header.kind == described).then_some(header)
+    }
+    /// The fields of a struct, up to its end: their numbers and types. What `take` does not take is passed over.
+    fn fields(&mut self, depth: usize, mut take: impl FnMut(&mut Self, i32, u8) -> Option<bool>) -> Option<()> {
+        let mut number = 0i32;
+        loop {
+            let byte = self.byte()?;
+            if byte == 0 {
+                return Some(());
+            }
+            number = match byte >> 4 {
+                0 => self.i32()?,
+                step => number.checked_add(step.into())?,
+            };
+            let ty = byte & 15;
+            if !take(self, number, ty)? {
+                self.skip(ty, depth)?;
+            }
+        }
+    }
+    fn byte(&mut self) -> Option<u8> {
+        let (byte, rest) = self.rest.split_first()?;
+        self.rest = rest;
+        Some(*byte)
+    }
+    fn bytes(&mut self, n: u64) -> Option<()> {
+        self.rest = self.rest.get(usize::try_from(n).ok()?..)?;
+        Some(())
+    }
+    fn number(&mut self) -> Option<u64> {
+        varint(&mut self.rest).ok()
+    }
+    fn i32(&mut self) -> Option<i32> {
+        let n = self.number()?;
+        i32::try_from((n >> 1) as i64 ^ -((n & 1) as i64)).ok()
+    }
+    fn skip(&mut self, ty: u8, depth: usize) -> Option<()> {
+        if depth > MOST_NESTED {
+            return None;
+        }
+        match ty {
+            TRUE | FALSE => Some(()),
+            BYTE => self.bytes(1),
+            I16 | I32 | I64 => self.number().map(drop),
+            DOUBLE => self.bytes(8),
+            UUID => self.bytes(16),
+            BINARY => {
+                let n = self.number()?;
+                self.bytes(n)
+            }
+            LIST | SET => {
+                let byte = self.byte()?;
+                let n = if byte >> 4 == 15 { self.number()? } else { u64::from(byte >> 4) };
+                self.items(n, &[byte & 15], depth)
+            }
+            MAP => match self.number()? {
+                0 => Some(()),
+                n => {
+                    let types = self.byte()?;
+                    self.items(n, &[types >> 4, types & 15], depth)
+                }
+            },
+            STRUCT => self.fields(depth + 1, |_, _, _| Some(false)),
+            _ => None,
+        }
+    }
+    /// `n` times values of these types. Each takes a byte at least: what claims to be more ends here.
+    fn items(&mut self, n: u64, types: &[u8], depth: usize) -> Option<()> {
+        if n > self.rest.len() as u64 {
+            return None;
+        }
+        for _ in 0..n {
+            for &ty in types {
+                match ty {
+                    TRUE | FALSE => self.bytes(1)?,
+                    ty => self.skip(ty, depth + 1)?,
+                }
+            }
+        }
+        Some(())
+    }
+}

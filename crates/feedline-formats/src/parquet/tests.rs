@@ -1,0 +1,306 @@
+//! Columns of numbers beside what the Arrow reader makes of them, whole and damaged.
+
+use super::*;
+use arrow_array::cast::AsArray;
+use arrow_array::types::*;
+use arrow_array::*;
+use arrow_schema::TimeUnit;
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::file::properties::{WriterProperties, WriterVersion};
+use proptest::prelude::*;
+
+/// Rows of all kinds of columns that are read as numbers, and of some that are not.
+fn batch(rows: usize, distinct: u64, seed: u64) -> RecordBatch {
+    let at = |i: usize, column: u64| {
+        let mut z = (i as u64 + seed).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(column << 32);
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        // Some runs of equal values among others.
+        let z = if (i / 50).is_multiple_of(3) { seed } else { z ^ (z >> 31) };
+        z % distinct
+    };
+    let all = 0..rows;
+    let ints: Int32Array = all.clone().map(|i| at(i, 1) as i32 - 5).collect::<Vec<_>>().into();
+    let longs: Int64Array = all.clone().map(|i| at(i, 2) as i64 * -7_000_000_000).collect::<Vec<_>>().into();
+    let floats: Float32Array = all.clone().map(|i| at(i, 3) as f32 / 3.).collect::<Vec<_>>().into();
+    let doubles: Float64Array = all.clone().map(|i| at(i, 4) as f64 / 7.).collect::<Vec<_>>().into();
+    let unsigned: UInt32Array = all.clone().map(|i| u32::MAX - at(i, 5) as u32).collect::<Vec<_>>().into();
+    let times: TimestampMicrosecondArray = all.clone().map(|i| at(i, 6) as i64).collect::<Vec<_>>().into();
+    let seconds: TimestampSecondArray = all.clone().map(|i| at(i, 7) as i64).collect::<Vec<_>>().into();
+    let holes: Int64Array = all.clone().map(|i| (at(i, 8) % 3 > 0).then(|| at(i, 8) as i64)).collect();
+    let late: Float32Array = all.clone().map(|i| (i + 1 < rows).then(|| at(i, 9) as f32)).collect();
+    let small: Int16Array = all.clone().map(|i| at(i, 10) as i16).collect::<Vec<_>>().into();
+    let text: StringArray = all.map(|i| Some(at(i, 11).to_string())).collect();
+    let columns: Vec<(&str, ArrayRef, bool)> = vec![
+        ("text", Arc::new(text), false),
+        ("ints", Arc::new(ints), false),
+        ("longs", Arc::new(longs), true),
+        ("floats", Arc::new(floats), true),
+        ("doubles", Arc::new(doubles), false),
+        ("unsigned", Arc::new(unsigned), true),
+        ("times", Arc::new(times), true),
+        ("seconds", Arc::new(seconds), true),
+        ("holes", Arc::new(holes), true),
+        ("late", Arc::new(late), true),
+        ("small", Arc::new(small), false),
+    ];
+    RecordBatch::try_from_iter_with_nullable(columns).unwrap()
+}
+
+/// Of the columns, those that are read as numbers, and those that would be if there were no nulls.
+const NUMBERS: [usize; 6] = [1, 2, 3, 4, 5, 6];
+const MAY_BE_NULL: [usize; 2] = [8, 9];
+
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    compression: Compression,
+    version: WriterVersion,
+    page_bytes: usize,
+    dictionary_bytes: usize,
+    dictionary: bool,
+}
+
+fn ways() -> impl Strategy<Value = Way> {
+    let zstd = Compression::ZSTD(ZstdLevel::default());
+    let compression = prop::sample::select(vec![Compression::UNCOMPRESSED, Compression::SNAPPY, zstd]);
+    let version = prop::sample::select(vec![WriterVersion::PARQUET_1_0, WriterVersion::PARQUET_2_0]);
+    (compression, version, 64..5000usize, 64..4000usize, prop::bool::weighted(0.8)).prop_map(
+        |(compression, version, page_bytes, dictionary_bytes, dictionary)| Way {
+            compression,
+            version,
+            page_bytes,
+            dictionary_bytes,
+            dictionary,
+        },
+    )
+}
+
+fn written(batch: &RecordBatch, way: Way) -> Vec<u8> {
+    let properties = WriterProperties::builder()
+        .set_compression(way.compression)
+        .set_writer_version(way.version)
+        .set_data_page_size_limit(way.page_bytes)
+        .set_dictionary_page_size_limit(way.dictionary_bytes)
+        .set_dictionary_enabled(way.dictionary)
+        .set_write_batch_size(64)
+        .build();
+    let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties)).unwrap();
+    writer.write(batch).unwrap();
+    writer.into_inner().unwrap()
+}
+
+/// A file that is open.
+fn opened(bytes: &[u8]) -> Result<ParquetFile> {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    std::io::Write::write_all(&mut file, bytes).unwrap();
+    let (_, path) = file.keep().unwrap();
+    let opened = ParquetFile::open(feedline_io::open(path.to_str().unwrap()).unwrap());
+    std::fs::remove_file(path).unwrap();
+    opened
+}
+
+/// The rows by `decode`, with everything read ahead.
+fn decoded_here(file: &ParquetFile, fields: &[usize], rows: Range<usize>) -> Result<Vec<Values>> {
+    let projection = file.projection(fields);
+    let read = file.ranges(0, &projection).into_iter().map(|r| Ok((r.start, exact(file.source(), r)?)));
+    file.decode(0, &projection, rows, read.collect::<Result<_>>()?)
+}
+
+/// The same by the Arrow reader alone.
+fn decoded_there(file: &ParquetFile, fields: &[usize], rows: Range<usize>) -> Result<Vec<ArrayRef>> {
+    let fetched = Fetched { read: vec![], source: file.source().clone(), len: file.stat.len };
+    let mut arrays = file.read_arrays(0, fields, rows, fetched)?;
+    let of = |root: &usize| arrays.iter_mut().find(|(r, _)| r == root).and_then(|(_, a)| a.take()).unwrap();
+    Ok(fields.iter().map(of).collect())
+}
+
+fn same(here: &Values, there: &ArrayRef) -> bool {
+    match here {
+        Values::Array(array) => array == there,
+        Values::Numbers(buf) => {
+            let data = there.to_data();
+            let size = there.data_type().primitive_width().unwrap();
+            let bytes = &data.buffers()[0].as_slice()[data.offset() * size..][..there.len() * size];
+            there.null_count() == 0 && buf.as_slice() == bytes
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_rows_are_what_the_arrow_reader_gives(
+        rows in 1..1500usize, distinct in 1..3000u64, seed: u16, way in ways(), cut in 0.0..1.0f64, len in 0.0..1.0f64
+    ) {
+        let batch = batch(rows, distinct, seed.into());
+        let file = opened(&written(&batch, way)).unwrap();
+        let start = (cut * rows as f64) as usize;
+        let end = (start + 1 + (len * (rows - start) as f64) as usize).min(rows);
+        // The order is the projection's, not the file's.
+        let fields: Vec<usize> = (0..batch.num_columns()).rev().collect();
+        let here = decoded_here(&file, &fields, start..end).unwrap();
+        let there = decoded_there(&file, &fields, start..end).unwrap();
+        for ((field, here), there) in fields.iter().zip(&here).zip(&there) {
+            prop_assert!(same(here, there), "{}", batch.schema().field(*field));
+            // With version 2, plain numbers are stored as differences.
+            if way.version == WriterVersion::PARQUET_1_0 && batch.column(*field).null_count() == there.null_count() {
+                prop_assert_eq!(matches!(here, Values::Numbers(_)),
+                    NUMBERS.contains(field) || MAY_BE_NULL.contains(field) && there.null_count() == 0, "{}", field);
+            }
+        }
+    }
+
+    #[test]
+    fn damage_is_an_error_or_other_values(
+        seed: u16, way in ways(), places in prop::collection::vec((0.0..1.0f64, any::<u8>()), 1..4)
+    ) {
+        let batch = batch(700, 200, seed.into());
+        let mut bytes = written(&batch, way);
+        for (place, byte) in places {
+            let at = (place * (bytes.len() - 8) as f64) as usize;
+            bytes[at] = byte;
+        }
+        let Ok(file) = opened(&bytes) else { return Ok(()) };
+        let rows = file.group_rows(0).min(5000) as usize;
+        if file.groups() == 0 || rows == 0 || file.schema().fields().len() < batch.num_columns() {
+            return Ok(());
+        }
+        for field in NUMBERS {
+            let (Ok(here), Ok(there)) = (decoded_here(&file, &[field], 0..rows), decoded_there(&file, &[field], 0..rows))
+            else { continue };
+            prop_assert!(same(&here[0], &there[0]));
+        }
+    }
+}
+
+#[test]
+fn levels_say_whether_there_are_nulls() {
+    let batch = batch(400, 50, 1);
+    let way = Way {
+        compression: Compression::SNAPPY,
+        version: WriterVersion::PARQUET_1_0,
+        page_bytes: 5000,
+        dictionary_bytes: 4000,
+        dictionary: true,
+    };
+    let file = opened(&written(&batch, way)).unwrap();
+    for (field, expected) in [("longs", true), ("holes", false), ("late", false), ("small", false), ("seconds", false)]
+    {
+        let root = batch.schema().index_of(field).unwrap();
+        let values = decoded_here(&file, &[root], 0..400).unwrap();
+        assert_eq!(matches!(values[0], Values::Numbers(_)), expected, "{field}");
+    }
+    let times = batch.column_by_name("times").unwrap().as_primitive::<TimestampMicrosecondType>();
+    assert_eq!(times.data_type(), &DataType::Timestamp(TimeUnit::Microsecond, None));
+}
+
+fn zigzag(out: &mut Vec<u8>, n: i32) {
+    crate::wire::put_varint(out, u64::from((n << 1 ^ n >> 31) as u32));
+}
+
+/// A page header: kind, sizes, and the struct of its kind.
+fn header(kind: i32, size: i32, packed: i32, number: u8, fields: &[(u8, i32)]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for n in [kind, size, packed] {
+        out.push(0x15);
+        zigzag(&mut out, n);
+    }
+    out.push((number - 3) << 4 | 12);
+    let mut last = 0;
+    for (field, n) in fields {
+        out.push((field - last) << 4 | 5);
+        zigzag(&mut out, *n);
+        last = *field;
+    }
+    out.extend([0, 0]);
+    out
+}
+
+fn read_all(chunk: &[u8], compression: Compression, rows: usize) -> Result<Option<Vec<i32>>> {
+    let mut out = vec![[0; 4]; rows];
+    let is_read = numbers::read::<4>(Pages::new(chunk, 1000, compression), false, 0..rows, &mut out)?;
+    Ok(is_read.then(|| out.into_iter().map(i32::from_le_bytes).collect()))
+}
+
+fn message(chunk: &[u8], compression: Compression) -> String {
+    read_all(chunk, compression, 3).unwrap_err().to_string()
+}
+
+#[test]
+fn pages_by_hand() {
+    let plain = |values: &[i32]| {
+        let body: Vec<u8> = values.iter().flat_map(|n| n.to_le_bytes()).collect();
+        let n = body.len() as i32;
+        [header(0, n, n, 5, &[(1, values.len() as i32), (2, 0), (3, 3), (4, 3)]), body].concat()
+    };
+    let none = Compression::UNCOMPRESSED;
+    assert_eq!(read_all(&[plain(&[1, 2]), plain(&[3])].concat(), none, 3).unwrap(), Some(vec![1, 2, 3]));
+    assert!(message(&plain(&[1, 2]), none).contains("fewer rows than it says"));
+    // A page that has fewer values than its header says.
+    let short = [header(0, 8, 8, 5, &[(1, 3), (2, 0)]), vec![0; 8]].concat();
+    assert!(message(&short, none).contains("fewer values than it says"), "{}", message(&short, none));
+    assert_eq!(read_all(&short, none, 3).unwrap_err().at().byte, Some(1000));
+    // By a dictionary: one run of place 1, then places 0, 1, 0 packed into two bits each.
+    let dictionary = [header(2, 8, 8, 7, &[(1, 2), (2, 0)]), [7i32, 9].iter().flat_map(|n| n.to_le_bytes()).collect()];
+    let places = |bytes: &[u8], values: i32| {
+        let n = bytes.len() as i32;
+        [header(0, n, n, 5, &[(1, values), (2, 8), (3, 3), (4, 3)]), bytes.to_vec()].concat()
+    };
+    let by_places = |bytes: &[u8], values| [dictionary.concat(), places(bytes, values)].concat();
+    let runs = [2, 4, 1, 3, 0b0100];
+    assert_eq!(read_all(&by_places(&runs, 5), none, 5).unwrap(), Some(vec![9, 9, 7, 9, 7]));
+    assert!(message(&places(&runs, 5), none).contains("there is none"));
+    assert!(message(&by_places(&[2, 6, 2], 3), none).contains("a place that the dictionary does not have"));
+    assert!(message(&by_places(&[2, 3, 0xff], 3), none).contains("a place that the dictionary does not have"));
+    assert!(message(&by_places(&[33, 6, 0, 0, 0, 0, 0], 3), none).contains("more than 32 bits"));
+    assert!(message(&by_places(&[2, 2], 3), none).contains("fewer values"));
+    assert!(message(&by_places(&[], 3), none).contains("it is empty"));
+    // No bits at all: each place is the first.
+    assert_eq!(read_all(&by_places(&[0, 6], 3), none, 3).unwrap(), Some(vec![7, 7, 7]));
+    assert_eq!(read_all(&by_places(&[0, 3], 3), none, 3).unwrap(), Some(vec![7, 7, 7]));
+    let longer = [header(2, 8, 8, 7, &[(1, 3), (2, 0)]), vec![0; 8], places(&runs, 5)].concat();
+    assert!(message(&longer, none).contains("a dictionary has 2 values of 3"));
+    // Encodings that are left to others.
+    assert_eq!(read_all(&[header(0, 4, 4, 5, &[(1, 3), (2, 5)]), vec![0; 4]].concat(), none, 3).unwrap(), None);
+}
+
+#[test]
+fn sizes_that_cannot_be_are_refused_before_anything_is_taken_for_them() {
+    let page = |size, packed, body: &[u8]| [header(0, size, packed, 5, &[(1, 3), (2, 0)]), body.to_vec()].concat();
+    for compression in [Compression::UNCOMPRESSED, Compression::SNAPPY, Compression::ZSTD(ZstdLevel::default())] {
+        let text = message(&page(i32::MAX, 12, &[0; 12]), compression);
+        assert!(text.contains("12 bytes cannot be 2147483647 bytes"), "{text}");
+        assert!(message(&page(12, 900, &[0; 12]), compression).contains("claims to have 900 bytes"));
+        assert!(message(&page(-1, 12, &[0; 12]), compression).contains("negative"));
+        assert!(message(&page(12, -1, &[0; 12]), compression).contains("negative"));
+    }
+    let text = message(&page(100, 12, &[7; 12]), Compression::SNAPPY);
+    assert!(text.contains("cannot be decompressed") && text.contains("a page is damaged"), "{text}");
+    assert!(message(&page(13, 12, &[7; 12]), Compression::UNCOMPRESSED).contains("has 12 bytes and claims to have 13"));
+    // Levels of version 2 beyond the page.
+    let levels = header(3, 12, 12, 8, &[(1, 3), (2, 0), (3, 3), (4, 0), (5, 10), (6, 10)]);
+    assert!(message(&[levels, vec![0; 12]].concat(), Compression::UNCOMPRESSED).contains("levels are longer"));
+    // Headers that end early, are nested without end, or have lists of more than there is.
+    for bytes in [&[0x15][..], &[0x1c; 100], &[0x19, 0xf5, 0xff, 0xff, 0xff, 0x7f], &[0x1b, 0xff, 0x7f, 0x55]] {
+        assert!(message(bytes, Compression::UNCOMPRESSED).contains("its header cannot be read"));
+    }
+}
+
+#[test]
+fn checksums_of_pages_are_checked() {
+    let body: Vec<u8> = [1i32, 2, 3].iter().flat_map(|n| n.to_le_bytes()).collect();
+    let with = |crc: u32| {
+        let plain = header(0, 12, 12, 5, &[(1, 3), (2, 0)]);
+        // Field 4 stands between the sizes and the struct.
+        let mut out = plain[..6].to_vec();
+        out.push(0x15);
+        zigzag(&mut out, crc as i32);
+        out.push(0x1c);
+        out.extend(&plain[7..]);
+        [out, body.clone()].concat()
+    };
+    let right = crc32fast::hash(&body);
+    assert_eq!(read_all(&with(right), Compression::UNCOMPRESSED, 3).unwrap(), Some(vec![1, 2, 3]));
+    assert!(message(&with(right ^ 1), Compression::UNCOMPRESSED).contains("checksum does not fit"));
+}
