@@ -327,22 +327,38 @@ mod tests {
     fn packed_rows_and_others_in_one_buffer() {
         use crate::element::{Tensor, Tree};
         use crate::expr::{Attrs, Builder};
-        // What a function made is packed; what an array keeps is not, and ends the packing.
-        let made = |n: i64| {
-            let mut b = Builder::new(range(n).spec());
-            let twice = b.call("add", &[0, 0], Attrs::default()).unwrap();
-            let graph = b.finish(&Tree::tuple(vec![Tree::Leaf(0), Tree::Leaf(twice)]));
-            range(n).map_graph(graph).unwrap()
-        };
-        let (a, b): (Vec<i64>, Vec<i64>) = (50..90).map(|x| (x, 2 * x)).unzip();
-        let kept = vec![Tensor::from_items([40], &a), Tensor::from_items([40], &b)];
-        let kept = Dataset::from_tensor_slices(kept).unwrap();
-        let both = made(50).concatenate(&kept).unwrap();
-        let order = ints(&range(90).shuffle(Some(20), Some(5), false).unwrap());
-        let wanted = order.iter().map(|x| format!("{x},{}", 2 * x)).collect::<Vec<_>>().join(" ");
-        for rows in [1, 7, 64] {
-            let ds = both.shuffle(Some(20), Some(5), false).unwrap();
-            assert_eq!(events(&in_chunks(&ds, rows)), wanted);
+        // What a function made is packed; what an array keeps is not, and ends the packing. Of nine columns workers put
+        // rows together, of two the shuffle does.
+        for (columns, most) in [(2, 90), (9, 90), (9, 5000)] {
+            let half = most / 2;
+            let made = |n: i64| {
+                let mut b = Builder::new(range(n).spec());
+                let twice = b.call("add", &[0, 0], Attrs::default()).unwrap();
+                let leaves = (0..columns).map(|i| Tree::Leaf(if i == 1 { twice } else { 0 }));
+                range(n).map_graph(b.finish(&Tree::tuple(leaves.collect()))).unwrap()
+            };
+            let kept = |column: i64| (half..most).map(|x| if column == 1 { 2 * x } else { x }).collect::<Vec<i64>>();
+            let kept: Vec<Tensor> =
+                (0..columns).map(|c| Tensor::from_items([(most - half) as usize], &kept(c))).collect();
+            let kept = Dataset::from_tensor_slices(kept).unwrap();
+            let both = [
+                made(half).concatenate(&kept).unwrap(),
+                made(half).concatenate(&kept.concatenate(&made(9)).unwrap()).unwrap(),
+            ];
+            for (both, all) in both.iter().zip([most, most + 9]) {
+                let order = ints(&range(all).shuffle(Some(20), Some(5), false).unwrap());
+                let row =
+                    |x: i64| (0..columns).map(|c| (if c == 1 { 2 * x } else { x }).to_string()).collect::<Vec<_>>();
+                let behind = |x: &i64| row(if *x < most { *x } else { *x - most }).join(",");
+                let wanted = order.iter().map(behind).collect::<Vec<_>>().join(" ");
+                for rows in [1, 7, 64, 4096] {
+                    let ds = both.shuffle(Some(20), Some(5), false).unwrap();
+                    assert!(
+                        events(&in_chunks(&ds, rows)) == wanted,
+                        "{columns} columns, {all} rows in chunks of {rows}"
+                    );
+                }
+            }
         }
     }
 }
