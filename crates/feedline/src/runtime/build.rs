@@ -189,14 +189,12 @@ impl BuildCx {
     }
     fn metered(&self, plan: &Plan, built: Built) -> Built {
         match built {
-            Built::Stage(stage) => Built::Stage(self.metered_stage(plan, stage, true)),
+            Built::Stage(stage) => {
+                let (meter, is_source) = (self.run.meters.of(plan.id), plan.inputs.is_empty());
+                Built::Stage(Box::new(Metered { stage: replayed(stage), name: plan.name(), meter, is_source }))
+            }
             open => open,
         }
-    }
-    /// `counts`: its rows are the operator's results.
-    fn metered_stage(&self, plan: &Plan, stage: Box<dyn Stage>, counts: bool) -> Box<dyn Stage> {
-        let (meter, is_source) = (self.run.meters.of(plan.id), plan.inputs.is_empty());
-        Box::new(Metered { stage: replayed(stage), name: plan.name(), meter, is_source, counts })
     }
     /// With what stands behind operators in this pass. Functions share a segment with no others then.
     fn finished(&self, plan: &Plan, built: Built) -> Result<Built> {
@@ -387,11 +385,6 @@ impl BuildCx {
         Built::Open(Open::new(head, bounds).with(function, self.run.meters.of(node.id)))
     }
 
-    /// The same for a stage that does its part of the operator's work: its time counts too.
-    pub fn open_metered(&self, node: &Plan, head: Box<dyn Stage>, function: Arc<dyn ChunkFn>) -> Built {
-        self.open(node, self.metered_stage(node, head, false), function)
-    }
-
     /// Ends a segment that is open.
     pub(super) fn close(&self, built: Built, plan: &Plan) -> Box<dyn Stage> {
         match built {
@@ -452,8 +445,6 @@ struct Metered {
     name: &'static str,
     meter: Arc<Meter>,
     is_source: bool,
-    /// Its rows are the operator's results.
-    counts: bool,
 }
 
 impl Stage for Metered {
@@ -482,12 +473,12 @@ impl Stage for Metered {
         cx.inner_ns = outer + ns;
         cx.lock_ns += lock_ns;
         let meter = &self.meter;
-        if let Pull::Rows(chunk) = &pull {
-            span(meter.id, start, ns, chunk.rows());
-            meter.place.store(cx.place, Relaxed);
-        }
         match &pull {
-            Pull::Rows(chunk) if self.counts => meter.count(chunk.rows(), own, lock_ns, || chunk.nbytes()),
+            Pull::Rows(chunk) => {
+                span(meter.id, start, ns, chunk.rows());
+                meter.place.store(cx.place, Relaxed);
+                meter.count(chunk.rows(), own, lock_ns, || chunk.nbytes());
+            }
             _ => drop(meter.busy_ns.fetch_add(own.saturating_sub(lock_ns), Relaxed)),
         }
         match pull {

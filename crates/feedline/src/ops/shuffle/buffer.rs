@@ -17,7 +17,7 @@
 use super::journal::{Buffered, Draws, Fill, Journal, chosen};
 use super::packed::Packed;
 use super::parts::Parts;
-use super::rows::{Rows, Whole, prefetch};
+use super::rows::{Rows, prefetch};
 use crate::element::{Chunk, Column, DType, RowRef, gather};
 use crate::error::{Error, Result};
 use crate::expr::Philox;
@@ -56,10 +56,8 @@ pub struct BufferStage {
     held: VecDeque<RowRef>,
     /// While all rows can be: where they are. Their references have the part `PACKED`.
     packed: Option<Packed>,
-    /// How rows lie that workers put together and take apart.
-    apart: Option<Arc<Rows>>,
-    /// Of those, what was drawn before `picked`.
-    whole: Option<Whole>,
+    /// How rows lie that workers put together.
+    together: Option<Arc<Rows>>,
     parts: Parts,
     /// Rows that came in and are not in the buffer yet, from `next` on.
     coming: Vec<RowRef>,
@@ -154,7 +152,7 @@ impl BufferStage {
         mut input: Box<dyn Stage>,
         (size, bytes): (usize, Option<usize>),
         seeds: Seeded,
-        apart: Option<Arc<Rows>>,
+        together: Option<Arc<Rows>>,
     ) -> Result<BufferStage> {
         let origins = match if bytes.is_some() { None } else { numbered(cx, &node.inputs[0])? } {
             Some(index) => Origins::Numbered(index),
@@ -181,8 +179,7 @@ impl BufferStage {
             random,
             held: VecDeque::new(),
             packed: None,
-            apart,
-            whole: None,
+            together,
             parts: Parts::default(),
             coming: Vec::new(),
             next: 0,
@@ -200,7 +197,7 @@ impl BufferStage {
         if let Some(bytes) = &mut self.bytes {
             bytes.coming = chunk.row_bytes();
         }
-        let first = self.held.is_empty() && self.drawn_rows() == 0;
+        let first = self.held.is_empty() && self.picked.is_empty();
         let mut coming = std::mem::take(&mut self.coming);
         self.place(chunk, first, &mut coming);
         self.coming = coming;
@@ -208,7 +205,7 @@ impl BufferStage {
     /// Gives rows a place, and says where that is. `first`: there are no others yet.
     fn place(&mut self, chunk: Chunk, first: bool, refs: &mut Vec<RowRef>) {
         if first && self.packed.is_none() {
-            self.packed = Packed::like(&chunk, self.size, self.apart.as_ref());
+            self.packed = Packed::like(&chunk, self.size, self.together.as_ref());
         }
         match &mut self.packed {
             Some(packed) if packed.fits(&chunk) => {
@@ -217,7 +214,7 @@ impl BufferStage {
             }
             _ => {
                 self.unpack();
-                let chunk = match &self.apart {
+                let chunk = match &self.together {
                     Some(rows) => rows.apart(chunk),
                     None => chunk,
                 };
@@ -239,31 +236,6 @@ impl BufferStage {
             for (held, row) in all.into_iter().zip(rows) {
                 *held = RowRef { part, row };
             }
-        }
-        if let (Some(whole), Some(rows)) = (self.whole.take(), &self.apart) {
-            let (part, rows) = self.parts.add(rows.apart(whole.chunk(rows)));
-            self.picked.splice(0..0, rows.map(|row| RowRef { part, row }));
-        }
-    }
-    /// Rows that were drawn.
-    fn drawn_rows(&self) -> usize {
-        self.picked.len() + self.whole.as_ref().map_or(0, |whole| whole.filled)
-    }
-    /// How many rows come in at most, and go out before others do.
-    fn turn(&self) -> usize {
-        match (&self.packed, &self.apart) {
-            (Some(_), Some(rows)) => rows.turn(),
-            _ => MOST_ROWS / 2,
-        }
-    }
-    /// Copies what was drawn to where workers will take it apart. `want`: how many there will be.
-    fn hand_over(&mut self, want: usize) {
-        if let (Some(packed), Some(rows)) = (&mut self.packed, &self.apart)
-            && packed.lies_as(rows)
-        {
-            self.places.clear();
-            self.places.extend(self.picked.drain(..).map(|r| r.row));
-            packed.take_into(&self.places, self.whole.get_or_insert_with(|| Whole::new(rows, want)));
         }
     }
 
@@ -342,16 +314,12 @@ impl BufferStage {
         };
         let whole = if all == usize::MAX { 2 * over.bytes } else { (over.bytes / rows.max(1)).saturating_mul(all) };
         (self.held, self.packed, self.parts) = (VecDeque::new(), None, Parts::default());
-        (self.coming, self.next, self.picked, self.whole, self.ended) = (Vec::new(), 0, Vec::new(), None, true);
+        (self.coming, self.next, self.picked, self.ended) = (Vec::new(), 0, Vec::new(), true);
         let instead = "give shuffle(buffer_bytes=...), which fills the buffer as far as that many bytes go";
         Pull::Fail(Over { bytes: whole.max(over.bytes), ..over }.error(&what, instead).that_ends())
     }
 
     fn give(&mut self) -> Pull {
-        self.hand_over(self.picked.len());
-        if let (Some(whole), Some(rows)) = (self.whole.take(), &self.apart) {
-            return Pull::Rows(whole.chunk(rows));
-        }
         if let Some(packed) = &mut self.packed {
             self.places.clear();
             self.places.extend(self.picked.drain(..).map(|r| r.row));
@@ -438,7 +406,7 @@ impl BufferStage {
         if let Some(pull) = self.bring_back(cx) {
             return pull;
         }
-        while self.drawn_rows() < want {
+        while self.picked.len() < want {
             if !self.is_full() {
                 if self.next < self.coming.len() {
                     self.fill();
@@ -450,8 +418,8 @@ impl BufferStage {
                         return Pull::End;
                     }
                     // What is missing in the buffer, and one more for each row after the next.
-                    let ask = self.missing().saturating_add(want - self.drawn_rows() - 1);
-                    match self.pull_input(cx, ask.min(self.turn())) {
+                    let ask = self.missing().saturating_add(want - self.picked.len() - 1);
+                    match self.pull_input(cx, ask.min(MOST_ROWS / 2)) {
                         Pull::Rows(chunk) => {
                             self.take_in(chunk);
                             if let Err(over) = self.count() {
@@ -459,7 +427,7 @@ impl BufferStage {
                             }
                         }
                         Pull::End => self.ended = true,
-                        stop if self.drawn_rows() == 0 => return stop,
+                        stop if self.picked.is_empty() => return stop,
                         Pull::Fail(error) => {
                             self.error = Some(error);
                             break;
@@ -473,11 +441,8 @@ impl BufferStage {
                 break;
             }
             self.draw();
-            if self.picked.len() >= self.turn() {
-                self.hand_over(want);
-            }
         }
-        if self.drawn_rows() == 0 { Pull::End } else { self.give() }
+        if self.picked.is_empty() { Pull::End } else { self.give() }
     }
 }
 
@@ -519,7 +484,7 @@ impl Stage for BufferStage {
         self.seeds.seek(at)?;
         let given = Given::read(at)?;
         (self.held, self.packed, self.parts) = (VecDeque::new(), None, Parts::default());
-        (self.coming, self.next, self.picked, self.whole, self.error) = (Vec::new(), 0, Vec::new(), None, None);
+        (self.coming, self.next, self.picked, self.error) = (Vec::new(), 0, Vec::new(), None);
         (self.back, self.ended) = (None, false);
         self.bytes = self.bytes.take().map(|bytes| Bytes::new(bytes.most));
         let kind = at.up_to(FROM_START)?;

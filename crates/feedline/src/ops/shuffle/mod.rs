@@ -13,9 +13,9 @@ use crate::element::Spec;
 use crate::error::{Error, Result};
 use crate::op::{Int, Op, OpInfo, Param, Props, at_least, read};
 use crate::plan::{Card, Plan};
-use crate::runtime::{BuildCx, Built, Index, Numbers, PassSeeds, Stage, bytes_text, streams};
+use crate::runtime::{BuildCx, Built, Index, Numbers, PassSeeds, bytes_text, streams};
 use permutation::{Gather, Permutation, PermutedIndex};
-use rows::{Apart, Rows, Together};
+use rows::{Rows, Together};
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, OnceLock};
 
@@ -174,19 +174,15 @@ impl Op for Shuffle {
             })?;
         }
         let size = (size, bytes.map(|n| n as usize));
+        // Where bytes count, those of each column do.
+        let together = Rows::of_many_columns(&node.spec).filter(|_| bytes.is_none()).map(Arc::new);
         // The input is started first: an inner shuffle draws its seeds before an outer one.
-        let apart = Rows::of_many_columns(&node.spec).map(Arc::new);
-        let input = match &apart {
-            // Where bytes count, those of each column do.
-            Some(rows) if bytes.is_none() => cx.stage_with(&node.inputs[0], Arc::new(Together(rows.clone())))?,
-            _ => cx.stage(&node.inputs[0])?,
+        let input = match &together {
+            Some(rows) => cx.stage_with(&node.inputs[0], Arc::new(Together(rows.clone())))?,
+            None => cx.stage(&node.inputs[0])?,
         };
-        let stage = buffer::BufferStage::new(cx, node, input, size, self.pass_seeds().start(cx), apart.clone())?;
-        let stage: Box<dyn Stage> = Box::new(stage);
-        Ok(match apart {
-            Some(rows) => cx.open_metered(node, stage, Arc::new(Apart(rows))),
-            None => Built::Stage(stage),
-        })
+        let stage = buffer::BufferStage::new(cx, node, input, size, self.pass_seeds().start(cx), together)?;
+        Ok(Built::Stage(Box::new(stage)))
     }
     fn index(&self, cx: &BuildCx, node: &Plan) -> Result<Option<Arc<dyn Index>>> {
         match self.is_permutation() {

@@ -8,7 +8,7 @@
 //!
 //! Places of rows that are gone are used again, so the memory is that of the rows that are there.
 
-use super::rows::{GROUP, Rows, Whole, expect};
+use super::rows::{GROUP, Rows, expect};
 use crate::element::{Buf, Chunk, Column, Pos};
 use std::sync::Arc;
 
@@ -118,22 +118,6 @@ impl Packed {
         self.free.extend_from_slice(places);
         Chunk::new(places.len(), Pos::List(pos.into()), tensors.into_iter().map(Column::Dense))
     }
-    /// Whether rows lie as somebody expects them.
-    pub fn lies_as(&self, expected: &Arc<Rows>) -> bool {
-        Arc::ptr_eq(&self.rows, expected)
-    }
-    /// The same as they lie, behind those that were taken before.
-    pub fn take_into(&mut self, places: &[u32], whole: &mut Whole) {
-        let row = self.rows.bytes;
-        let to = &mut whole.rows.bytes_mut()[whole.filled * row..(whole.filled + places.len()) * row];
-        self.expect(&places[..places.len().min(GROUP)]);
-        for (i, (group, to)) in places.chunks(GROUP).zip(to.chunks_mut(GROUP * row)).enumerate() {
-            self.expect(Packed::group_behind(places, i));
-            Packed::copy(&self.blocks, self.block_bits, row, group, to);
-        }
-        whole.filled += places.len();
-        self.free.extend_from_slice(places);
-    }
 }
 
 /// The block of a place, and the first byte of its row there.
@@ -144,7 +128,7 @@ fn place_at(place: u32, block_bits: u32, row_bytes: usize) -> (usize, usize) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::rows::{Apart, Together};
+    use super::super::rows::Together;
     use super::*;
     use crate::element::{DType, Tensor};
     use crate::runtime::{ChunkFn, Item};
@@ -187,41 +171,34 @@ mod tests {
     }
 
     #[test]
-    fn workers_put_rows_together_and_take_them_apart() {
+    fn rows_that_workers_put_together() {
         let given = chunk(7, 150);
         let rows = Arc::new(Rows::like(&given).unwrap());
         let (mut places, mut out) = (vec![], vec![]);
         Together(rows.clone()).run(given.clone(), &mut out);
         let [Item::Rows(together)] = &out[..] else { panic!("one chunk") };
         assert_eq!((together.rows(), together.columns().len()), (150, 1));
+        let again = rows.apart(together.clone());
+        assert_eq!((again.pos.at(149), again.element(149)), (given.pos.at(149), given.element(149)));
         // Some come in as they are.
         let mut packed = Packed::like(together, 200, Some(&rows)).unwrap();
-        assert!(packed.lies_as(&rows) && packed.fits(&together.slice(3..9)) && packed.fits(&given));
+        assert!(packed.fits(&together.slice(3..9)) && packed.fits(&given));
         packed.add(&together.slice(0..100), &mut places);
         let mut all = places.clone();
         packed.add(&given.slice(100..150), &mut places);
         all.extend(&places);
         all.reverse();
-        let mut whole = Whole::new(&rows, 200);
-        packed.take_into(&all[..70], &mut whole);
-        packed.take_into(&all[70..], &mut whole);
-        out.clear();
-        Apart(rows.clone()).run(whole.chunk(&rows), &mut out);
-        let [Item::Rows(got)] = &out[..] else { panic!("one chunk") };
+        let got = packed.take(&all);
         for row in 0..150 {
             let there = 149 - row;
             assert_eq!((got.pos.at(row), got.element(row)), (given.pos.at(there), given.element(there)));
         }
-        assert_eq!(packed.free.len(), packed.places, "their places are free again");
-        // What somebody keeps stays where it is, before and behind.
+        // What somebody keeps stays where it is.
         given.freeze();
         out.clear();
-        Together(rows.clone()).run(given.clone(), &mut out);
-        Apart(rows).run(given.clone(), &mut out);
-        for item in &out {
-            let Item::Rows(same) = item else { panic!("rows") };
-            assert_eq!((same.columns().len(), same.element(5)), (5, given.element(5)));
-        }
+        Together(rows).run(given.clone(), &mut out);
+        let [Item::Rows(same)] = &out[..] else { panic!("one chunk") };
+        assert_eq!((same.columns().len(), same.element(5)), (5, given.element(5)));
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! Rows with all their columns one after the other, and their positions in front: how a shuffle keeps short rows of
 //! several numbers. Not an operator.
 //!
-//! Drawing is the work of one thread; putting rows together and taking them apart need not be. Where elements have many
-//! columns workers do both: `Together` behind the input, `Apart` behind the shuffle. In between rows are chunks of one
-//! column, which elements that can be packed do not have.
+//! Drawing is the work of one thread; putting rows together need not be. Where elements have many columns workers do it,
+//! behind the input (`Together`): such rows come as chunks of one column, which elements that can be packed do not have.
+//! Taking them apart stays where they are drawn: they are in the first-level cache just then.
 
-use crate::element::{Chunk, Column, DType, Leaf, Pos, Shape, Spec, Tensor};
+use crate::element::{Chunk, Column, DType, Leaf, Shape, Spec, Tensor};
 use crate::runtime::{ChunkFn, Item};
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,8 +16,6 @@ const MOST_ROW_BYTES: usize = 4 << 10;
 pub const GROUP: usize = 64;
 /// From so many columns on workers do it: until then it costs less than handing rows over.
 const MANY_COLUMNS: usize = 8;
-/// Rows of about so many bytes come in, and as many go out.
-const TURN_BYTES: usize = 64 << 10;
 const POS_BYTES: usize = 8;
 
 /// How the columns of a row lie behind each other.
@@ -67,17 +65,13 @@ impl Rows {
         }
         Rows::new(chunk.columns().iter().map(|c| plain(c).map(|t| (t.dtype(), t.shape()[1..].into()))))
     }
-    /// Of elements that have so many columns that workers should put their rows together and take them apart.
+    /// Of elements that have so many columns that workers should put their rows together.
     pub fn of_many_columns(spec: &Spec) -> Option<Rows> {
         let part = |leaf: &&Leaf| match leaf {
             Leaf::Tensor { dtype, shape } => Some((*dtype, shape.dims()?.iter().copied().collect::<Option<Shape>>()?)),
             _ => None,
         };
         Rows::new(spec.leaves().iter().map(part)).filter(|rows| rows.columns.len() >= MANY_COLUMNS)
-    }
-    /// How many come in at once, so that places that have become free are still in the cache when they are filled.
-    pub fn turn(&self) -> usize {
-        (TURN_BYTES / self.bytes).next_multiple_of(GROUP)
     }
     /// Whether these rows can be put together.
     pub fn fits(&self, chunk: &Chunk) -> bool {
@@ -159,24 +153,6 @@ impl Rows {
     }
 }
 
-/// Rows that were drawn, together.
-pub struct Whole {
-    pub rows: Tensor,
-    pub filled: usize,
-}
-
-impl Whole {
-    /// Room for so many.
-    pub fn new(rows: &Rows, count: usize) -> Whole {
-        Whole { rows: Tensor::new(DType::Uint8, [count, rows.bytes]), filled: 0 }
-    }
-    pub fn chunk(self, rows: &Rows) -> Chunk {
-        let whole = self.rows.slice(0..self.filled);
-        let pos = Pos::List(rows.positions(whole.bytes()).into());
-        Chunk::new(self.filled, pos, [Column::Dense(whole)])
-    }
-}
-
 /// Puts rows together before they come into a shuffle.
 pub struct Together(pub Arc<Rows>);
 
@@ -198,18 +174,6 @@ impl ChunkFn for Together {
     }
     fn counts(&self) -> bool {
         false
-    }
-}
-
-/// Takes rows apart that a shuffle gave.
-pub struct Apart(pub Arc<Rows>);
-
-impl ChunkFn for Apart {
-    fn run(&self, chunk: Chunk, out: &mut Vec<Item>) {
-        out.push(Item::Rows(self.0.apart(chunk)));
-    }
-    fn keeps_rows(&self) -> bool {
-        true
     }
 }
 
