@@ -150,7 +150,8 @@ pub fn live_bytes() -> usize {
     LIVE.load(Relaxed).max(0) as usize
 }
 
-/// What they and those that are kept for reuse may take together.
+/// What they and those that are kept for reuse may take together: not all of the limits, since code, stacks and what the C
+/// library keeps to itself are counted by nobody.
 pub(crate) fn room() -> usize {
     ROOM.load(Relaxed)
 }
@@ -158,7 +159,7 @@ pub(crate) fn room() -> usize {
 fn share_out(slots: &[&'static Account]) {
     let open = slots.iter().filter(|a| a.open.load(Relaxed));
     let room = open.map(|a| a.limit()).reduce(usize::saturating_add);
-    ROOM.store(room.unwrap_or(usize::MAX), Relaxed);
+    ROOM.store(room.map_or(usize::MAX, |bytes| bytes - bytes / 8), Relaxed);
 }
 
 /// As long as it lives this thread works for an account.

@@ -2,7 +2,7 @@
 //!
 //! Most columns of a training table are this: fixed-size items, plain or by a dictionary. The Arrow reader makes indices,
 //! levels and values in buffers of their own, each cleared first; here an index is looked up when it is unpacked, and the
-//! item goes to its place. Of 40 columns in row groups of 25,000 rows it takes a quarter of the time. Everything else
+//! item goes to its place. Reading 40 columns in row groups of 25,000 rows takes two thirds of the CPU time. Everything else
 //! (nulls, other encodings, strings, lists) is left to the Arrow reader.
 
 use super::pages::{Contents, Kind, PLAIN, PLAIN_DICTIONARY, Page, Pages, RLE, RLE_DICTIONARY};
