@@ -191,7 +191,7 @@ fn unpack_by<const N: usize, const W: usize>(
 ) -> Option<()> {
     let mut packed = &packed[first / 8 * W..];
     // Only a part of the first eight is wanted.
-    if first % 8 > 0 {
+    if !first.is_multiple_of(8) {
         let here;
         (here, out) = out.split_at_mut((8 - first % 8).min(out.len()));
         let eight = last_eight::<N, W>(dictionary, packed, first % 8 + here.len())?;
