@@ -17,11 +17,15 @@ from typing import Any
 
 import feedline as fl
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 RECORD = 64 << 10
 """Bytes of a record in the files."""
 FILES, RECORDS = 64, 32
 """How many files there are, of how many records: 128 MB together."""
+ROWS, COLUMNS = 1 << 20, 12
+"""The tables: 100 MB that cannot be compressed."""
 
 Pipeline = Callable[[Path], fl.Dataset]
 PIPELINES: dict[str, Pipeline] = {}
@@ -34,13 +38,17 @@ def pipeline(make: Pipeline) -> Pipeline:
 
 
 def write(folder: Path) -> None:
-    """Files of records, all of which differ, and a file of lines."""
+    """Files of records, all of which differ, a file of lines, a table in one row group and one in many."""
     for i in range(FILES):
         rows = np.arange(i * RECORDS, (i + 1) * RECORDS, dtype=np.int32)
         with fl.io.TFRecordWriter(str(folder / f"{i:03}.tfrecord")) as out:
             for row in rows:
                 out.write(np.full(RECORD // 4, row, np.int32).tobytes())
     (folder / "lines.txt").write_text("".join(f"{i:09}\n" for i in range(200_000)))
+    drawn = np.random.default_rng(2).integers(0, 1 << 62, (COLUMNS, ROWS))
+    table = pa.table({f"column{i}": drawn[i] for i in range(COLUMNS)})
+    pq.write_table(table, folder / "one.parquet", row_group_size=ROWS)
+    pq.write_table(table, folder / "many.parquet", row_group_size=ROWS // 32)
 
 
 def sizes() -> np.ndarray:
@@ -113,6 +121,24 @@ def shuffled_lines(folder: Path) -> fl.Dataset:
 def interleaved(folder: Path) -> fl.Dataset:
     """64 files at once."""
     return decoded(records(folder, 64))
+
+
+def rows(file: Path) -> fl.Dataset:
+    """The rows of a table, in batches."""
+    columns = [f"column{i}" for i in range(COLUMNS)]
+    return fl.ParquetDataset(str(file)).map(lambda row: fl.stack([row[c] for c in columns])).batch(1000)
+
+
+@pipeline
+def one_row_group(folder: Path) -> fl.Dataset:
+    """A row group that is larger than the limit."""
+    return rows(folder / "one.parquet")
+
+
+@pipeline
+def row_groups(folder: Path) -> fl.Dataset:
+    """Row groups that are not."""
+    return rows(folder / "many.parquet")
 
 
 @pipeline

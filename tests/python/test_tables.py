@@ -140,6 +140,37 @@ def test_saved_and_read_back(tmp_path: Path, kind: str) -> None:
     assert pq.ParquetFile(tmp_path / "out.parquet").num_row_groups == 3
 
 
+@pytest.mark.parametrize("compression", ["none", "snappy", "zstd", "gzip"])
+def test_a_large_row_group_is_the_same_under_any_limit(tmp_path: Path, compression: str) -> None:
+    """Read as a whole with pages that are kept, or piece by piece; from a state in the middle, too."""
+    rng = np.random.default_rng(0)
+    n = 300_000
+    columns = {
+        "plain": rng.random(n),
+        "packed": rng.integers(0, 5000, n),
+        "text": np.array([f"word {i}" for i in range(97)])[rng.integers(0, 97, n)],
+        "holes": pa.array(rng.integers(0, 9, n), mask=rng.random(n) < 0.1),
+        "list": pa.array(np.arange(2 * n, dtype=np.int32)).cast(pa.int32()),
+    }
+    columns["list"] = pa.FixedSizeListArray.from_arrays(columns["list"], 2)
+    path = str(tmp_path / "large.parquet")
+    pq.write_table(pa.table(columns), path, row_group_size=n, compression=compression)
+    whole = fl.ParquetDataset(path, fill={"holes": -1}).batch(5000)
+    piecewise = whole.with_options(memory_limit="24MB")
+    for ds in (whole, piecewise):
+        seen = list(ds)
+        for name in ("plain", "packed"):
+            assert np.array_equal(np.concatenate([b[name] for b in seen]), columns[name])
+        assert np.concatenate([b["text"] for b in seen]).tolist() == [t.encode() for t in columns["text"]]
+        holes = np.concatenate([b["holes"] for b in seen])
+        assert np.array_equal(holes, columns["holes"].fill_null(-1).to_numpy())
+        assert np.array_equal(np.concatenate([b["list"] for b in seen]).reshape(-1), np.arange(2 * n))
+    it = iter(whole)
+    before = [next(it)["packed"] for _ in range(23)]
+    rest = [b["packed"] for b in piecewise.iter(state=it.state_dict())]
+    assert np.array_equal(np.concatenate(before + rest), columns["packed"])
+
+
 def test_batches_of_lists_are_ragged(tmp_path: Path) -> None:
     ds = fl.ParquetDataset(write(tmp_path / "a", table(10), "parquet"))
     batch = next(iter(ds.batch(5)))

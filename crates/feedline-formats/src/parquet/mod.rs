@@ -2,11 +2,12 @@
 //!
 //! 1. `ParquetFile::open` reads the end of the file once. Everything else is arithmetic on it.
 //! 2. `ranges` says which bytes the wanted columns of a row group take up. Whoever reads them decides when.
-//! 3. `decode` makes some rows of a row group from these bytes. It can be called from any thread, for rows in any order:
-//!    pages in front of the rows are passed over by their headers, not decompressed, as far as the file allows it.
+//! 3. A `Group` makes rows from these bytes, in pieces: pages in front of them are passed over by their headers, not
+//!    decompressed, as far as the file allows it.
 //! 4. Columns of numbers are read from their pages (`pages.rs`) straight into their memory (`numbers.rs`), the others by
 //!    the Arrow reader.
 
+mod group;
 pub(crate) mod numbers;
 pub(crate) mod pages;
 mod write;
@@ -14,23 +15,18 @@ mod write;
 #[cfg(test)]
 mod tests;
 
+pub use group::Group;
 pub use write::{ParquetWriter, WriteOptions};
 
-use self::pages::Pages;
-use crate::columnar::{Values, decoded, guarded, to_bytes};
-use arrow_array::ArrayRef;
+use crate::columnar::{decoded, guarded, to_bytes};
 use arrow_schema::{DataType, Schema, SchemaRef};
-use bytes::Bytes;
 use feedline_io::{Buf, Error, Kind, Result, Source, Stat};
 use parquet::DecodeResult;
-use parquet::arrow::arrow_reader::{
-    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder, RowSelection, RowSelector,
-};
+use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use parquet::arrow::{ProjectionMask, parquet_to_arrow_schema};
-use parquet::basic::{Encoding, Type};
+use parquet::basic::Type;
 use parquet::errors::ParquetError;
-use parquet::file::metadata::{ColumnChunkMetaData, PageIndexPolicy, ParquetMetaData, ParquetMetaDataPushDecoder};
-use parquet::file::reader::{ChunkReader, Length};
+use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataPushDecoder};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -54,18 +50,13 @@ pub struct ParquetFile {
 #[derive(Clone)]
 pub struct Projection {
     mask: ProjectionMask,
-    fields: Vec<Field>,
-}
-
-#[derive(Clone)]
-struct Field {
-    root: usize,
-    numbers: Option<Numbers>,
+    /// Each with how its numbers are stored, if that is what it has.
+    fields: Vec<(usize, Option<Stored>)>,
 }
 
 /// A column of numbers: its leaf, whose items have so many bytes.
 #[derive(Clone, Copy)]
-struct Numbers {
+struct Stored {
     leaf: usize,
     size: usize,
     is_optional: bool,
@@ -158,11 +149,11 @@ impl ParquetFile {
         let mask = ProjectionMask::roots(self.meta.parquet_schema(), fields.iter().copied());
         // As they are stored, whatever the writer's own types were.
         let stored = parquet_to_arrow_schema(self.meta.parquet_schema(), None).ok();
-        let fields = fields.iter().map(|&root| Field { root, numbers: self.numbers(root, stored.as_ref()) }).collect();
+        let fields = fields.iter().map(|&root| (root, self.stored(root, stored.as_ref()))).collect();
         Projection { mask, fields }
     }
     /// How to read a field as numbers, if its values are stored just as they will be used.
-    fn numbers(&self, root: usize, stored: Option<&Schema>) -> Option<Numbers> {
+    fn stored(&self, root: usize, stored: Option<&Schema>) -> Option<Stored> {
         let schema = self.meta.parquet_schema();
         let leaf = (0..schema.num_columns()).find(|&leaf| schema.get_column_root_idx(leaf) == root)?;
         let (column, wanted) = (schema.column(leaf), self.schema().field(root).data_type());
@@ -179,7 +170,7 @@ impl ParquetFile {
         };
         let is_flat = column.max_rep_level() == 0 && column.max_def_level() <= 1;
         let is_little = cfg!(target_endian = "little");
-        (is_same && is_flat && is_little).then(|| Numbers { leaf, size, is_optional: column.max_def_level() == 1 })
+        (is_same && is_flat && is_little).then(|| Stored { leaf, size, is_optional: column.max_def_level() == 1 })
     }
     /// The bytes of the wanted columns, in rising order; neighbours are joined.
     pub fn ranges(&self, group: usize, projection: &Projection) -> Vec<Range<u64>> {
@@ -211,131 +202,6 @@ impl ParquetFile {
         let text = "the file has changed since the dataset was made; make it again";
         Err(Error::new(Kind::Precondition, text).in_file(self.source.name(), None))
     }
-
-    /// Rows of a row group, column by column as the projection has them. `read` are ranges with their bytes; what they do
-    /// not cover is read now.
-    pub fn decode(
-        &self,
-        group: usize,
-        projection: &Projection,
-        rows: Range<usize>,
-        read: Vec<(u64, Buf)>,
-    ) -> Result<Vec<Values>> {
-        let fetched = Fetched {
-            read: read.into_iter().map(|(at, buf)| (at, to_bytes(buf))).collect(),
-            source: self.source.clone(),
-            len: self.stat.len,
-        };
-        self.decode_fetched(group, projection, rows, fetched).map_err(|e| e.in_file(self.source.name(), None))
-    }
-    fn decode_fetched(
-        &self,
-        group: usize,
-        projection: &Projection,
-        rows: Range<usize>,
-        fetched: Fetched,
-    ) -> Result<Vec<Values>> {
-        let mut values = Vec::with_capacity(projection.fields.len());
-        for field in &projection.fields {
-            values.push(match field.numbers {
-                Some(numbers) => self.read_numbers(group, numbers, rows.clone(), &fetched)?.map(Values::Numbers),
-                None => None,
-            });
-        }
-        let left: Vec<usize> =
-            projection.fields.iter().zip(&values).filter(|(_, v)| v.is_none()).map(|(f, _)| f.root).collect();
-        if !left.is_empty() {
-            self.check_pages(group, &left, &fetched)?;
-            let mut arrays = self.read_arrays(group, &left, rows, fetched)?;
-            for (field, values) in projection.fields.iter().zip(&mut values).filter(|(_, v)| v.is_none()) {
-                let array = arrays.iter_mut().find(|(root, _)| *root == field.root).and_then(|(_, a)| a.take());
-                *values = array.map(Values::Array);
-            }
-        }
-        let all: Option<Vec<Values>> = values.into_iter().collect();
-        all.ok_or_else(|| Error::internal("a column was not decoded"))
-    }
-    /// Rows of a column of numbers; none if they have to be read as an array.
-    fn read_numbers(
-        &self,
-        group: usize,
-        numbers: Numbers,
-        rows: Range<usize>,
-        fetched: &Fetched,
-    ) -> Result<Option<Buf>> {
-        let column = self.meta.metadata().row_group(group).column(numbers.leaf);
-        let has_nulls = column.statistics().and_then(|s| s.null_count_opt()).is_some_and(|n| n > 0);
-        let is_known = |e: Encoding| {
-            use Encoding::{PLAIN, PLAIN_DICTIONARY, RLE, RLE_DICTIONARY};
-            matches!(e, PLAIN | PLAIN_DICTIONARY | RLE | RLE_DICTIONARY)
-        };
-        if has_nulls || !pages::unpacks(column.compression()) || !column.encodings().all(is_known) {
-            return Ok(None);
-        }
-        let (start, len) = column.byte_range();
-        let Some(chunk) = usize::try_from(len).ok().and_then(|len| fetched.ahead(start, len)) else { return Ok(None) };
-        let pages = Pages::new(&chunk, start, column.compression());
-        let mut buf = Buf::new(rows.len() * numbers.size);
-        let out = buf.get_mut().expect("a new block has one holder");
-        let is_read = match numbers.size {
-            4 => numbers::read::<4>(pages, numbers.is_optional, rows, out.as_chunks_mut().0),
-            _ => numbers::read::<8>(pages, numbers.is_optional, rows, out.as_chunks_mut().0),
-        };
-        Ok(is_read.map_err(|e| of_column(e, group, column))?.then_some(buf))
-    }
-    /// Refuses what the Arrow reader would believe: it takes the memory that a page claims to need. Only of columns that
-    /// were read ahead: others are large themselves.
-    fn check_pages(&self, group: usize, roots: &[usize], fetched: &Fetched) -> Result<()> {
-        let schema = self.meta.parquet_schema();
-        for (leaf, column) in self.meta.metadata().row_group(group).columns().iter().enumerate() {
-            let (start, len) = column.byte_range();
-            if let Some(chunk) = usize::try_from(len).ok().and_then(|len| fetched.ahead(start, len))
-                && roots.contains(&schema.get_column_root_idx(leaf))
-            {
-                let mut pages = Pages::new(&chunk, start, column.compression());
-                while pages.next().map_err(|e| of_column(e, group, column))?.is_some() {}
-            }
-        }
-        Ok(())
-    }
-    /// The others, by the places of their fields.
-    fn read_arrays(
-        &self,
-        group: usize,
-        roots: &[usize],
-        rows: Range<usize>,
-        fetched: Fetched,
-    ) -> Result<Vec<(usize, Option<ArrayRef>)>> {
-        let mask = ProjectionMask::roots(self.meta.parquet_schema(), roots.iter().copied());
-        let total = self.group_rows(group) as usize;
-        let batch = guarded(&format!("row group {group} cannot be decoded"), || {
-            let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(fetched, self.meta.clone())
-                .with_projection(mask)
-                .with_row_groups(vec![group])
-                .with_batch_size(rows.len());
-            if rows != (0..total) {
-                let selection = vec![RowSelector::skip(rows.start), RowSelector::select(rows.len())];
-                builder = builder.with_row_selection(RowSelection::from(selection));
-            }
-            let mut batches = builder.build().map_err(|e| words(&e))?;
-            let batch = batches.next().ok_or("it has fewer rows than it says")?;
-            batch.map_err(|e| crate::columnar::words(&e))
-        })?;
-        if batch.num_rows() != rows.len() {
-            return Err(Error::data(format!("row group {group} has fewer rows than it says")));
-        }
-        // They come in the order of the file.
-        let mut roots = roots.to_vec();
-        roots.sort_unstable();
-        let (_, arrays, _) = batch.into_parts();
-        Ok(roots.into_iter().zip(arrays.into_iter().map(Some)).collect())
-    }
-}
-
-/// The error of a page, with the names of where it is.
-fn of_column(error: Error, group: usize, column: &ColumnChunkMetaData) -> Error {
-    let text = format!("row group {group} cannot be decoded: column {}: {}", column.column_path(), error.message());
-    error.at().byte.map_or(Error::data(text.clone()), |byte| Error::data(text).at_byte(byte))
 }
 
 /// The whole range, or an error: a file that ends early is cut off.
@@ -387,76 +253,4 @@ fn schema_of(meta: ParquetMetaData) -> std::result::Result<ArrowReaderMetadata, 
 fn words(error: &ParquetError) -> String {
     let text = error.to_string();
     text.split_once(": ").map_or(text.clone(), |(_, rest)| rest.to_string())
-}
-
-/// Bytes that were read ahead, and the file for all others.
-struct Fetched {
-    read: Vec<(u64, Bytes)>,
-    source: Arc<dyn Source>,
-    len: u64,
-}
-
-impl Fetched {
-    fn ahead(&self, at: u64, len: usize) -> Option<Bytes> {
-        let i = self.read.partition_point(|(start, _)| *start <= at).checked_sub(1)?;
-        let (start, bytes) = &self.read[i];
-        let from = usize::try_from(at - start).ok()?;
-        let to = from.checked_add(len)?;
-        (to <= bytes.len()).then(|| bytes.slice(from..to))
-    }
-}
-
-impl Length for Fetched {
-    fn len(&self) -> u64 {
-        self.len
-    }
-}
-
-impl ChunkReader for Fetched {
-    type T = From;
-    fn get_read(&self, start: u64) -> parquet::errors::Result<From> {
-        // As far as it was read ahead; a page's header is small, so that a little is enough otherwise.
-        let i = self.read.partition_point(|(at, _)| *at <= start).checked_sub(1);
-        let ahead = i.map(|i| &self.read[i]).filter(|(at, bytes)| start < at + bytes.len() as u64);
-        let bytes = match ahead {
-            Some((at, bytes)) => bytes.slice((start - at) as usize..),
-            None => Bytes::new(),
-        };
-        Ok(From { bytes, at: start, source: self.source.clone() })
-    }
-    fn get_bytes(&self, start: u64, length: usize) -> parquet::errors::Result<Bytes> {
-        if let Some(bytes) = self.ahead(start, length) {
-            return Ok(bytes);
-        }
-        if start.checked_add(length as u64).is_none_or(|end| end > self.len) {
-            return Err(ParquetError::EOF(format!("{length} bytes at byte {start} of a file of {} bytes", self.len)));
-        }
-        let read =
-            exact(&self.source, start..start + length as u64).map_err(|e| ParquetError::General(e.to_string()))?;
-        Ok(to_bytes(read))
-    }
-}
-
-/// Reads on from a place in the file.
-struct From {
-    bytes: Bytes,
-    /// Where in the file the end of `bytes` is, less their length.
-    at: u64,
-    source: Arc<dyn Source>,
-}
-
-/// What is read at once for the header of a page.
-const HEADER_BYTES: usize = 4 << 10;
-
-impl std::io::Read for From {
-    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
-        if self.bytes.is_empty() {
-            let read = self.source.clone().read(self.at, HEADER_BYTES.max(out.len())).wait();
-            self.bytes = to_bytes(read.map_err(std::io::Error::other)?);
-        }
-        let n = out.len().min(self.bytes.len());
-        out[..n].copy_from_slice(&self.bytes.split_to(n));
-        self.at += n as u64;
-        Ok(n)
-    }
 }

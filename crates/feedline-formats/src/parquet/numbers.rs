@@ -4,77 +4,197 @@
 //! levels and values in buffers of their own, each cleared first; here an index is looked up when it is unpacked, and the
 //! item goes to its place. Reading 40 columns in row groups of 25,000 rows takes two thirds of the CPU time. Everything else
 //! (nulls, other encodings, strings, lists) is left to the Arrow reader.
+//!
+//! A page of a large row group has the rows of many pieces (half a million, where a writer packs places into a megabyte):
+//! it is unpacked once, not once a piece.
 
 use super::pages::{Contents, Kind, PLAIN, PLAIN_DICTIONARY, Page, Pages, RLE, RLE_DICTIONARY};
 use crate::wire::varint;
 use feedline_io::{Error, Result};
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// Fills `out` with the items of these rows. `false`: this column is none that can be read here.
-pub fn read<const N: usize>(
-    mut pages: Pages<'_>,
+/// As many pages as this are remembered of any chunk, and of a long one as many as it has if they are not smaller than
+/// that on the average: what is remembered of a page takes some hundred bytes, its header as few as ten.
+const FEW_PAGES: usize = 256;
+const SMALL_PAGE: usize = 1024;
+
+/// A column chunk, whose rows are read in pieces, by any thread and in any order. A page that reaches into the next piece
+/// is kept as it was unpacked until all its rows were read, and so is a dictionary, as far as there is room.
+pub struct Numbers {
     is_optional: bool,
-    rows: Range<usize>,
-    out: &mut [[u8; N]],
-) -> Result<bool> {
-    let (mut dictionary, mut unpacked): (Option<Page<'_>>, Option<Contents<'_>>) = (None, None);
-    let (mut out, mut row) = (&mut out[..rows.len()], 0);
-    while !out.is_empty() {
-        let Some(page) = pages.next()? else { return Err(Error::data("a column has fewer rows than it says")) };
-        if page.kind == Kind::Dictionary {
-            (dictionary, unpacked) = (Some(page), None);
+    dictionaries: Vec<Held>,
+    pages: Vec<Held>,
+    /// Why there are no more of them: damage, maybe in front of rows that nobody wants.
+    end: Option<Error>,
+}
+
+/// A page, and what it was unpacked to.
+struct Held {
+    page: Page,
+    /// Its first row.
+    first: usize,
+    /// Whose places it has.
+    dictionary: Option<usize>,
+    kept: Mutex<Kept>,
+    /// Whether it has no nulls, once that was looked at.
+    is_full: OnceLock<bool>,
+}
+
+#[derive(Default)]
+struct Kept {
+    /// Rows that were not read so far; of a dictionary, those of all its pages.
+    left: usize,
+    contents: Option<Contents>,
+}
+
+/// Bytes that unpacked pages may take up between two pieces, shared by the columns of a row group.
+pub struct Room {
+    most: usize,
+    taken: AtomicUsize,
+}
+
+impl Room {
+    pub fn new(most: usize) -> Room {
+        Room { most, taken: AtomicUsize::new(0) }
+    }
+    #[cfg(test)]
+    pub fn taken(&self) -> usize {
+        self.taken.load(Relaxed)
+    }
+    fn take(&self, bytes: usize) -> bool {
+        let add = |taken: usize| taken.checked_add(bytes).filter(|taken| *taken <= self.most);
+        self.taken.fetch_update(Relaxed, Relaxed, add).is_ok()
+    }
+    fn give_back(&self, bytes: usize) {
+        self.taken.fetch_sub(bytes, Relaxed);
+    }
+}
+
+impl Numbers {
+    /// Reads the headers of the pages. `None` if they are too many to be remembered.
+    pub fn new(mut chunk: Pages, is_optional: bool) -> Option<Numbers> {
+        let most = FEW_PAGES + chunk.left() / SMALL_PAGE;
+        let mut numbers = Numbers { is_optional, dictionaries: vec![], pages: vec![], end: None };
+        let mut row = 0usize;
+        loop {
+            let page = match chunk.next() {
+                Ok(Some(page)) => page,
+                Ok(None) => return Some(numbers),
+                Err(error) => {
+                    numbers.end = Some(error);
+                    return Some(numbers);
+                }
+            };
+            if numbers.pages.len() + numbers.dictionaries.len() == most {
+                return None;
+            }
+            let (kind, values) = (page.kind, page.values);
+            let held = |dictionary, left| Held {
+                page,
+                first: row,
+                dictionary,
+                kept: Mutex::new(Kept { left, contents: None }),
+                is_full: OnceLock::new(),
+            };
+            match kind {
+                Kind::Dictionary => numbers.dictionaries.push(held(None, 0)),
+                Kind::Data { .. } | Kind::DataV2 { .. } => {
+                    if let Some(dictionary) = numbers.dictionaries.last_mut() {
+                        let kept = dictionary.kept.get_mut().unwrap_or_else(PoisonError::into_inner);
+                        kept.left = kept.left.saturating_add(values);
+                    }
+                    numbers.pages.push(held(numbers.dictionaries.len().checked_sub(1), values));
+                    row = row.saturating_add(values);
+                }
+                Kind::Other => {}
+            }
         }
-        if matches!(page.kind, Kind::Dictionary | Kind::Other) {
-            continue;
+    }
+    /// Fills `out` with the items of these rows. `false`: they are none that can be read here.
+    pub fn read<const N: usize>(&self, rows: Range<usize>, out: &mut [[u8; N]], room: &Room) -> Result<bool> {
+        let mut out = &mut out[..rows.len()];
+        let from = self.pages.partition_point(|held| held.end() <= rows.start);
+        let mut pages = self.pages[from..].iter();
+        while !out.is_empty() {
+            let Some(held) = pages.next() else {
+                let too_few = || Error::data("a column has fewer rows than it says");
+                return Err(self.end.clone().unwrap_or_else(too_few));
+            };
+            let skip = rows.start.saturating_sub(held.first);
+            let here;
+            (here, out) = out.split_at_mut((held.page.values - skip).min(out.len()));
+            if !self.read_page(held, skip, here, room)? {
+                return Ok(false);
+            }
         }
-        let (first, end) = (row, page.values.saturating_add(row));
-        row = end;
-        if end <= rows.start {
-            continue;
-        }
-        let skip = rows.start.saturating_sub(first);
-        let Some(contents) = page.contents()? else { return Ok(false) };
-        let mut values = contents.bytes();
-        if is_optional {
-            let levels = match (page.kind, contents.levels) {
-                (_, Some(levels)) => levels,
+        Ok(true)
+    }
+    fn read_page<const N: usize>(&self, held: &Held, skip: usize, out: &mut [[u8; N]], room: &Room) -> Result<bool> {
+        let page = &held.page;
+        let Some(contents) = held.contents(out.len(), room)? else { return Ok(false) };
+        let mut values = &contents.bytes[..];
+        if self.is_optional {
+            let levels = match (page.kind, &contents.levels) {
+                (_, Some(levels)) => &levels[..],
                 (Kind::Data { levels: RLE }, None) => {
                     cut_levels(&mut values).ok_or_else(|| page.damaged("its levels are longer than it is"))?
                 }
                 _ => return Ok(false),
             };
-            if !all_set(levels, page.values) {
+            if !held.is_full.get_or_init(|| all_set(levels, page.values)) {
                 return Ok(false);
             }
         }
-        let here;
-        (here, out) = out.split_at_mut((page.values - skip).min(out.len()));
         match page.encoding {
             PLAIN => {
-                let items = values.as_chunks::<N>().0.get(skip..).and_then(|items| items.get(..here.len()));
-                here.copy_from_slice(items.ok_or_else(|| page.damaged("it has fewer values than it says"))?);
+                let items = values.as_chunks::<N>().0.get(skip..).and_then(|items| items.get(..out.len()));
+                out.copy_from_slice(items.ok_or_else(|| page.damaged("it has fewer values than it says"))?);
             }
             PLAIN_DICTIONARY | RLE_DICTIONARY => {
-                let Some(dictionary) = dictionary else {
+                let Some(dictionary) = held.dictionary.map(|i| &self.dictionaries[i]) else {
                     return Err(page.damaged("it has places in a dictionary, and there is none"));
                 };
-                if !matches!(dictionary.encoding, PLAIN | PLAIN_DICTIONARY) {
+                if !matches!(dictionary.page.encoding, PLAIN | PLAIN_DICTIONARY) {
                     return Ok(false);
                 }
-                if unpacked.is_none() {
-                    unpacked = dictionary.contents()?;
-                }
-                let Some(unpacked) = &unpacked else { return Ok(false) };
-                let items = unpacked.bytes().as_chunks::<N>().0;
-                let items = items.get(..dictionary.values).ok_or_else(|| {
-                    dictionary.damaged(&format!("a dictionary has {} values of {}", items.len(), dictionary.values))
+                let Some(unpacked) = dictionary.contents(out.len(), room)? else { return Ok(false) };
+                let (items, count) = (unpacked.bytes.as_chunks::<N>().0, dictionary.page.values);
+                let items = items.get(..count).ok_or_else(|| {
+                    dictionary.page.damaged(&format!("a dictionary has {} values of {count}", items.len()))
                 })?;
-                look_up(items, values, skip, here).map_err(|why| page.damaged(why))?;
+                look_up(items, values, skip, out).map_err(|why| page.damaged(why))?;
             }
             _ => return Ok(false),
         }
+        Ok(true)
     }
-    Ok(true)
+}
+
+impl Held {
+    /// The row behind its last one.
+    fn end(&self) -> usize {
+        self.first.saturating_add(self.page.values)
+    }
+    /// Unpacks it, or waits for whoever does. With `rows` more of it read, it is kept for those that are left.
+    fn contents(&self, rows: usize, room: &Room) -> Result<Option<Contents>> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.left = kept.left.saturating_sub(rows);
+        if let Some(contents) = &kept.contents {
+            let contents = contents.clone();
+            if kept.left == 0 {
+                kept.contents = None;
+                room.give_back(contents.taken);
+            }
+            return Ok(Some(contents));
+        }
+        let Some(contents) = self.page.contents()? else { return Ok(None) };
+        if kept.left > 0 && room.take(contents.taken) {
+            kept.contents = Some(contents.clone());
+        }
+        Ok(Some(contents))
+    }
 }
 
 /// Levels that stand in front of values, with their length.

@@ -4,7 +4,9 @@
 //! can be passed over. Sizes are checked before anything is taken for them: a page cannot be longer than its chunk, nor
 //! become larger than its compression can make it.
 
+use crate::columnar::to_bytes;
 use crate::wire::varint;
+use bytes::Bytes;
 use feedline_io::{Buf, Error, Result};
 use parquet::basic::Compression;
 
@@ -14,23 +16,23 @@ const BELIEVED_BYTES: usize = 64 << 20;
 const MOST_NESTED: usize = 8;
 
 /// The pages of a chunk, one after the other.
-pub struct Pages<'a> {
+pub struct Pages {
     /// What is left of the chunk.
-    rest: &'a [u8],
+    rest: Bytes,
     /// Where in the file that begins.
     at: u64,
     compression: Compression,
 }
 
 /// A page whose contents are still packed.
-#[derive(Clone, Copy, Debug)]
-pub struct Page<'a> {
+#[derive(Clone, Debug)]
+pub struct Page {
     pub kind: Kind,
     /// Nulls included.
     pub values: usize,
     /// As the format numbers them.
     pub encoding: i32,
-    body: &'a [u8],
+    body: Bytes,
     /// Bytes of the contents.
     size: usize,
     crc: Option<u32>,
@@ -65,29 +67,33 @@ const DATA_PAGE: i32 = 0;
 const DICTIONARY_PAGE: i32 = 2;
 const DATA_PAGE_V2: i32 = 3;
 
-impl<'a> Pages<'a> {
+impl Pages {
     /// Of the chunk that begins at byte `at` of its file.
-    pub fn new(chunk: &'a [u8], at: u64, compression: Compression) -> Pages<'a> {
+    pub fn new(chunk: Bytes, at: u64, compression: Compression) -> Pages {
         Pages { rest: chunk, at, compression }
     }
-    pub fn next(&mut self) -> Result<Option<Page<'a>>> {
+    /// Bytes that were not looked at so far.
+    pub fn left(&self) -> usize {
+        self.rest.len()
+    }
+    pub fn next(&mut self) -> Result<Option<Page>> {
         if self.rest.is_empty() {
             return Ok(None);
         }
         let at = self.at;
         let here = |why: &str| damaged(at, why);
-        let mut reader = Compact { rest: self.rest };
+        let mut reader = Compact { rest: &self.rest };
         let header = reader.header().ok_or_else(|| here("its header cannot be read"))?;
         let size = usize::try_from(header.size).map_err(|_| here("its size is negative"))?;
         let packed = usize::try_from(header.packed_size).map_err(|_| here("its size is negative"))?;
-        let Some((body, rest)) = reader.rest.split_at_checked(packed) else {
-            return Err(here(&format!(
-                "it claims to have {packed} bytes, and its column has {} more",
-                reader.rest.len()
-            )));
-        };
-        self.at += (self.rest.len() - rest.len()) as u64;
-        self.rest = rest;
+        let left = reader.rest.len();
+        if packed > left {
+            return Err(here(&format!("it claims to have {packed} bytes, and its column has {left} more")));
+        }
+        let length = self.rest.len() - left;
+        let body = self.rest.slice(length..length + packed);
+        self.at += (length + packed) as u64;
+        self.rest = self.rest.slice(length + packed..);
         let bytes = |n: i32| usize::try_from(n).map_err(|_| here("a length is negative"));
         let kind = match header.kind {
             DICTIONARY_PAGE => Kind::Dictionary,
@@ -101,7 +107,10 @@ impl<'a> Pages<'a> {
             }
             _ => Kind::Other,
         };
-        let page = Page {
+        if size > BELIEVED_BYTES && size / most_times(self.compression) > body.len() {
+            return Err(here(&format!("{} bytes cannot be {size} bytes when they are decompressed", body.len())));
+        }
+        Ok(Some(Page {
             kind,
             values: bytes(header.values)?,
             encoding: header.encoding,
@@ -110,11 +119,7 @@ impl<'a> Pages<'a> {
             crc: header.crc,
             at,
             compression: self.compression,
-        };
-        if size > BELIEVED_BYTES && size / most_times(self.compression) > body.len() {
-            return Err(here(&format!("{} bytes cannot be {size} bytes when they are decompressed", body.len())));
-        }
-        Ok(Some(page))
+        }))
     }
 }
 
@@ -129,45 +134,34 @@ fn most_times(compression: Compression) -> usize {
 }
 
 /// What a page has: levels, if there are some, and values behind them.
-pub struct Contents<'a> {
-    bytes: Bytes<'a>,
+#[derive(Clone, Debug)]
+pub struct Contents {
+    pub bytes: Bytes,
     /// Definition levels, if they lie apart.
-    pub levels: Option<&'a [u8]>,
+    pub levels: Option<Bytes>,
+    /// Bytes that were taken for it: none if it was not compressed.
+    pub taken: usize,
 }
 
-enum Bytes<'a> {
-    There(&'a [u8]),
-    Unpacked(Buf),
-}
-
-impl Contents<'_> {
-    pub fn bytes(&self) -> &[u8] {
-        match &self.bytes {
-            Bytes::There(bytes) => bytes,
-            Bytes::Unpacked(buf) => buf.as_slice(),
-        }
-    }
-}
-
-impl<'a> Page<'a> {
+impl Page {
     /// Unpacks it. `None` if it is compressed in a way that is left to others.
-    pub fn contents(&self) -> Result<Option<Contents<'a>>> {
-        if self.crc.is_some_and(|crc| crc != crc32fast::hash(self.body)) {
+    pub fn contents(&self) -> Result<Option<Contents>> {
+        if self.crc.is_some_and(|crc| crc != crc32fast::hash(&self.body)) {
             return Err(self.damaged("its checksum does not fit"));
         }
         let (levels, skip, is_packed) = match self.kind {
             Kind::DataV2 { repetition, definition, is_packed } => {
-                (Some(&self.body[repetition..repetition + definition]), repetition + definition, is_packed)
+                (Some(self.body.slice(repetition..repetition + definition)), repetition + definition, is_packed)
             }
             _ => (None, 0, true),
         };
-        let (body, size) = (&self.body[skip..], self.size - skip);
+        let (body, size) = (self.body.slice(skip..), self.size - skip);
         let compression = if is_packed { self.compression } else { Compression::UNCOMPRESSED };
         // Nothing but nulls may be no bytes at all.
         if size == 0 || compression == Compression::UNCOMPRESSED {
             return match body.len() == size {
-                true => Ok(Some(Contents { bytes: Bytes::There(body), levels })),
-                false if size == 0 => Ok(Some(Contents { bytes: Bytes::There(&[]), levels })),
+                true => Ok(Some(Contents { bytes: body, levels, taken: 0 })),
+                false if size == 0 => Ok(Some(Contents { bytes: Bytes::new(), levels, taken: 0 })),
                 false => Err(self.damaged(&format!("it has {} bytes and claims to have {size}", body.len()))),
             };
         }
@@ -177,11 +171,11 @@ impl<'a> Page<'a> {
         let mut buf = Buf::new(size);
         let out = buf.get_mut().expect("a new block has one holder");
         let unpacked = match compression {
-            Compression::SNAPPY => snap::raw::Decoder::new().decompress(body, out).map_err(|e| e.to_string()),
-            _ => zstd::bulk::decompress_to_buffer(body, out).map_err(|e| e.to_string()),
+            Compression::SNAPPY => snap::raw::Decoder::new().decompress(&body, out).map_err(|e| e.to_string()),
+            _ => zstd::bulk::decompress_to_buffer(&body, out).map_err(|e| e.to_string()),
         };
         match unpacked {
-            Ok(n) if n == size => Ok(Some(Contents { bytes: Bytes::Unpacked(buf), levels })),
+            Ok(n) if n == size => Ok(Some(Contents { bytes: to_bytes(buf), levels, taken: size })),
             Ok(n) => Err(self.damaged(&format!("it unpacks to {n} bytes and claims {size}"))),
             Err(why) => Err(self.damaged(&format!("it cannot be decompressed: {why}"))),
         }

@@ -1,6 +1,10 @@
 //! Columns of numbers beside what the Arrow reader makes of them, whole and damaged.
 
+use super::group::Fetched;
+use super::numbers::{Numbers, Room};
+use super::pages::Pages;
 use super::*;
+use crate::columnar::Values;
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
 use arrow_array::*;
@@ -90,28 +94,30 @@ fn written(batch: &RecordBatch, way: Way) -> Vec<u8> {
 }
 
 /// A file that is open.
-fn opened(bytes: &[u8]) -> Result<ParquetFile> {
+fn opened(bytes: &[u8]) -> Result<Arc<ParquetFile>> {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     std::io::Write::write_all(&mut file, bytes).unwrap();
     let (_, path) = file.keep().unwrap();
     let opened = ParquetFile::open(feedline_io::open(path.to_str().unwrap()).unwrap());
     std::fs::remove_file(path).unwrap();
-    opened
+    opened.map(Arc::new)
 }
 
-/// The rows by `decode`, with everything read ahead.
-fn decoded_here(file: &ParquetFile, fields: &[usize], rows: Range<usize>) -> Result<Vec<Values>> {
+/// The row group, with everything read ahead.
+fn group(file: &Arc<ParquetFile>, fields: &[usize], keep_bytes: usize) -> Result<Group> {
     let projection = file.projection(fields);
     let read = file.ranges(0, &projection).into_iter().map(|r| Ok((r.start, exact(file.source(), r)?)));
-    file.decode(0, &projection, rows, read.collect::<Result<_>>()?)
+    Ok(Group::new(file, 0, &projection, read.collect::<Result<_>>()?, keep_bytes))
+}
+
+fn decoded_here(file: &Arc<ParquetFile>, fields: &[usize], rows: Range<usize>) -> Result<Vec<Values>> {
+    group(file, fields, 0)?.decode(rows)
 }
 
 /// The same by the Arrow reader alone.
-fn decoded_there(file: &ParquetFile, fields: &[usize], rows: Range<usize>) -> Result<Vec<ArrayRef>> {
+fn decoded_there(file: &Arc<ParquetFile>, fields: &[usize], rows: Range<usize>) -> Result<Vec<ArrayRef>> {
     let fetched = Fetched { read: vec![], source: file.source().clone(), len: file.stat.len };
-    let mut arrays = file.read_arrays(0, fields, rows, fetched)?;
-    let of = |root: &usize| arrays.iter_mut().find(|(r, _)| r == root).and_then(|(_, a)| a.take()).unwrap();
-    Ok(fields.iter().map(of).collect())
+    group(file, fields, 0)?.read_arrays(fields, rows, fetched)
 }
 
 fn same(here: &Values, there: &ArrayRef) -> bool {
@@ -219,7 +225,8 @@ fn header(kind: i32, size: i32, packed: i32, number: u8, fields: &[(u8, i32)]) -
 
 fn read_all(chunk: &[u8], compression: Compression, rows: usize) -> Result<Option<Vec<i32>>> {
     let mut out = vec![[0; 4]; rows];
-    let is_read = numbers::read::<4>(Pages::new(chunk, 1000, compression), false, 0..rows, &mut out)?;
+    let numbers = Numbers::new(Pages::new(chunk.to_vec().into(), 1000, compression), false).expect("a few pages");
+    let is_read = numbers.read::<4>(0..rows, &mut out, &Room::new(0))?;
     Ok(is_read.then(|| out.into_iter().map(i32::from_le_bytes).collect()))
 }
 
@@ -303,4 +310,88 @@ fn checksums_of_pages_are_checked() {
     let right = crc32fast::hash(&body);
     assert_eq!(read_all(&with(right), Compression::UNCOMPRESSED, 3).unwrap(), Some(vec![1, 2, 3]));
     assert!(message(&with(right ^ 1), Compression::UNCOMPRESSED).contains("checksum does not fit"));
+}
+
+const SMALL_PAGES: Way = Way {
+    compression: Compression::SNAPPY,
+    version: WriterVersion::PARQUET_1_0,
+    page_bytes: 600,
+    dictionary_bytes: 4000,
+    dictionary: true,
+};
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+
+    #[test]
+    fn pieces_by_many_threads_are_what_the_whole_is(
+        rows in 1..1500usize, distinct in 1..3000u64, way in ways(), piece in 1..700usize, keep in 0..40_000usize
+    ) {
+        let batch = batch(rows, distinct, 7);
+        let file = opened(&written(&batch, way)).unwrap();
+        let fields: Vec<usize> = (0..batch.num_columns()).collect();
+        let whole = decoded_there(&file, &fields, 0..rows).unwrap();
+        let group = group(&file, &fields, keep).unwrap();
+        let start = &std::sync::atomic::AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| loop {
+                    let from = start.fetch_add(piece, std::sync::atomic::Ordering::Relaxed);
+                    if from >= rows {
+                        break;
+                    }
+                    let to = (from + piece).min(rows);
+                    for (here, there) in group.decode(from..to).unwrap().iter().zip(&whole) {
+                        assert!(same(here, &there.slice(from, to - from)));
+                    }
+                });
+            }
+        });
+    }
+}
+
+#[test]
+fn pages_are_kept_for_the_next_piece_and_no_longer() {
+    let batch = batch(1000, 300, 3);
+    let file = opened(&written(&batch, SMALL_PAGES)).unwrap();
+    let kept = |keep_bytes, pieces: &[Range<usize>]| {
+        let group = group(&file, &[2], keep_bytes).unwrap();
+        pieces.iter().for_each(|rows| drop(group.decode(rows.clone()).unwrap()));
+        group.kept_bytes()
+    };
+    // Nothing for one piece; a dictionary and a page between two.
+    assert_eq!(kept(1 << 20, &[0..1000]), 0);
+    assert!((2000..6000).contains(&kept(1 << 20, &[0..500])), "{}", kept(1 << 20, &[0..500]));
+    assert_eq!(kept(1 << 20, &[0..500, 500..1000]), 0);
+    assert_eq!(kept(1 << 20, &[500..1000, 0..500]), 0);
+    assert!(kept(2000, &[0..500]) <= 2000);
+}
+
+#[test]
+fn damage_costs_the_rows_behind_it() {
+    let batch = batch(1000, 300, 3);
+    let mut bytes = written(&batch, Way { dictionary: false, ..SMALL_PAGES });
+    let file = opened(&bytes).unwrap();
+    let (start, len) = file.meta.metadata().row_group(0).column(2).byte_range();
+    let chunk = bytes::Bytes::from(bytes[start as usize..][..len as usize].to_vec());
+    let mut pages = Pages::new(chunk, 0, Compression::SNAPPY);
+    (0..6).for_each(|_| drop(pages.next().unwrap()));
+    assert!(pages.left() > 100);
+    let at = start as usize + len as usize - pages.left();
+    bytes[at] = 0xff;
+    let group = group(&opened(&bytes).unwrap(), &[2], 1 << 20).unwrap();
+    assert!(matches!(group.decode(0..300).unwrap()[0], Values::Numbers(_)));
+    let error = group.decode(500..1000).err().unwrap();
+    assert!(error.message().contains("column \"longs\": a page is damaged: its header cannot be read"), "{error}");
+    assert_eq!(error.at().byte, Some(at as u64));
+}
+
+#[test]
+fn pages_without_number_are_left_to_others() {
+    let page = [header(0, 4, 4, 5, &[(1, 1), (2, 0), (3, 3), (4, 3)]), vec![7, 0, 0, 0]].concat();
+    let numbers = |pages: usize| {
+        let chunk = page.repeat(pages).into();
+        Numbers::new(Pages::new(chunk, 0, Compression::UNCOMPRESSED), false)
+    };
+    assert!(numbers(200).is_some() && numbers(2000).is_none());
 }

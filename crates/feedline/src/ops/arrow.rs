@@ -1,7 +1,7 @@
 //! `arrow(files)`: the rows of Arrow files and streams, one after the other; each is a dict of its columns.
 
 use super::arrow_arrays::Fill;
-use super::table::{self, BLOCK_BYTES, Decoded, Pieces, Table, TableIndex};
+use super::table::{self, Decoded, Pieces, Table, TableIndex};
 use super::wanted_columns::Wanted;
 use crate::dataset::Dataset;
 use crate::element::Spec;
@@ -92,6 +92,7 @@ impl Files {
 }
 
 impl Table for Files {
+    type Block = Vec<Buf>;
     fn starts(&self) -> &[u64] {
         &self.starts
     }
@@ -105,13 +106,18 @@ impl Table for Files {
     }
     fn ranges(&self, block: usize) -> Vec<Range<u64>> {
         let (file, batch) = self.blocks[block];
-        let body = self.files[file].body(batch);
-        if body.end - body.start > BLOCK_BYTES { vec![] } else { vec![body] }
+        vec![self.files[file].body(batch)]
+    }
+    fn reads(&self) -> bool {
+        true
     }
     fn check(&self, block: usize) -> Result<()> {
         self.files[self.blocks[block].0].check_unchanged()
     }
-    fn decode(&self, block: usize, rows: Range<usize>, read: &[Buf]) -> Result<Decoded> {
+    fn block(&self, _: usize, read: Vec<Buf>, _: usize) -> Vec<Buf> {
+        read
+    }
+    fn decode(&self, block: usize, rows: Range<usize>, read: &Vec<Buf>) -> Result<Decoded> {
         let (file, batch) = self.blocks[block];
         let arrays = self.files[file].decode(batch, &self.places[file], rows, read.first().cloned())?;
         self.wanted.decoded(arrays.into_iter().map(Values::Array))

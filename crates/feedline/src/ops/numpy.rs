@@ -315,6 +315,7 @@ fn ranges(npy: &Npy, rows: Range<usize>) -> Vec<Range<u64>> {
 }
 
 impl Table for Files {
+    type Block = Vec<Buf>;
     fn starts(&self) -> &[u64] {
         &self.starts
     }
@@ -343,7 +344,10 @@ impl Table for Files {
         let text = "the file has changed since the dataset was made; make it again";
         Err(Error::new(Kind::Precondition, text).in_file(file.source.name(), None))
     }
-    fn decode(&self, block: usize, piece: Range<usize>, read: &[Buf]) -> Result<Decoded> {
+    fn block(&self, _: usize, read: Vec<Buf>, _: usize) -> Vec<Buf> {
+        read
+    }
+    fn decode(&self, block: usize, piece: Range<usize>, read: &Vec<Buf>) -> Result<Decoded> {
         let (file, rows) = self.rows(block);
         let mut read = read.iter();
         let mut columns = Vec::with_capacity(file.wanted.len());
@@ -486,7 +490,7 @@ fn text(bytes: &[u8], swapped: bool) -> String {
 /// Access by number where a row is worth a read of its own.
 struct RowReads {
     files: Arc<Files>,
-    blocks: TableIndex,
+    blocks: TableIndex<Files>,
 }
 
 /// From here on a row is read alone: a read costs about as much as copying this many bytes.

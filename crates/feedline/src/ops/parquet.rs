@@ -1,7 +1,7 @@
 //! `parquet(files)`: the rows of Parquet files, one after the other; each is a dict of its columns.
 
 use super::arrow_arrays::Fill;
-use super::table::{self, BLOCK_BYTES, Decoded, Pieces, Table, TableIndex};
+use super::table::{self, Decoded, Pieces, Table, TableIndex};
 use super::wanted_columns::Wanted;
 use crate::dataset::Dataset;
 use crate::element::{Dims, Leaf, Spec};
@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::op::{Narrowed, Op, OpInfo, Param};
 use crate::plan::{Card, Plan};
 use crate::runtime::{BuildCx, Built, Index};
-use feedline_formats::parquet::{ParquetFile, Projection};
+use feedline_formats::parquet::{Group, ParquetFile, Projection};
 use feedline_io::{Buf, Source};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -105,6 +105,7 @@ fn fixed_bytes(leaf: &Leaf) -> Option<u64> {
 }
 
 impl Table for ParquetTable {
+    type Block = Group;
     fn starts(&self) -> &[u64] {
         &self.starts
     }
@@ -123,17 +124,22 @@ impl Table for ParquetTable {
     fn ranges(&self, block: usize) -> Vec<Range<u64>> {
         let (file, group) = self.blocks[block];
         let (file, projection) = &self.files[file];
-        let ranges = file.ranges(group, projection);
-        if ranges.iter().map(|r| r.end - r.start).sum::<u64>() > BLOCK_BYTES { vec![] } else { ranges }
+        file.ranges(group, projection)
+    }
+    fn reads(&self) -> bool {
+        true
     }
     fn check(&self, block: usize) -> Result<()> {
         self.files[self.blocks[block].0].0.check_unchanged()
     }
-    fn decode(&self, block: usize, rows: Range<usize>, read: &[Buf]) -> Result<Decoded> {
+    fn block(&self, block: usize, read: Vec<Buf>, keep_bytes: usize) -> Group {
         let (file, group) = self.blocks[block];
         let (file, projection) = &self.files[file];
-        let read = self.ranges(block).into_iter().zip(read).map(|(r, buf)| (r.start, buf.clone())).collect();
-        self.wanted.decoded(file.decode(group, projection, rows, read)?)
+        let read = self.ranges(block).into_iter().zip(read).map(|(r, buf)| (r.start, buf)).collect();
+        Group::new(file, group, projection, read, keep_bytes)
+    }
+    fn decode(&self, _: usize, rows: Range<usize>, group: &Group) -> Result<Decoded> {
+        self.wanted.decoded(group.decode(rows)?)
     }
 }
 

@@ -139,6 +139,7 @@ impl StoredSet {
 }
 
 impl Table for StoredSet {
+    type Block = Vec<Buf>;
     fn starts(&self) -> &[u64] {
         &self.starts
     }
@@ -157,7 +158,10 @@ impl Table for StoredSet {
     fn check(&self, block: usize) -> Result<()> {
         self.files[self.blocks[block].file].check_unchanged()
     }
-    fn decode(&self, block: usize, rows: Range<usize>, read: &[Buf]) -> Result<Decoded> {
+    fn block(&self, _: usize, read: Vec<Buf>, _: usize) -> Vec<Buf> {
+        read
+    }
+    fn decode(&self, block: usize, rows: Range<usize>, read: &Vec<Buf>) -> Result<Decoded> {
         let body = read.first().ok_or_else(|| Error::internal("a block without bytes"))?;
         Ok(self.columns(block, rows, body)?.1)
     }

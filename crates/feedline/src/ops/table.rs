@@ -1,8 +1,8 @@
 //! Rows that lie in files in blocks (row groups, record batches), decoded by workers. Not an operator: what the sources
 //! that know where each row lies share.
 //!
-//! 1. The head, pulled by one worker at a time, starts the reads of the next blocks, as many as `AHEAD_BYTES` allow, and
-//!    hands out pieces of the first block that is there: rows without columns, whose positions say which they are.
+//! 1. The head, pulled by one worker at a time, starts the reads of the next blocks, as many as there is room for (`Room`),
+//!    and hands out pieces of the first block that is there: rows without columns, whose positions say which they are.
 //! 2. `Decode` makes columns of such rows; any number of workers run it side by side. What is decoded waits in the queue
 //!    of the segment, which is bounded in bytes: neither a file nor a block is ever decoded as a whole.
 //! 3. The bytes of a block go when its last piece is decoded.
@@ -12,18 +12,19 @@ use crate::element::{Chunk, Column, Pos, RowRef, Spec, gather};
 use crate::error::{Error, Result};
 use crate::plan::Plan;
 use crate::runtime::sync::{Mutex, lock};
-use crate::runtime::{At, BuildCx, Built, ChunkFn, Cx, Index, Item, Mark, Pull, Stage, Wake, unfit};
+use crate::runtime::{At, Budget, BuildCx, Built, ChunkFn, Cx, Index, Item, Mark, Pull, Stage, Wake, unfit};
 use feedline_io::{Buf, Source, Task};
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
 
-/// Bytes of blocks that may be read ahead of their decoding; one block is always read.
+/// Bytes of blocks that may be read ahead of their decoding, or an eighth of the limit; one block is always read.
 const AHEAD_BYTES: u64 = 32 << 20;
-/// A block of more bytes is not read as a whole: decoding reads what it needs.
-#[cfg(feature = "columnar")]
-pub const BLOCK_BYTES: u64 = 32 << 20;
+/// A block of more bytes is not read as a whole: decoding reads what it needs. Where rows are read in order all of it will
+/// be needed, so it may be larger: by number it is mostly a piece.
+const BLOCK_BYTES: u64 = 256 << 20;
+const BLOCK_BYTES_BY_NUMBER: u64 = 32 << 20;
 /// Decoded pieces that are kept for access by number.
 const KEEP_BYTES: usize = 256 << 20;
 /// Pieces have about this size, and about so many rows at most; less than twice that in any case.
@@ -38,42 +39,73 @@ pub struct Decoded {
 }
 
 /// A table in blocks.
-pub trait Table: Send + Sync {
+pub trait Table: Send + Sync + 'static {
+    /// A block that was read, and what its pieces share when they are decoded.
+    type Block: Send + Sync;
+
     /// The number of each block's first row, and in the end the number of all rows.
     fn starts(&self) -> &[u64];
     /// Bytes that a row of the block takes up when it is decoded, more or less.
     fn row_bytes(&self, block: usize) -> u64;
     fn source(&self, block: usize) -> &Arc<dyn Source>;
-    /// What must be read before rows of the block can be decoded.
+    /// The bytes of a block.
     fn ranges(&self, block: usize) -> Vec<Range<u64>>;
+    /// Whether rows of a block can be decoded before it was read: then what is needed of it is read by `decode`.
+    fn reads(&self) -> bool {
+        false
+    }
     /// Whether the file of a block is still what it was. Called before the first of its blocks is decoded in a pass.
     fn check(&self, block: usize) -> Result<()>;
-    /// Rows of a block from the bytes of its ranges.
-    fn decode(&self, block: usize, rows: Range<usize>, read: &[Buf]) -> Result<Decoded>;
+    /// A block, from the bytes of its ranges, or from none. Decoding may keep so many bytes of one piece for others.
+    fn block(&self, block: usize, read: Vec<Buf>, keep_bytes: usize) -> Self::Block;
+    fn decode(&self, number: usize, rows: Range<usize>, block: &Self::Block) -> Result<Decoded>;
     /// Whether it stands for a stream, of which no block may be left out: what cannot be read ends the pass.
     fn is_stream(&self) -> bool {
         false
     }
 }
 
+/// What reading may take.
+#[derive(Clone)]
+struct Room {
+    budget: Arc<Budget>,
+}
+
+impl Room {
+    /// Bytes that may be read before they are decoded.
+    fn ahead_bytes(&self) -> u64 {
+        AHEAD_BYTES.min(self.budget.limit() as u64 / 8)
+    }
+    /// Whether a block of so many bytes is read as a whole, beside the one that is being decoded.
+    fn has(&self, bytes: u64) -> bool {
+        let (limit, live) = (self.budget.limit() as u64, self.budget.live() as u64);
+        // A large one only while most of the limit is free: there may be many readers.
+        bytes <= BLOCK_BYTES.min(limit / 16) && (bytes <= self.ahead_bytes() / 8 || live + 2 * bytes <= limit / 2)
+    }
+    /// Bytes that pieces of a block may keep for others.
+    fn keep_bytes(&self) -> usize {
+        (BLOCK_BYTES as usize).min(self.budget.limit() / 16)
+    }
+}
+
 /// An error of a block.
-fn of_block(table: &dyn Table, error: Error) -> Error {
+fn of_block(table: &impl Table, error: Error) -> Error {
     if table.is_stream() { error.that_ends() } else { error }
 }
 
-fn rows_in(table: &dyn Table, block: usize) -> u64 {
+fn rows_in(table: &impl Table, block: usize) -> u64 {
     table.starts()[block + 1] - table.starts()[block]
 }
 
 /// The block of a row, and its place there.
-fn place(table: &dyn Table, row: u64) -> (usize, usize) {
+fn place(table: &impl Table, row: u64) -> (usize, usize) {
     let block = table.starts().partition_point(|start| *start <= row) - 1;
     (block, (row - table.starts()[block]) as usize)
 }
 
 /// How many rows of a block are decoded at once: equal pieces, so that none is a small rest. A block is cut only if it is
 /// twice as large as a piece should be, because a page that is cut is decompressed for both pieces.
-fn piece_rows(table: &dyn Table, block: usize) -> usize {
+fn piece_rows(table: &impl Table, block: usize) -> usize {
     let rows = rows_in(table, block).max(1);
     let most = (PIECE_BYTES / table.row_bytes(block).max(1)).clamp(1, PIECE_ROWS);
     rows.div_ceil((rows / most).max(1)) as usize
@@ -131,28 +163,30 @@ pub fn read_columns<'a>(columns: impl Iterator<Item = &'a Spec>, reads: &[bool])
 }
 
 /// All rows in order, from the row with this number on.
-pub fn build(table: Arc<dyn Table>, cx: &BuildCx, node: &Plan, first: u64) -> Built {
+pub fn build<T: Table>(table: Arc<T>, cx: &BuildCx, node: &Plan, first: u64) -> Built {
     let loaded = Arc::new(Mutex::new(HashMap::new()));
+    let room = Room { budget: cx.run.budget.clone() };
     let (reads, name, starts) = (VecDeque::new(), node.name(), table.starts());
     let fetch = starts[1..].partition_point(|end| *end <= first);
     let row = if fetch + 1 < starts.len() { (first - starts[fetch]) as usize } else { 0 };
-    let head =
-        Head { table: table.clone(), loaded: loaded.clone(), fetch, reads, block: None, row, checked: None, name };
+    let (table_, loaded_) = (table.clone(), loaded.clone());
+    let head = Head { table: table_, loaded: loaded_, room, fetch, reads, block: None, row, checked: None, name };
     cx.open(node, Box::new(head), Arc::new(Decode { table, loaded, name }))
 }
 
-/// The bytes of a block, and how many pieces still need them.
-struct Loaded {
-    read: Arc<[Buf]>,
+/// A block that was read, and how many pieces still need it.
+struct Loaded<B> {
+    block: Arc<B>,
     bytes: u64,
     left: usize,
 }
 
-type Blocks = Arc<Mutex<HashMap<usize, Loaded>>>;
+type Blocks<B> = Arc<Mutex<HashMap<usize, Loaded<B>>>>;
 
-struct Head {
-    table: Arc<dyn Table>,
-    loaded: Blocks,
+struct Head<T: Table> {
+    table: Arc<T>,
+    loaded: Blocks<T::Block>,
+    room: Room,
     /// The next block to read.
     fetch: usize,
     reads: VecDeque<Fetch>,
@@ -180,10 +214,14 @@ enum Part {
 }
 
 impl Fetch {
-    fn start(table: &dyn Table, block: usize) -> Fetch {
+    /// Reads the block if there is room for all of it, or if it has to be.
+    fn start(table: &impl Table, block: usize, has_room: impl FnOnce(u64) -> bool) -> Fetch {
         let source = table.source(block);
-        let ranges = table.ranges(block);
-        let bytes = ranges.iter().map(|r| r.end - r.start).sum();
+        let mut ranges = table.ranges(block);
+        let mut bytes = ranges.iter().map(|r| r.end - r.start).sum();
+        if table.reads() && !has_room(bytes) {
+            (ranges, bytes) = (vec![], 0);
+        }
         let read = |range: Range<u64>| {
             let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
             (range.clone(), Part::Coming(source.clone().read(range.start, len)))
@@ -240,17 +278,17 @@ impl std::task::Wake for Woken {
     }
 }
 
-impl Head {
+impl<T: Table> Head<T> {
     /// Starts the reads that there is room for.
     fn read_ahead(&mut self) {
         let blocks = self.table.starts().len() - 1;
         let loaded: u64 = lock(&self.loaded).values().map(|l| l.bytes).sum();
         let mut held = loaded + self.reads.iter().map(|f| f.bytes).sum::<u64>();
-        while self.fetch < blocks && (self.reads.is_empty() || held < AHEAD_BYTES) {
+        while self.fetch < blocks && (self.reads.is_empty() || held < self.room.ahead_bytes()) {
             let block = self.fetch;
             self.fetch += 1;
             if rows_in(&*self.table, block) > 0 {
-                let fetch = Fetch::start(&*self.table, block);
+                let fetch = Fetch::start(&*self.table, block, |bytes| self.room.has(bytes));
                 held += fetch.bytes;
                 self.reads.push_back(fetch);
             }
@@ -278,14 +316,15 @@ impl Head {
             let rows = rows_in(&*self.table, block) - row as u64;
             let pieces = rows.div_ceil(piece_rows(&*self.table, block) as u64);
             let bytes = fetch.bytes;
-            let loaded = Loaded { read: fetch.read().into(), bytes, left: pieces as usize };
+            let read = self.table.block(block, fetch.read(), self.room.keep_bytes());
+            let loaded = Loaded { block: Arc::new(read), bytes, left: pieces as usize };
             lock(&self.loaded).insert(block, loaded);
             self.block = Some((block, row));
         })))
     }
 }
 
-impl Stage for Head {
+impl<T: Table> Stage for Head<T> {
     /// A piece at a time, whatever is wanted: only `Decode` sees it.
     fn next(&mut self, cx: &mut Cx<'_>, _: usize) -> Pull {
         loop {
@@ -333,32 +372,34 @@ impl Stage for Head {
     }
 }
 
-struct Decode {
-    table: Arc<dyn Table>,
-    loaded: Blocks,
+struct Decode<T: Table> {
+    table: Arc<T>,
+    loaded: Blocks<T::Block>,
     /// The operator, for messages.
     name: &'static str,
 }
 
-impl ChunkFn for Decode {
+impl<T: Table> ChunkFn for Decode<T> {
     fn run(&self, chunk: Chunk, out: &mut Vec<Item>) {
         let first = chunk.pos.at(0);
-        let (block, row) = place(&*self.table, first);
-        let read = lock(&self.loaded).get(&block).map(|l| l.read.clone());
-        let Some(read) = read else {
+        let (number, row) = place(&*self.table, first);
+        let block = lock(&self.loaded).get(&number).map(|l| l.block.clone());
+        let Some(block) = block else {
             return out.push(Item::Fail(Error::internal("the bytes of a block are gone")));
         };
-        let decoded = self.table.decode(block, row..row + chunk.rows(), &read);
-        drop(read);
+        let decoded = self.table.decode(number, row..row + chunk.rows(), &block);
         let mut loaded = lock(&self.loaded);
-        if let Some(l) = loaded.get_mut(&block) {
-            l.left -= 1;
-            if l.left == 0 {
-                loaded.remove(&block);
+        let done = match loaded.get_mut(&number) {
+            Some(l) if l.left <= 1 => loaded.remove(&number),
+            Some(l) => {
+                l.left -= 1;
+                None
             }
-        }
+            None => None,
+        };
         drop(loaded);
-        let file = self.table.source(block).name();
+        drop((block, done));
+        let file = self.table.source(number).name();
         let named = |error: Error| error.in_file(file, None).in_op(self.name);
         match decoded {
             Ok(decoded) => split(decoded, chunk, out, named),
@@ -459,14 +500,14 @@ impl Pieces {
 }
 
 /// Access by number.
-pub struct TableIndex {
-    table: Arc<dyn Table>,
+pub struct TableIndex<T> {
+    table: Arc<T>,
     pieces: Arc<Pieces>,
     keep: usize,
 }
 
-impl TableIndex {
-    pub fn new(table: Arc<dyn Table>, pieces: Arc<Pieces>, cx: &BuildCx) -> TableIndex {
+impl<T: Table> TableIndex<T> {
+    pub fn new(table: Arc<T>, pieces: Arc<Pieces>, cx: &BuildCx) -> TableIndex<T> {
         TableIndex { table, pieces, keep: (cx.run.budget.limit() / 4).min(KEEP_BYTES) }
     }
     fn piece(&self, block: usize, piece: usize) -> Result<Arc<Piece>> {
@@ -475,9 +516,9 @@ impl TableIndex {
             table.check(block)?;
             let (rows, size) = (rows_in(table, block) as usize, piece_rows(table, block));
             let range = piece * size..((piece + 1) * size).min(rows);
-            let read = Fetch::start(table, block).wait(table.source(block).name())?;
-            let decoded =
-                table.decode(block, range.clone(), &read).map_err(|e| e.in_file(table.source(block).name(), None))?;
+            let (name, is_small) = (table.source(block).name(), |bytes| bytes <= BLOCK_BYTES_BY_NUMBER);
+            let read = table.block(block, Fetch::start(table, block, is_small).wait(name)?, 0);
+            let decoded = table.decode(block, range.clone(), &read).map_err(|e| e.in_file(name, None))?;
             let first = table.starts()[block] + range.start as u64;
             let chunk = Chunk::new(range.len(), Pos::Run(first), decoded.columns);
             // It is handed out again and again.
@@ -487,7 +528,7 @@ impl TableIndex {
     }
 }
 
-impl Index for TableIndex {
+impl<T: Table> Index for TableIndex<T> {
     fn len(&self) -> u64 {
         self.table.starts().last().copied().unwrap_or(0)
     }
@@ -567,6 +608,7 @@ mod tests {
     }
 
     impl Table for Fake {
+        type Block = Vec<Buf>;
         fn starts(&self) -> &[u64] {
             &self.starts
         }
@@ -584,8 +626,11 @@ mod tests {
         fn check(&self, _: usize) -> Result<()> {
             Ok(())
         }
-        fn decode(&self, block: usize, rows: Range<usize>, read: &[Buf]) -> Result<Decoded> {
-            if self.broken.contains(&block) {
+        fn block(&self, _: usize, read: Vec<Buf>, _: usize) -> Vec<Buf> {
+            read
+        }
+        fn decode(&self, number: usize, rows: Range<usize>, read: &Vec<Buf>) -> Result<Decoded> {
+            if self.broken.contains(&number) {
                 return Err(Error::data("broken"));
             }
             let items: Vec<i64> = read[0].as_slice()[rows.clone()].iter().map(|b| i64::from(*b)).collect();
@@ -670,7 +715,7 @@ mod tests {
 
     #[test]
     fn what_is_kept_by_number_has_a_bound() {
-        let table: Arc<dyn Table> = Arc::new(Fake { row_bytes: PIECE_BYTES, ..fake(&[0, 100]) });
+        let table = Arc::new(Fake { row_bytes: PIECE_BYTES, ..fake(&[0, 100]) });
         let pieces: Arc<Pieces> = Arc::default();
         let index = TableIndex { table, pieces: pieces.clone(), keep: 100 };
         (0..100).for_each(|row| assert_eq!(index.get(&[row]).unwrap().rows(), 1));
