@@ -128,22 +128,24 @@ impl ArrowFile {
         rows: Range<usize>,
         body: Option<Buf>,
     ) -> Result<Vec<ArrayRef>> {
-        let what = format!("record batch {batch} cannot be decoded");
-        let made = match self.batches[batch].sliced {
-            true => self.cut(batch, columns, rows, body, &what),
-            false => self.whole(batch, columns, rows, body, &what),
-        };
-        made.map_err(|e| e.in_file(self.source.name(), Some(self.batches[batch].body.start)))
+        if !self.can_be_cut(batch) {
+            let whole = self.decode_whole(batch, columns, body)?;
+            return Ok(whole.iter().map(|array| array.slice(rows.start, rows.len())).collect());
+        }
+        let cut = self.cut(batch, columns, rows, body, &cannot(batch));
+        cut.map_err(|e| e.in_file(self.source.name(), Some(self.batches[batch].body.start)))
+    }
+    /// Whether some rows of a batch can be had without decoding all of it: not if it is compressed.
+    pub fn can_be_cut(&self, batch: usize) -> bool {
+        self.batches[batch].sliced
+    }
+    /// All rows of a batch.
+    pub fn decode_whole(&self, batch: usize, columns: &[usize], body: Option<Buf>) -> Result<Vec<ArrayRef>> {
+        let whole = self.whole(batch, columns, body, &cannot(batch));
+        whole.map_err(|e| e.in_file(self.source.name(), Some(self.batches[batch].body.start)))
     }
 
-    fn whole(
-        &self,
-        batch: usize,
-        columns: &[usize],
-        rows: Range<usize>,
-        body: Option<Buf>,
-        what: &str,
-    ) -> Result<Vec<ArrayRef>> {
+    fn whole(&self, batch: usize, columns: &[usize], body: Option<Buf>, what: &str) -> Result<Vec<ArrayRef>> {
         let b = &self.batches[batch];
         let bytes = to_buffer(body.map_or_else(|| exact(&self.source, &b.body), Ok)?);
         let mut rising = columns.to_vec();
@@ -159,7 +161,6 @@ impl ArrowFile {
         if read.num_rows() != b.rows {
             return Err(Error::data(format!("{what}: it has {} rows, {} were announced", read.num_rows(), b.rows)));
         }
-        let read = read.slice(rows.start, rows.len());
         let place = |c: &usize| read.column(rising.binary_search(c).expect("it is one of them")).clone();
         Ok(columns.iter().map(place).collect())
     }
@@ -204,6 +205,10 @@ impl ArrowFile {
         }
         made.into_iter().map(|a| a.ok_or_else(|| Error::usage("there is no such column"))).collect()
     }
+}
+
+fn cannot(batch: usize) -> String {
+    format!("record batch {batch} cannot be decoded")
 }
 
 fn exact(source: &Arc<dyn Source>, range: &Range<u64>) -> Result<Buf> {

@@ -8,10 +8,12 @@ use crate::element::Spec;
 use crate::error::{Error, Result};
 use crate::op::{Narrowed, Op, OpInfo, Param};
 use crate::plan::{Card, Plan};
+use crate::runtime::sync::{Mutex, lock};
 use crate::runtime::{BuildCx, Built, Index};
 use feedline_formats::arrow_ipc::ArrowFile;
 use feedline_formats::columnar::Values;
-use feedline_io::{Buf, Source};
+use feedline_formats::columnar::array::{Array, ArrayRef};
+use feedline_io::{Buf, Scratch, Source, scratch};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -92,7 +94,7 @@ impl Files {
 }
 
 impl Table for Files {
-    type Block = Vec<Buf>;
+    type Block = Batch;
     fn starts(&self) -> &[u64] {
         &self.starts
     }
@@ -114,13 +116,43 @@ impl Table for Files {
     fn check(&self, block: usize) -> Result<()> {
         self.files[self.blocks[block].0].check_unchanged()
     }
-    fn block(&self, _: usize, read: Vec<Buf>, _: usize) -> Vec<Buf> {
-        read
+    fn block(&self, _: usize, read: Vec<Buf>, keep_bytes: usize) -> Batch {
+        Batch { body: read.into_iter().next(), keep_bytes, whole: Mutex::new(None) }
     }
-    fn decode(&self, block: usize, rows: Range<usize>, read: &Vec<Buf>) -> Result<Decoded> {
-        let (file, batch) = self.blocks[block];
-        let arrays = self.files[file].decode(batch, &self.places[file], rows, read.first().cloned())?;
+    fn decode(&self, block: usize, rows: Range<usize>, batch: &Batch) -> Result<Decoded> {
+        let (file, number) = self.blocks[block];
+        let (file, places) = (&self.files[file], &self.places[file]);
+        let arrays = match file.can_be_cut(number) || rows.len() == file.batch_rows(number) {
+            true => file.decode(number, places, rows, batch.body.clone())?,
+            false => {
+                let whole = batch.whole(|body| file.decode_whole(number, places, body))?;
+                whole.iter().map(|array| array.slice(rows.start, rows.len())).collect()
+            }
+        };
         self.wanted.decoded(arrays.into_iter().map(Values::Array))
+    }
+}
+
+/// A record batch that was read.
+struct Batch {
+    body: Option<Buf>,
+    keep_bytes: usize,
+    /// All of it, for the pieces that follow: one that is compressed can only be decoded as a whole.
+    whole: Mutex<Option<(Vec<ArrayRef>, Scratch)>>,
+}
+
+impl Batch {
+    fn whole(&self, decode: impl FnOnce(Option<Buf>) -> Result<Vec<ArrayRef>>) -> Result<Vec<ArrayRef>> {
+        let mut kept = lock(&self.whole);
+        if let Some((arrays, _)) = &*kept {
+            return Ok(arrays.clone());
+        }
+        let arrays = decode(self.body.clone())?;
+        let bytes = arrays.iter().map(|array| array.get_array_memory_size()).sum();
+        if bytes <= self.keep_bytes {
+            *kept = Some((arrays.clone(), scratch(bytes)));
+        }
+        Ok(arrays)
     }
 }
 

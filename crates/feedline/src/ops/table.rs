@@ -76,11 +76,12 @@ impl Room {
     fn ahead_bytes(&self) -> u64 {
         AHEAD_BYTES.min(self.budget.limit() as u64 / 8)
     }
-    /// Whether a block of so many bytes is read as a whole, beside the one that is being decoded.
+    /// Whether a block of so many bytes is read as a whole: while it and the next one take half of what is free, since there
+    /// may be other readers.
     fn has(&self, bytes: u64) -> bool {
-        let (limit, live) = (self.budget.limit() as u64, self.budget.live() as u64);
-        // A large one only while most of the limit is free: there may be many readers.
-        bytes <= BLOCK_BYTES.min(limit / 16) && (bytes <= self.ahead_bytes() / 8 || live + 2 * bytes <= limit / 2)
+        let limit = self.budget.limit() as u64;
+        let free = limit.saturating_sub(self.budget.live() as u64);
+        bytes <= BLOCK_BYTES.min(limit / 16) && (bytes <= self.ahead_bytes() / 8 || 4 * bytes <= free)
     }
     /// Bytes that pieces of a block may keep for others.
     fn keep_bytes(&self) -> usize {
@@ -169,9 +170,9 @@ pub fn build<T: Table>(table: Arc<T>, cx: &BuildCx, node: &Plan, first: u64) -> 
     let (reads, name, starts) = (VecDeque::new(), node.name(), table.starts());
     let fetch = starts[1..].partition_point(|end| *end <= first);
     let row = if fetch + 1 < starts.len() { (first - starts[fetch]) as usize } else { 0 };
-    let (table_, loaded_) = (table.clone(), loaded.clone());
-    let head = Head { table: table_, loaded: loaded_, room, fetch, reads, block: None, row, checked: None, name };
-    cx.open(node, Box::new(head), Arc::new(Decode { table, loaded, name }))
+    let decode = Decode { table: table.clone(), loaded: loaded.clone(), name };
+    let head = Head { table, loaded, room, fetch, reads, block: None, row, checked: None, name };
+    cx.open(node, Box::new(head), Arc::new(decode))
 }
 
 /// A block that was read, and how many pieces still need it.
