@@ -88,7 +88,8 @@ impl Op for ChooseFromDatasets {
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
         let mut serial = false;
         node.inputs[0].walk(&mut |p| serial |= p.op.props().host);
-        let choices = Given { tap: Tap::new(cx.stage(&node.inputs[0])?), ready: VecDeque::new(), serial };
+        let choices =
+            Given { tap: Tap::new(cx.cutting(false).stage(&node.inputs[0])?), ready: VecDeque::new(), serial };
         Ok(Built::Stage(mixed(cx, node, &node.inputs[1..], choices, self.stop_on_empty_dataset)?))
     }
     fn write(&self) -> Result<serde_json::Value> {
@@ -169,7 +170,8 @@ pub fn mixed(
     choices: impl Choices + 'static,
     stop_on_empty: bool,
 ) -> Result<Box<dyn Stage>> {
-    let source = |input: &Plan| Ok(Some(Source::new(cx.stage(input)?, node.spec.leaf_order(&input.spec))));
+    let source =
+        |input: &Plan| Ok(Some(Source::new(cx.cutting(false).stage(input)?, node.spec.leaf_order(&input.spec))));
     let sources = inputs.iter().map(source).collect::<Result<Vec<_>>>()?;
     let open = sources.len();
     let (picked, failed) = (Picked::new(), None);

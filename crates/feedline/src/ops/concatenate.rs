@@ -59,10 +59,10 @@ impl Op for Concatenate {
         })
     }
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
+        let (taken, cx) = Taken::new(cx, &node.inputs);
         let stage = Some(cx.stage(&node.inputs[0])?);
         let order = node.spec.leaf_order(&node.inputs[0].spec);
-        let taken = Taken::new(cx, &node.inputs);
-        let stage = ConcatenateStage { stage, order, cx: cx.clone(), node: node.clone(), input: 0, made: 0, taken };
+        let stage = ConcatenateStage { stage, order, cx, node: node.clone(), input: 0, made: 0, taken };
         Ok(Built::Stage(Box::new(stage)))
     }
     fn index(&self, cx: &BuildCx, node: &Plan) -> Result<Option<Arc<dyn Index>>> {

@@ -141,8 +141,9 @@ pub enum Inner {
 impl Inners {
     pub fn new(cx: &BuildCx, node: &Plan, function: &Function) -> Result<Inners> {
         let check = function.0.host_fn().map(|_| node.spec.clone());
+        let (taken, inner) = super::seeds_taken(cx, &[function]);
         Ok(Inners {
-            cx: cx.clone(),
+            cx: inner,
             input: cx.stage(&node.inputs[0])?,
             function: MapFn(function.bound(cx)),
             ready: VecDeque::new(),
@@ -154,7 +155,7 @@ impl Inners {
             from: Mark::default(),
             used: 0,
             drop: 0,
-            taken: super::seeds_taken(cx, &[function]),
+            taken,
         })
     }
     pub fn next(&mut self, cx: &mut Cx<'_>) -> Inner {

@@ -80,7 +80,7 @@ use crate::expr::{Graph, Kind};
 use crate::op::{Function, OpInfo, Props};
 use crate::options::OnError;
 use crate::plan::{Bound, Card, Plan};
-use crate::runtime::{At, BuildCx, Mark, Stage, Taken, unfit};
+use crate::runtime::{At, BuildCx, Mark, PassSeeds, Stage, Taken, unfit};
 
 /// Every operator.
 pub static OPS: &[&OpInfo] = &[
@@ -319,12 +319,18 @@ fn function_props(functions: &[&Function]) -> Props {
     props
 }
 
-/// The seeds that datasets inside these functions take whenever one is opened.
-fn seeds_taken(cx: &BuildCx, functions: &[&Function]) -> Taken {
-    let mut plans = Vec::new();
-    functions.iter().for_each(|f| for_each_dataset(&f.0, &mut |plan| plans.push(plan.clone())));
-    // Each operator by itself: those below it were found as well.
-    Taken::of(cx, plans.iter().filter_map(|plan| plan.op.seeds()))
+/// The seeds that datasets inside these functions take whenever one is opened, and with what they are.
+fn seeds_taken(cx: &BuildCx, functions: &[&Function]) -> (Taken, BuildCx) {
+    /// Those of functions inside of functions, too.
+    fn find(function: &Function, out: &mut Vec<std::sync::Arc<PassSeeds>>) {
+        for_each_dataset(&function.0, &mut |plan| {
+            out.extend(plan.op.seeds().cloned());
+            plan.op.functions().into_iter().for_each(|function| find(function, out));
+        });
+    }
+    let mut seeds = Vec::new();
+    functions.iter().for_each(|function| find(function, &mut seeds));
+    Taken::of(cx, &seeds)
 }
 
 /// Every operator of every dataset that a function contains.

@@ -80,9 +80,9 @@ impl Op for Repeat {
         }
         // An empty pass is followed by others only if they may differ.
         let ends_empty = passes.is_none() || input.is_pure();
+        let (taken, cx) = Taken::new(cx, &node.inputs);
         let stage = Some(cx.in_epoch(1).stage(&input)?);
-        let taken = Taken::new(cx, &node.inputs);
-        let (pass, any, made, cx) = (0, false, 0, cx.clone());
+        let (pass, any, made) = (0, false, 0);
         Ok(Built::Stage(Box::new(RepeatStage { stage, cx, input, pass, passes, ends_empty, any, made, taken })))
     }
     fn index(&self, cx: &BuildCx, node: &Plan) -> Result<Option<Arc<dyn Index>>> {

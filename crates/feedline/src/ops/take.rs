@@ -67,7 +67,9 @@ impl Op for Take {
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
         match self.limit(cx)? {
             None => cx.build(&node.inputs[0]),
-            Some(left) => Ok(Built::Stage(Box::new(TakeStage { input: Some(cx.stage(&node.inputs[0])?), left }))),
+            Some(left) => {
+                Ok(Built::Stage(Box::new(TakeStage { input: Some(cx.cutting(true).stage(&node.inputs[0])?), left })))
+            }
         }
     }
     fn index(&self, cx: &BuildCx, node: &Plan) -> Result<Option<Arc<dyn Index>>> {

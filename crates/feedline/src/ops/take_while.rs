@@ -59,7 +59,7 @@ impl Op for TakeWhile {
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
         let serial = is_serial_host(&self.predicate.0);
         Ok(Built::Stage(Box::new(TakeWhileStage {
-            input: Some(cx.stage(&node.inputs[0])?),
+            input: Some(cx.cutting(false).stage(&node.inputs[0])?),
             predicate: self.predicate.bound(cx),
             ready: VecDeque::new(),
             serial,

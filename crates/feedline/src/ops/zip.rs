@@ -81,7 +81,7 @@ impl Op for Zip {
         let inputs = node
             .inputs
             .iter()
-            .map(|i| Ok(Input { tap: Tap::new(cx.stage(i)?), front: None }))
+            .map(|i| Ok(Input { tap: Tap::new(cx.cutting(false).stage(i)?), front: None }))
             .collect::<Result<_>>()?;
         let mut lockstep = false;
         node.walk(&mut |p| lockstep |= p.op.props().host);

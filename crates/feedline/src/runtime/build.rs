@@ -104,8 +104,11 @@ pub struct BuildCx {
     pub again: bool,
     /// Of that, only rows here and there are wanted.
     pub sparse: bool,
-    /// Whose seeds operators take: those of the whole pass, or of whoever reads a part of it again.
+    /// Whose seeds operators take: those of the whole pass, of whoever reads a part of it again, or of a branch (`seed.rs`).
     pub pass: Arc<AtomicBool>,
+    pub branch: bool,
+    /// Somebody above may end before this does. In so many operators below, nothing is read then that is not given on.
+    pub cut: Option<u8>,
     /// Inside another operator's function: stay serial, there may be thousands of these.
     pub nested: bool,
     /// The rows that the operator above would like a chunk to be a multiple of.
@@ -160,7 +163,8 @@ impl BuildCx {
     }
     /// The same for whoever stacks so many rows at a time.
     fn build_for(&self, plan: &Plan, batch: Option<usize>) -> Result<Built> {
-        let mut built = plan.op.build(self, plan).map_err(|e| e.in_op(plan.name()))?;
+        let cut = self.cut.map(|exact| exact.saturating_sub(1));
+        let mut built = plan.op.build(&BuildCx { cut, ..self.clone() }, plan).map_err(|e| e.in_op(plan.name()))?;
         if let Some(size) = batch {
             built = self.laid(plan, built, size);
         }
@@ -317,6 +321,11 @@ impl BuildCx {
         let pass = self.again.then(|| self.pass.clone());
         pass.iter().for_each(|pass| pass.store(true, Relaxed));
         Sent(pass)
+    }
+    /// For the inputs of an operator that may end before they do. One that is `exact` asks for no more than it gives on:
+    /// that much is true of what stands right below. Others may read ahead, or by chunks.
+    pub fn cutting(&self, exact: bool) -> BuildCx {
+        BuildCx { cut: Some(if exact && self.cut.is_none() { 2 } else { 0 }), ..self.clone() }
     }
     pub fn with_env(&self, env: Arc<[Value]>) -> BuildCx {
         BuildCx { env, ..self.clone() }

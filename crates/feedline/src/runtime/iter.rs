@@ -133,6 +133,8 @@ fn build_cx(run: &Arc<Run>, bound: &Bound, epoch: u64) -> BuildCx {
         again: false,
         sparse: false,
         pass: run.finished.clone(),
+        branch: false,
+        cut: None,
         nested: false,
         grain: 1,
         known: Weak::new(),
@@ -149,6 +151,7 @@ impl Iter {
     /// Starts a pass on the pool. The plan is run as it is: rewriting it comes before.
     pub fn new(bound: &Bound, epoch: u64, pool: Arc<Pool>) -> Result<Iter> {
         let run = new_run(&bound.plan, epoch, pool);
+        super::state::begin_seeds(&bound.plan, &run.finished);
         let seeds = super::state::seeds_of(&bound.plan, &run.finished);
         let mut iter = Iter::build(bound, epoch, run)?;
         // What a cache gives was made in an earlier pass, and a snapshot reads its input or its shards: only a state tells.
@@ -170,6 +173,7 @@ impl Iter {
             Start::State(state) => Iter::resume_in(bound, state, run),
             Start::Seeds { epoch, seeds } => {
                 super::state::set_seeds(seeds, &bound.plan, &run.finished)?;
+                super::state::begin_seeds(&bound.plan, &run.finished);
                 let iter = Iter::build(bound, *epoch, run)?;
                 iter.root.start();
                 Ok(iter)
@@ -185,6 +189,9 @@ impl Iter {
         run.meters.begin(Start::State(Box::new(state.clone())));
         run.meters.go_on(&state.left_out);
         state.set_seeds(&bound.plan, &run.finished)?;
+        if !state.ended {
+            super::state::begin_seeds(&bound.plan, &run.finished);
+        }
         super::state::set_kept(&state.kept, &bound.plan, run.errors.is_some())?;
         run.resuming.store(true, Relaxed);
         let budget = run.budget.clone();

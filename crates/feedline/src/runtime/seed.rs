@@ -1,10 +1,14 @@
 //! The seeds of operators and of their passes, by tf.data's rules, so that orders agree.
 //!
-//! An operator has one stream of seeds, and each time it is started it takes the next of them: in a pass over the whole
-//! pipeline once, or many times (under `repeat`, inside `flat_map`). Workers start it ahead of the consumer, so how many
-//! seeds a pass has taken says nothing if it is left early. Therefore a pass takes seeds from a place of its own: behind
-//! those of a pass that was read to its end, one behind the beginning of one that was not. Orders then depend on what the
-//! consumer did, and not on how far workers were.
+//! 1. An operator has one stream of seeds, and each time it is started it takes the next of them: in a pass over the whole
+//!    pipeline once, or many times (under `repeat`, inside `flat_map`). Workers start it ahead of the consumer, so how many
+//!    seeds a pass has taken says nothing if it is left early. Therefore a pass takes seeds from a place of its own, which
+//!    is set aside when it begins: behind those of a pass that was read to its end, one behind the beginning of one that was
+//!    not. Orders then depend on what the consumer did, and not on how far workers were.
+//! 2. The same goes for a part of a pipeline that somebody above may leave early (`take`, `take_while`, `zip`): whoever starts
+//!    others there takes one seed of the pass, and those that follow it in a *branch* of its own, of which the pass sees
+//!    nothing.
+//! 3. Nothing is taken for a pass that is over.
 //!
 //! A state tells where the stream stood before the pass, and each running stage which seeds it took: so a pass that is
 //! resumed, in whatever process, and those after it draw what they would have drawn.
@@ -53,7 +57,8 @@ struct Passes {
 struct Pass {
     /// Belongs to the pass: true once its consumer saw the end. To whoever reads again: true while it is sent somewhere.
     finished: Arc<AtomicBool>,
-    again: bool,
+    /// Of whoever reads again, or a branch: the passes that follow have nothing to do with it.
+    apart: bool,
     first: u64,
     taken: u64,
 }
@@ -85,11 +90,33 @@ impl PassSeeds {
                 true => cx.pass.load(Relaxed) || passes.of(&cx.pass).is_none(),
                 false => cx.run.resuming.load(Relaxed),
             };
-            if !told_later {
+            // Somebody who worked ahead of it, and has not heard.
+            let is_over = !cx.again && (cx.run.finished.load(Relaxed) || cx.run.cancelled.load(Relaxed));
+            if !told_later && !is_over {
                 (first, number) = passes.take(&cx.pass);
             }
         }
-        Seeded { seeds: self.clone(), pass: cx.pass.clone(), again: cx.again, first, number }
+        Seeded { seeds: self.clone(), pass: cx.pass.clone(), apart: cx.again || cx.branch, first, number }
+    }
+    /// Sets the first seeds of a pass aside, unless it has some.
+    pub fn begin(&self, pass: &Arc<AtomicBool>) {
+        let _brief = brief();
+        let mut passes = lock(&self.passes);
+        if self.each_pass && passes.of(pass).is_none() {
+            passes.sweep();
+            let first = passes.next;
+            passes.next += 1;
+            passes.running.push(Pass { finished: pass.clone(), apart: false, first, taken: 0 });
+        }
+    }
+    /// Takes one of the pass's seeds, for a branch that goes on from there.
+    fn branch(&self, pass: &Arc<AtomicBool>, branch: &Arc<AtomicBool>) {
+        let _brief = brief();
+        let mut passes = lock(&self.passes);
+        if self.each_pass && passes.of(branch).is_none() {
+            let (_, first) = passes.take(pass);
+            passes.running.push(Pass { finished: branch.clone(), apart: true, first, taken: 0 });
+        }
     }
     /// The first seed of the pass, and how many it has taken.
     fn taken(&self, pass: &Arc<AtomicBool>) -> (u64, u64) {
@@ -106,12 +133,12 @@ impl PassSeeds {
         let _brief = brief();
         let mut passes = lock(&self.passes);
         match passes.of(&taken.pass) {
-            Some(pass) if count > 0 || taken.again => (pass.first, pass.taken) = (first, count),
+            Some(pass) if count > 0 || taken.apart => (pass.first, pass.taken) = (first, count),
             Some(pass) => pass.taken = 0,
-            None if count > 0 || taken.again => {
-                let (finished, again) = (taken.pass.clone(), taken.again);
-                passes.running.push(Pass { finished, again, first, taken: count });
-                if !taken.again {
+            None if count > 0 || taken.apart => {
+                let (finished, apart) = (taken.pass.clone(), taken.apart);
+                passes.running.push(Pass { finished, apart, first, taken: count });
+                if !taken.apart {
                     passes.next = passes.next.max(first + 1);
                 }
             }
@@ -144,7 +171,7 @@ impl PassSeeds {
         (passes.next, passes.pair) = (first, pair);
         if taken > 0 {
             passes.next = first.saturating_add(1);
-            passes.running.push(Pass { finished: finished.clone(), again: false, first, taken });
+            passes.running.push(Pass { finished: finished.clone(), apart: false, first, taken });
         }
     }
 }
@@ -152,19 +179,32 @@ impl PassSeeds {
 /// Which seeds a pass has taken for the operators that somebody starts one after the other.
 pub struct Taken {
     seeds: Vec<Arc<PassSeeds>>,
-    /// Who takes them: the whole pass, or whoever reads a part of it again.
+    /// Who takes them: the whole pass, a branch of it, or whoever reads a part of it again.
     pass: Arc<AtomicBool>,
-    again: bool,
+    apart: bool,
 }
 
 impl Taken {
-    pub fn new(cx: &BuildCx, plans: &[Plan]) -> Taken {
+    /// For whoever starts these, and with what it does so.
+    pub fn new(cx: &BuildCx, plans: &[Plan]) -> (Taken, BuildCx) {
         let mut seeds: Vec<Arc<PassSeeds>> = Vec::new();
         plans.iter().for_each(|plan| plan.walk_all(&mut |p| seeds.extend(p.op.seeds().cloned())));
         Taken::of(cx, &seeds)
     }
-    pub fn of<'a>(cx: &BuildCx, seeds: impl IntoIterator<Item = &'a Arc<PassSeeds>>) -> Taken {
-        Taken { seeds: seeds.into_iter().cloned().collect(), pass: cx.pass.clone(), again: cx.again }
+    pub fn of<'a>(cx: &BuildCx, seeds: impl IntoIterator<Item = &'a Arc<PassSeeds>>) -> (Taken, BuildCx) {
+        let seeds: Vec<Arc<PassSeeds>> = seeds.into_iter().cloned().collect();
+        let mut cx = cx.clone();
+        if cx.cut == Some(0) && !cx.again {
+            let branch = Arc::default();
+            // A state tells where it is.
+            if !cx.run.resuming.load(Relaxed) {
+                seeds.iter().for_each(|seeds| seeds.branch(&cx.pass, &branch));
+            }
+            (cx.pass, cx.branch) = (branch, true);
+        }
+        // Whatever starts others further down is part of it.
+        cx.cut = None;
+        (Taken { seeds, pass: cx.pass.clone(), apart: cx.again || cx.branch }, cx)
     }
     pub fn mark(&self, out: &mut Mark) {
         for seeds in &self.seeds {
@@ -186,9 +226,9 @@ impl Taken {
 /// Seeds that were taken.
 pub struct Seeded {
     seeds: Arc<PassSeeds>,
-    /// The pass that they were taken in, and whether it reads something again.
+    /// The pass that they were taken in, and whether it stands apart from those that follow.
     pass: Arc<AtomicBool>,
-    again: bool,
+    apart: bool,
     /// The pass's first number, and that of these.
     first: u64,
     number: u64,
@@ -217,14 +257,14 @@ impl Seeded {
         if self.seeds.each_pass {
             let _brief = brief();
             let mut passes = lock(&self.seeds.passes);
-            if !self.again {
+            if !self.apart {
                 passes.next = passes.next.max(self.first + 1);
             }
             match passes.of(&self.pass) {
                 Some(pass) => (pass.first, pass.taken) = (self.first, pass.taken.max(nth + 1)),
                 None => {
-                    let (finished, again, first) = (self.pass.clone(), self.again, self.first);
-                    passes.running.push(Pass { finished, again, first, taken: nth + 1 });
+                    let (finished, apart, first) = (self.pass.clone(), self.apart, self.first);
+                    passes.running.push(Pass { finished, apart, first, taken: nth + 1 });
                 }
             }
         }
@@ -245,14 +285,14 @@ impl Passes {
         self.sweep();
         let first = self.next;
         self.next += 1;
-        self.running.push(Pass { finished: finished.clone(), again: false, first, taken: 1 });
+        self.running.push(Pass { finished: finished.clone(), apart: false, first, taken: 1 });
         (first, first)
     }
     /// Forgets passes that are over.
     fn sweep(&mut self) {
         let next = &mut self.next;
         self.running.retain(|p| {
-            let over = !p.again && p.finished.load(Relaxed);
+            let over = !p.apart && p.finished.load(Relaxed);
             if over {
                 *next = (*next).max(p.first + p.taken);
             }
@@ -284,7 +324,7 @@ mod tests {
         let s = Arc::new(PassSeeds::new(Some(4), None, true));
         let first = || {
             let (first, number) = lock(&s.passes).take(&pass());
-            Seeded { seeds: s.clone(), pass: pass(), again: false, first, number }.random().next_u32()
+            Seeded { seeds: s.clone(), pass: pass(), apart: false, first, number }.random().next_u32()
         };
         assert_eq!([first(), first()], [1905554911, 1683472663]);
         assert_ne!(PassSeeds::new(None, None, false).pair(), PassSeeds::new(None, None, false).pair());

@@ -12,7 +12,7 @@ use serde_json::Value as Json;
 use std::sync::Arc;
 
 /// Changes whenever states of before cannot be read any more.
-const VERSION: u64 = 3;
+const VERSION: u64 = 4;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct State {
@@ -119,6 +119,11 @@ pub(super) fn shards_of(plan: &Plan) -> Vec<u64> {
 
 /// Operators that hold nothing that belongs to one part: they may stand on a `shard` that gets another number of parts.
 const ON_SHARDS: [&str; 4] = ["batch", "map", "prefetch", "with_options"];
+
+/// Sets the first seeds of a pass aside, for those operators that have none of it.
+pub(super) fn begin_seeds(plan: &Plan, finished: &Arc<AtomicBool>) {
+    plan.walk_all(&mut |p| p.op.seeds().into_iter().for_each(|seeds| seeds.begin(finished)));
+}
 
 /// Where the seeds of all operators of a plan stand in a pass, those inside functions included.
 pub(super) fn seeds_of(plan: &Plan, finished: &Arc<AtomicBool>) -> Vec<Seeds> {

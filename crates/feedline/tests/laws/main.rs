@@ -2,6 +2,7 @@
 //! element, or fails in the middle; what comes out must not depend on workers, chunk sizes or rewrites.
 
 mod left_out;
+mod passes;
 mod resume;
 mod traced;
 

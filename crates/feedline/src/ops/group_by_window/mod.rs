@@ -147,13 +147,14 @@ impl Op for GroupByWindow {
             (None, None) => crate::bail!(Usage, "give either window_size or window_size_func"),
         };
         let journal = Journal::new(size.sizes());
+        let (taken, inner) = super::seeds_taken(cx, &[&self.reduce]);
         Ok(Built::Stage(Box::new(Stepping::new(GroupSteps {
             input: cx.stage(&node.inputs[0])?,
             key: MapFn(self.key.bound(cx)),
             size,
             reduce: self.reduce.bound(cx),
             spec: node.inputs[0].spec.clone(),
-            cx: cx.clone(),
+            cx: inner,
             serial: self.props().host,
             groups: BTreeMap::new(),
             hold: cx.hold(node),
@@ -161,7 +162,7 @@ impl Op for GroupByWindow {
             output: None,
             windows: 0,
             ended: false,
-            taken: super::seeds_taken(cx, &[&self.reduce]),
+            taken,
             node: node.clone(),
             journal,
             from: Mark::default(),

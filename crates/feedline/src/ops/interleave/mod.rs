@@ -143,6 +143,8 @@ impl Op for Interleave {
             Some(calls) if !cx.nested => Some(Ahead::new(cx, cycle, calls)),
             _ => None,
         };
+        // Whoever works ahead opens more than is wanted of it.
+        let cx = &BuildCx { cut: cx.cut.map(|exact| if calls.is_some() { 0 } else { exact }), ..cx.clone() };
         Ok(Built::Stage(Box::new(InterleaveStage {
             outer: Inners::new(cx, node, &self.function)?,
             outer_ended: false,
