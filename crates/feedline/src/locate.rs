@@ -131,6 +131,7 @@ fn delivered(mut iter: Iter, step: u64, interrupted: &mut dyn FnMut() -> Result<
 /// The random functions that an operator called for a row.
 fn drawn(node: &Plan, seen: &Seen, out: &mut Vec<Draw>) {
     let mut note = |func: &'static Func, attrs: &Attrs| {
+        let attrs = crate::expr::chance::now(attrs.clone());
         let number = |name: &str| attrs.get(name).and_then(|v| v.as_u64().or(v.as_i64().map(|i| i as u64)));
         if !func.pure && (number("seed").is_some() || number("use").is_some()) {
             let (seed, call) = (number("seed").unwrap_or(0), number("use").unwrap_or(0));

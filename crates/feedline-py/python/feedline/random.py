@@ -13,7 +13,7 @@ from . import ops, trace
 from .calls import as_tensor, call, call_here, symbolic
 from .dtypes import as_dtype, float32, float64, int64
 from .lazy_numpy import np
-from .seeds import get_seed, op_seed, set_seed
+from .seeds import get_seed, global_seed, op_seed, set_seed
 
 __all__ = [
     "bernoulli",
@@ -32,9 +32,13 @@ __all__ = [
 
 
 def source(seed: int | None) -> dict[str, int]:
-    """What tells one call of a random function from all others: its seed, and its number in the function."""
+    """What tells one call of a random function from all others: its seed, and its number in the function.
+
+    A seed that nobody gave is drawn: states of iterators bring it to other processes.
+    """
     tracer = trace.current()
-    return {"seed": op_seed(seed), "use": 0 if tracer is None else tracer.use()}
+    own = {"seed": op_seed(seed), "use": 0 if tracer is None else tracer.use()}
+    return {**own, "drawn": True} if seed is None and global_seed() is None else own
 
 
 def _draw(name: str, args: list[Any], seed: int | None, **attrs: Any) -> Any:

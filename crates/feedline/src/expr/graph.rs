@@ -1,6 +1,7 @@
 //! A traced function as data: nodes in the order in which they were made, each with its type; evaluated over whole
 //! chunks. `Builder` makes one, checking types at every step, so that a mistake is reported at the user's own line.
 
+use super::chance;
 use super::crew::{Ask, Crew};
 use super::func::{Arg, Attrs, RowsAt, Work, run, run_several};
 use super::funcs;
@@ -654,7 +655,8 @@ impl fmt::Debug for Graph {
                 Kind::Call { func, args, attrs, .. } => {
                     write!(f, "{}(", func.name)?;
                     list(f, args)?;
-                    for (k, v) in &attrs.0 {
+                    let is_drawn = chance::is_drawn(&attrs.0);
+                    for (k, v) in attrs.0.iter().filter(|(k, _)| !is_drawn || !matches!(&k[..], "seed" | "drawn")) {
                         write!(f, ", {k}={v}")?;
                     }
                     f.write_str(")")
@@ -730,7 +732,9 @@ impl Serialize for Graph {
                 Kind::Input(i) => WrittenKind::Input(i),
                 Kind::Const(v) => WrittenKind::Const(v),
                 Kind::Capture(k) => WrittenKind::Capture(k),
-                Kind::Call { func, args, attrs, .. } => WrittenKind::Call { func: func.name.into(), args, attrs },
+                Kind::Call { func, args, attrs, .. } => {
+                    WrittenKind::Call { func: func.name.into(), args, attrs: chance::now(attrs) }
+                }
                 Kind::Host { func, args, outputs } => WrittenKind::Host {
                     func: crate::element::attach(Arc::new(HostAttachment(func)))
                         .ok_or_else(|| S::Error::custom("a plan with Python functions can only be pickled"))?,

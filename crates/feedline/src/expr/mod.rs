@@ -1,5 +1,6 @@
 //! Functions as data: expressions that were traced once, their types, and their evaluation over chunks.
 
+pub mod chance;
 mod crew;
 mod func;
 pub mod funcs;

@@ -4,6 +4,7 @@
 use super::{Fnv, Plan, written};
 use crate::element::{DType, Tensor};
 use crate::error::{Error, Result};
+use crate::expr::chance;
 use crate::options::OnError;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -72,11 +73,7 @@ impl Outline {
             Some((i, (Line(was, _), Line(is, _)))) if was != is => {
                 format!("operator {} is {is} here and was {was} there", i + 1)
             }
-            Some((i, (Line(is, _), _))) => format!(
-                "operator {}, {is}, has another function or other data (a random function without a seed is another one in \
-                 each process: give it a seed)",
-                i + 1
-            ),
+            Some((i, (Line(is, _), _))) => format!("operator {}, {is}, has another function or other data", i + 1),
             None => match (self.operators.get(here.operators.len()), here.operators.get(self.operators.len())) {
                 (Some(Line(was, _)), _) => format!("{was} was there and is missing here"),
                 (_, Some(Line(is, _))) => format!("{is} is here and was not there"),
@@ -95,6 +92,8 @@ fn line(node: &Plan) -> Result<&Line> {
     if let Some(map) = json.as_object_mut() {
         node.op.tunables().iter().for_each(|name| drop(map.remove(*name)));
     }
+    // A state has those.
+    chance::forget(&mut json);
     let mut hash = Fnv::new();
     hash.write(node.name().as_bytes());
     hash.write(json.to_string().as_bytes());

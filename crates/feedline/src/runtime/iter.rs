@@ -17,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::plan::{Bound, Outline, Plan};
 use std::collections::HashMap;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -34,6 +35,8 @@ pub struct Iter {
     pub plan: Plan,
     epoch: u64,
     outline: Option<Outline>,
+    /// Seeds that were drawn.
+    drawn: Vec<Arc<AtomicU64>>,
     delivered: u64,
     ended: bool,
     /// When the consumer went away with the last chunk.
@@ -222,7 +225,8 @@ impl Iter {
         let chunk = nothing();
         let waker = Arc::downgrade(&waker);
         let (from, row, outline, delivered, ended, left) = Default::default();
-        Ok(Iter { root, run, waiter, waker, chunk, row, from, plan, epoch, outline, delivered, ended, left })
+        let drawn = super::state::drawn(&plan);
+        Ok(Iter { root, run, waiter, waker, chunk, row, from, plan, epoch, outline, drawn, delivered, ended, left })
     }
 
     /// Where the consumer is, whatever workers have done ahead: `resume` goes on with what it would get next. Elements
@@ -249,8 +253,12 @@ impl Iter {
         let shards = super::state::shards_of(&self.plan);
         let left_out = super::state::left_out_of(&self.run.meters);
         let kept = super::state::kept_of(&self.plan, self.run.errors.is_some());
-        let at = Vec::new();
-        Ok(Moment { mark, row, rest: State { plan, epoch, seeds, at, delivered, ended, shards, left_out, kept } })
+        let (at, drawn) = (Vec::new(), self.drawn.iter().map(|cell| cell.load(Relaxed)).collect());
+        Ok(Moment {
+            mark,
+            row,
+            rest: State { plan, epoch, seeds, at, delivered, ended, shards, left_out, kept, drawn },
+        })
     }
 
     /// The next element that is there already, without waiting or locking: most calls end here.

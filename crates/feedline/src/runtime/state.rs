@@ -6,10 +6,12 @@ use super::seed::Seeds;
 use super::sync::atomic::AtomicBool;
 use super::{LeftOut, Meters, Tally};
 use crate::error::{Error, Result};
+use crate::expr::chance;
 use crate::plan::{Outline, Plan};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Changes whenever states of before cannot be read any more.
 const VERSION: u64 = 4;
@@ -28,6 +30,8 @@ pub struct State {
     pub(super) left_out: Vec<LeftOut>,
     /// Of which pass each cache in memory keeps the results.
     pub(super) kept: Vec<Option<Json>>,
+    /// Seeds of random functions that were given none.
+    pub(super) drawn: Vec<u64>,
 }
 
 /// Where an iterator was. Its state is found out when it is asked for: until then it costs next to nothing.
@@ -64,6 +68,8 @@ struct Written {
     left_out: Vec<LeftOut>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     kept: Vec<Option<Json>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    drawn: Vec<u64>,
 }
 
 /// What the operators of a pass have left out.
@@ -132,6 +138,15 @@ pub(super) fn seeds_of(plan: &Plan, finished: &Arc<AtomicBool>) -> Vec<Seeds> {
     all
 }
 
+/// The cells of drawn seeds of all functions of a plan.
+pub(super) fn drawn(plan: &Plan) -> Vec<Arc<AtomicU64>> {
+    let mut cells = Vec::new();
+    plan.walk_all(&mut |p| {
+        p.op.functions().iter().for_each(|f| f.0.calls(&mut |_, attrs| chance::find(attrs, &mut cells)));
+    });
+    cells
+}
+
 /// The passes whose results the plan's caches keep in memory, where others would give something else. Nothing if none does.
 pub(super) fn kept_of(plan: &Plan, lenient: bool) -> Vec<Option<Json>> {
     let mut kept = Vec::new();
@@ -185,16 +200,22 @@ impl State {
         }
         Ok(At::resharded(&self.at))
     }
-    /// Sets the seeds of a plan's operators to where they were.
+    /// Sets the seeds of a plan's operators and functions to where they were.
     pub(super) fn set_seeds(&self, plan: &Plan, finished: &Arc<AtomicBool>) -> Result<()> {
+        let cells = drawn(plan);
+        if cells.len() != self.drawn.len() {
+            return Err(unfit());
+        }
+        cells.iter().zip(&self.drawn).for_each(|(cell, seed)| cell.store(*seed, Relaxed));
         set_seeds(&self.seeds, plan, finished)
     }
     pub fn to_json(&self) -> Result<Json> {
-        let State { plan, epoch, seeds, at, delivered, ended, shards, left_out, kept } = self;
+        let State { plan, epoch, seeds, at, delivered, ended, shards, left_out, kept, drawn } = self;
         let (plan, seeds, shards) = (plan.clone(), seeds.clone(), shards.clone());
-        let (left_out, kept) = (left_out.clone(), kept.clone());
+        let (left_out, kept, drawn) = (left_out.clone(), kept.clone(), drawn.clone());
         let (version, epoch, delivered, ended) = (VERSION, *epoch, *delivered, *ended);
-        let rest = Written { version, plan, epoch, seeds, at: Json::Null, delivered, ended, shards, left_out, kept };
+        let none = Json::Null;
+        let rest = Written { version, plan, epoch, seeds, at: none, delivered, ended, shards, left_out, kept, drawn };
         let mut json = serde_json::to_value(rest)?;
         // It may be long: it is put where it belongs, not copied there.
         json["at"] = mark::to_json(at)?;
@@ -210,9 +231,9 @@ impl State {
             }
             None => return Err(Error::usage("not a state of an iterator: take one with state_dict()")),
         }
-        let Written { plan, epoch, seeds, at, delivered, ended, shards, left_out, kept, .. } =
+        let Written { plan, epoch, seeds, at, delivered, ended, shards, left_out, kept, drawn, .. } =
             serde_json::from_value(json.clone())
                 .map_err(|e| Error::usage(format!("not a state of an iterator: {e}")))?;
-        Ok(State { plan, epoch, seeds, at: mark::from_json(&at)?, delivered, ended, shards, left_out, kept })
+        Ok(State { plan, epoch, seeds, at: mark::from_json(&at)?, delivered, ended, shards, left_out, kept, drawn })
     }
 }

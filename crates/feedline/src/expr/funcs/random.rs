@@ -1,6 +1,7 @@
 //! Random tensors. The numbers depend on the seed, the epoch, the element's position and which call it is (`use`), and on
 //! nothing else: not on chunks, threads or order.
 
+use super::super::chance::Seed;
 use super::super::{Arg, Attrs, ByRow, Func, Kernel, Made, RowAt, RowsAt, arity, dense};
 use super::broadcast::{check_room, room};
 use super::lead::{check_integers, integers, sizes, take_axis};
@@ -58,9 +59,9 @@ pub static FUNCS: &[Func] = &[
 ];
 
 /// Which stream of random numbers a call draws from.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) struct Source {
-    seed: u64,
+    seed: Seed,
     call: u64,
 }
 
@@ -75,14 +76,14 @@ impl Source {
                     .ok_or_else(|| Error::usage(format!("{name} must be an integer, not {v}"))),
             }
         };
-        Ok(Source { seed: number("seed")?, call: number("use")? })
+        Ok(Source { seed: Seed::of(number("seed")?, attrs), call: number("use")? })
     }
     /// The numbers of one element: the key stirs seed, epoch and call together, the position picks the stream.
     pub(super) fn at(&self, at: RowAt) -> Philox {
         self.of_key(self.key(at.epoch), at.pos)
     }
     fn key(&self, epoch: u64) -> u64 {
-        Philox::new(Philox::new(self.seed, epoch).next_u64(), self.call).next_u64()
+        Philox::new(Philox::new(self.seed.get(), epoch).next_u64(), self.call).next_u64()
     }
     fn of_key(&self, key: u64, pos: u64) -> Philox {
         Philox::new(key, pos)

@@ -38,7 +38,7 @@ pub static FUNCS: &[Func] = &[
 ];
 
 /// Where the numbers of a call come from: the element's place, or a pair of seeds that is its last argument.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 enum Draws {
     ByPlace(Source),
     BySeed,
