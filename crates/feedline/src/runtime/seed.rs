@@ -133,8 +133,7 @@ impl PassSeeds {
         let _brief = brief();
         let mut passes = lock(&self.passes);
         match passes.of(&taken.pass) {
-            Some(pass) if count > 0 || taken.apart => (pass.first, pass.taken) = (first, count),
-            Some(pass) => pass.taken = 0,
+            Some(pass) => (pass.first, pass.taken) = (first, count),
             None if count > 0 || taken.apart => {
                 let (finished, apart) = (taken.pass.clone(), taken.apart);
                 passes.running.push(Pass { finished, apart, first, taken: count });
@@ -168,6 +167,8 @@ impl PassSeeds {
         let _brief = brief();
         let mut passes = lock(&self.passes);
         let Seeds { pair, first, taken } = *seeds;
+        // What was before does not count.
+        passes.sweep();
         (passes.next, passes.pair) = (first, pair);
         if taken > 0 {
             passes.next = first.saturating_add(1);

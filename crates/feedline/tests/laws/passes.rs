@@ -136,6 +136,30 @@ fn an_iterator_that_is_left_early_counts_as_one_pass() {
     }
 }
 
+/// The folder of a cache is not there where the state comes to.
+#[cfg(feature = "columnar")]
+#[test]
+fn a_later_pass_over_a_cache_on_disk_can_be_resumed_without_it() {
+    let plan = || on("cache", json!({ "filename": own_folder("caches") }), take(30, many()));
+    let (here, ways) = (elsewhere(&plan(), &ways()[0]), ways());
+    all(&here, 0, 2);
+    let mut iter = Iter::new(&here, 1, pool(2)).unwrap();
+    let mut states = vec![iter.state().unwrap()];
+    let mut events = Vec::new();
+    while let Some(event) = iter.next() {
+        events.push(shown(event));
+        states.push(iter.state().unwrap());
+    }
+    for (i, state) in states.iter().enumerate() {
+        let way = &ways[i % ways.len()];
+        let text = state.to_json().unwrap().to_string();
+        let there = elsewhere(&plan(), way);
+        let rest: Vec<Event> = super::resume::resumed(&there, &text, way.0, "elsewhere").map(shown).collect();
+        assert_eq!(rest, events[i..], "state {i}, by {way:?}");
+        assert_eq!(all(&there, 2, way.0), events, "the pass behind it reads what is kept by now");
+    }
+}
+
 #[test]
 fn states_of_what_is_left_early() {
     for (turn, (what, plan)) in left_early().into_iter().enumerate() {

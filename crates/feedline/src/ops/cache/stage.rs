@@ -396,7 +396,9 @@ impl Stage for CacheStage {
         if same && matches!(self.source, Source::Input(..)) && self.given.results() <= given.results() {
             self.drop = given.behind(self.given.results());
         } else if !self.go_on(given, |part| *part == origin || pure)? {
-            self.begin_anew(&self.cx.clone(), origin, given)?;
+            // Where another pass was kept, this one takes no seeds.
+            let cx = if origin.epoch == self.cx.epoch { self.cx.clone() } else { self.cx.again() };
+            self.begin_anew(&cx, origin, given)?;
         }
         Ok(())
     }
