@@ -318,6 +318,10 @@ impl BuildCx {
         pass.iter().for_each(|pass| pass.store(true, Relaxed));
         Sent(pass)
     }
+    /// Whether stages may be sent elsewhere after they have begun, and even ended: those of copies that read here and there.
+    pub fn is_sent_about(&self) -> bool {
+        self.again && self.nested
+    }
     pub fn with_env(&self, env: Arc<[Value]>) -> BuildCx {
         BuildCx { env, ..self.clone() }
     }
