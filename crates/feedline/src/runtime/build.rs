@@ -2,7 +2,7 @@
 
 use super::batches::{Batches, Lay};
 use super::errors::{Errors, Sieve};
-use super::mark::{At, Mark};
+use super::mark::{At, Mark, Saved};
 use super::meter::take_lock_wait;
 use super::pool::Pool;
 use super::replay::Replay;
@@ -106,6 +106,8 @@ pub struct BuildCx {
     pub sparse: bool,
     /// Whose seeds operators take: those of the whole pass, or of whoever reads a part of it again.
     pub pass: Arc<AtomicBool>,
+    /// Whoever starts it sends it somewhere first: nobody works ahead yet.
+    pub waits: bool,
     /// Inside another operator's function: stay serial, there may be thousands of these.
     pub nested: bool,
     /// The rows that the operator above would like a chunk to be a multiple of.
@@ -225,7 +227,15 @@ impl BuildCx {
         let built = below.build(plan)?;
         Ok(below.close(built, plan))
     }
-    /// The same; workers, if there are some, run a function that changes how rows lie, not what they are.
+    /// Starts an input where a mark of it says.
+    pub fn stage_at(&self, plan: &Plan, at: &[Saved]) -> Result<Box<dyn Stage>> {
+        let cx = BuildCx { waits: true, ..self.clone() };
+        let mut stage = cx.stage(plan)?;
+        let _sent = cx.sent();
+        stage.seek(&mut At::new(at))?;
+        Ok(stage)
+    }
+    /// The same as `stage`; workers, if there are some, run a function that changes how rows lie, not what they are.
     pub fn stage_with(&self, plan: &Plan, function: Arc<dyn ChunkFn>) -> Result<Box<dyn Stage>> {
         let below = BuildCx { depth: self.depth + 1, ..self.clone() };
         let mut built = below.build(plan)?;
@@ -311,6 +321,10 @@ impl BuildCx {
     /// For whoever reads again what was read before: seeds that it takes are not taken from the pass.
     pub fn again(&self) -> BuildCx {
         BuildCx { again: true, pass: Arc::default(), ..self.clone() }
+    }
+    /// Whether a stage that works ahead begins as soon as it is there.
+    pub fn begins(&self) -> bool {
+        !self.waits && !self.run.resuming.load(Relaxed)
     }
     /// Around a call of `seek`, by whoever reads again: stages that start meanwhile are told which seeds are theirs.
     pub fn sent(&self) -> Sent {

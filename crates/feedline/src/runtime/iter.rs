@@ -133,6 +133,7 @@ fn build_cx(run: &Arc<Run>, bound: &Bound, epoch: u64) -> BuildCx {
         again: false,
         sparse: false,
         pass: run.finished.clone(),
+        waits: false,
         nested: false,
         grain: 1,
         known: Weak::new(),
