@@ -201,7 +201,8 @@ impl BuildCx {
     /// With what stands behind operators in this pass. Functions share a segment with no others then.
     fn finished(&self, plan: &Plan, built: Built) -> Result<Built> {
         let mut built = self.metered(plan, built);
-        if let Some(errors) = &self.run.errors {
+        // Options have none: they may differ from those that a state was taken with.
+        if let Some(errors) = self.run.errors.as_ref().filter(|_| plan.op.options().is_none()) {
             built = Built::Stage(Box::new(Sieve::new(self, errors, plan, self.close(built, plan))?));
         }
         if let Some(trace) = &self.run.trace {
