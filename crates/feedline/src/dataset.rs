@@ -55,7 +55,8 @@ impl Dataset {
     pub fn iter_epoch(&self, epoch: u64) -> Result<Iter> {
         iterate_epoch(&Bound { plan: self.plan.clone(), env: Arc::new([]) }, None, epoch)
     }
-    /// Goes on where the iterator was whose `state` this is, in this process or another, with any options.
+    /// Goes on where the iterator was whose `state` this is, in this process or another, with any options
+    /// but another `rewrite`, `on_error` or `deterministic`.
     ///
     /// ```
     /// # use feedline::Dataset;

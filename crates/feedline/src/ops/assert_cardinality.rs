@@ -4,6 +4,7 @@ use crate::dataset::Dataset;
 use crate::element::Spec;
 use crate::error::{Error, Kind, Result};
 use crate::op::{Int, Op, OpInfo, Param, Props, at_least, read};
+use crate::ops::Open;
 use crate::plan::{Card, Plan};
 use crate::runtime::{At, BuildCx, Built, Cx, Index, Mark, Pull, Stage};
 use serde::{Deserialize, Serialize};
@@ -63,7 +64,7 @@ impl Op for AssertCardinality {
         if count == -2 {
             return cx.build(&node.inputs[0]);
         }
-        let input = Some(cx.stage(&node.inputs[0])?);
+        let input = Open::new(cx, cx.stage(&node.inputs[0])?);
         Ok(Built::Stage(Box::new(AssertStage { input, count: u64::try_from(count).ok(), seen: 0 })))
     }
     fn index(&self, cx: &BuildCx, node: &Plan) -> Result<Option<Arc<dyn Index>>> {
@@ -87,15 +88,15 @@ fn wrong(count: Option<u64>, found: &str) -> String {
 }
 
 struct AssertStage {
-    /// Gone after the end or a broken promise: the error is given once, then the end, so that nobody can loop on it.
-    input: Option<Box<dyn Stage>>,
+    /// Ended after the end or a broken promise: the error is given once, then the end, so that nobody can loop on it.
+    input: Open<Box<dyn Stage>>,
     count: Option<u64>,
     seen: u64,
 }
 
 impl Stage for AssertStage {
     fn next(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
-        let Some(input) = &mut self.input else { return Pull::End };
+        let Some(input) = self.input.get() else { return Pull::End };
         let left = self.count.map_or(u64::MAX, |n| n - self.seen);
         let found = match input.next(cx, (want as u64).min(left.max(1)) as usize) {
             Pull::Rows(_) if left == 0 => "more".to_string(),
@@ -104,22 +105,22 @@ impl Stage for AssertStage {
                 return Pull::Rows(chunk);
             }
             Pull::End if self.count == Some(self.seen) || cx.is_cancelled() => {
-                self.input = None;
+                self.input.end();
                 return Pull::End;
             }
             Pull::End => self.seen.to_string(),
             other => return other,
         };
-        self.input = None;
+        self.input.end();
         Pull::Fail(Error::new(Kind::Precondition, wrong(self.count, &found)))
     }
     fn mark(&mut self, out: &mut Mark) {
         out.number(self.seen);
-        super::mark_open(&mut self.input, out);
+        self.input.mark(out);
     }
     fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
         self.seen = at.up_to(self.count.unwrap_or(u64::MAX))?;
-        super::seek_open(&mut self.input, at)
+        self.input.seek(at)
     }
 }
 

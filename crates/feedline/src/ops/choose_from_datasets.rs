@@ -1,12 +1,13 @@
 //! `choose_from_datasets(choice, datasets)`: a dataset of numbers says from which dataset each element comes.
 
+use super::Open;
 use super::weave::{Picked, Source, collected};
 use crate::dataset::Dataset;
 use crate::element::{Chunk, DType, Spec};
 use crate::error::{Error, Result};
 use crate::op::{Op, OpInfo, Param, read};
 use crate::plan::{Card, Plan};
-use crate::runtime::{At, BuildCx, Built, Cx, Mark, Pull, Stage, Tap, unfit};
+use crate::runtime::{At, BuildCx, Built, Cx, Mark, Pull, Stage, Tap};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -170,8 +171,10 @@ pub fn mixed(
     choices: impl Choices + 'static,
     stop_on_empty: bool,
 ) -> Result<Box<dyn Stage>> {
-    let source =
-        |input: &Plan| Ok(Some(Source::new(cx.cutting(false).stage(input)?, node.spec.leaf_order(&input.spec))));
+    let source = |input: &Plan| {
+        let stage = cx.cutting(false).stage(input)?;
+        Ok(Open::new(cx, Source::new(stage, node.spec.leaf_order(&input.spec))))
+    };
     let sources = inputs.iter().map(source).collect::<Result<Vec<_>>>()?;
     let open = sources.len();
     let (picked, failed) = (Picked::new(), None);
@@ -180,8 +183,7 @@ pub fn mixed(
 
 struct MixStage<C> {
     choices: C,
-    /// `None`: used up.
-    sources: Vec<Option<Source>>,
+    sources: Vec<Open<Source>>,
     open: usize,
     stop_on_empty: bool,
     ended: bool,
@@ -209,7 +211,7 @@ impl<C: Choices> MixStage<C> {
                 return Some(Pull::Fail(error));
             }
         };
-        let Some(source) = &mut self.sources[k] else {
+        let Some(source) = self.sources[k].get() else {
             self.choices.pop();
             return None;
         };
@@ -217,7 +219,7 @@ impl<C: Choices> MixStage<C> {
             match source.pull(cx, self.choices.count(k, want).max(1)) {
                 None => {}
                 Some(Pull::End) => {
-                    self.sources[k] = None;
+                    self.sources[k].end();
                     self.open -= 1;
                     self.ended = self.stop_on_empty || self.open == 0;
                     self.choices.gone(k);
@@ -259,8 +261,8 @@ impl<C: Choices> Stage for MixStage<C> {
         out.number(self.made);
         out.flag(self.ended);
         for source in &mut self.sources {
-            out.flag(source.is_some());
-            if let Some(source) = source {
+            out.flag(source.is_open());
+            if let Some(source) = source.if_open() {
                 source.mark(out);
             }
         }
@@ -271,13 +273,11 @@ impl<C: Choices> Stage for MixStage<C> {
         self.ended = at.flag()?;
         (self.picked, self.failed) = (Picked::new(), None);
         for source in &mut self.sources {
-            if at.flag()? {
-                source.as_mut().ok_or_else(unfit)?.seek(at)?;
-            } else {
-                *source = None;
+            if let Some(source) = source.set_open(at.flag()?)? {
+                source.seek(at)?;
             }
         }
-        let open: Vec<bool> = self.sources.iter().map(|s| s.is_some()).collect();
+        let open: Vec<bool> = self.sources.iter().map(Open::is_open).collect();
         self.open = open.iter().filter(|open| **open).count();
         self.choices.seek(at, &open)
     }

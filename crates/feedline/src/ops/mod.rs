@@ -204,20 +204,56 @@ fn show_on_error(on_error: Option<OnError>) -> &'static str {
     }
 }
 
-/// The mark of an input that may be gone.
-fn mark_open(input: &mut Option<Box<dyn Stage>>, out: &mut Mark) {
-    out.flag(input.is_some());
-    if let Some(input) = input {
-        input.mark(out);
+/// What an operator reads until it needs no more of it: then it is let go, so that whatever works ahead stops and files are
+/// closed. Copies that read again what was read before are sent from place to place: they keep it, and come back.
+struct Open<T> {
+    input: Option<T>,
+    ended: bool,
+    keeps: bool,
+}
+
+impl<T> Open<T> {
+    fn new(cx: &BuildCx, input: T) -> Open<T> {
+        Open { input: Some(input), ended: false, keeps: cx.is_sent_about() }
+    }
+    /// What is read, unless it has ended: then it is let go.
+    fn get(&mut self) -> Option<&mut T> {
+        if self.ended {
+            self.end();
+        }
+        self.if_open()
+    }
+    /// The same for whoever only looks.
+    fn if_open(&mut self) -> Option<&mut T> {
+        self.input.as_mut().filter(|_| !self.ended)
+    }
+    fn is_open(&self) -> bool {
+        !self.ended
+    }
+    /// No more is needed.
+    fn end(&mut self) {
+        self.ended = true;
+        if !self.keeps {
+            self.input = None;
+        }
+    }
+    /// What a state says. One that has ended there is let go when somebody pulls: until then it may be sent elsewhere.
+    fn set_open(&mut self, open: bool) -> Result<Option<&mut T>> {
+        self.ended = !open;
+        if open { self.input.as_mut().ok_or_else(unfit).map(Some) } else { Ok(None) }
     }
 }
 
-fn seek_open(input: &mut Option<Box<dyn Stage>>, at: &mut At<'_>) -> Result<()> {
-    if !at.flag()? {
-        *input = None;
-        return Ok(());
+impl Open<Box<dyn Stage>> {
+    fn mark(&mut self, out: &mut Mark) {
+        out.flag(self.is_open());
+        if let Some(input) = self.if_open() {
+            input.mark(out);
+        }
     }
-    input.as_mut().ok_or_else(unfit)?.seek(at)
+    fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
+        self.set_open(at.flag()?)?.map_or(Ok(()), |input| input.seek(at))
+    }
 }
 
 /// These rows of a chunk (in rising order), without a copy if they are neighbours.

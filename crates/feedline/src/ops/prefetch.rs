@@ -5,7 +5,6 @@ use crate::element::Spec;
 use crate::error::Result;
 use crate::op::{Int, Op, OpInfo, Param, Props, at_least, read};
 use crate::plan::{Card, Plan};
-use crate::runtime::sync::atomic::Ordering::Relaxed;
 use crate::runtime::{BuildCx, Built, Index, Stage};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -71,7 +70,7 @@ impl Op for Prefetch {
                 bounds.rows = bounds.rows.min(size as usize);
             }
         })?;
-        if !cx.run.resuming.load(Relaxed) {
+        if cx.begins() {
             segment.start();
         }
         Ok(Built::Stage(Box::new(segment)))

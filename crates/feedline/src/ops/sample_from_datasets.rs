@@ -129,7 +129,8 @@ impl Op for SampleFromDatasets {
             return Ok(Built::Stage(Box::new(super::batch::Nothing)));
         }
         let seeds = self.pass_seeds().start(cx);
-        let choices = Drawn { random: seeds.random(), seeds, weights, ready: VecDeque::new(), used: 0, at: Ok(0) };
+        let (random, of_all) = (seeds.random(), weights.clone());
+        let choices = Drawn { random, seeds, weights, of_all, ready: VecDeque::new(), used: 0, at: Ok(0) };
         Ok(Built::Stage(mixed(cx, node, &live, choices, self.stop_on_empty_dataset)?))
     }
     fn write(&self) -> Result<serde_json::Value> {
@@ -142,6 +143,8 @@ struct Drawn {
     seeds: Seeded,
     random: Philox,
     weights: Vec<f64>,
+    /// The weights while all of them have more.
+    of_all: Vec<f64>,
     /// Numbers from 0 up to 1 that were drawn ahead. What they choose depends on the weights when their turn comes.
     ready: VecDeque<f64>,
     /// How many of them were used.
@@ -203,7 +206,8 @@ impl Choices for Drawn {
         self.used = at.up_to(u64::MAX / 4)?;
         self.random.seek(2 * self.used);
         self.ready.clear();
-        self.weights.iter_mut().zip(open).filter(|(_, open)| !**open).for_each(|(weight, _)| *weight = 0.0);
+        let weights = self.of_all.iter().zip(open);
+        self.weights = weights.map(|(weight, open)| if *open { *weight } else { 0.0 }).collect();
         Ok(())
     }
 }

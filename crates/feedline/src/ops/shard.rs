@@ -264,10 +264,7 @@ impl EqualStage {
         }
         let (mut start, again) = (Vec::new(), BuildCx { nested: true, ..self.cx.again() });
         self.start.saved(&mut start)?;
-        let mut input = again.stage(&self.plan)?;
-        let sent = again.sent();
-        input.seek(&mut At::new(&start))?;
-        drop(sent);
+        let mut input = again.stage_at(&self.plan, &start)?;
         let mut skip = (self.index - self.seen) % self.total;
         loop {
             let ask = skip.clamp(1, 1 << 12) as usize;

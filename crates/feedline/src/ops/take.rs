@@ -4,8 +4,9 @@ use crate::dataset::Dataset;
 use crate::element::{Chunk, Spec};
 use crate::error::Result;
 use crate::op::{Int, Op, OpInfo, Param, Props, at_least, read};
+use crate::ops::Open;
 use crate::plan::{Card, Plan};
-use crate::runtime::{At, BuildCx, Built, Cx, Index, Mark, Pull, Stage, unfit};
+use crate::runtime::{At, BuildCx, Built, Cx, Index, Mark, Pull, Stage};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -68,7 +69,8 @@ impl Op for Take {
         match self.limit(cx)? {
             None => cx.build(&node.inputs[0]),
             Some(left) => {
-                Ok(Built::Stage(Box::new(TakeStage { input: Some(cx.cutting(true).stage(&node.inputs[0])?), left })))
+                let input = Open::new(cx, cx.cutting(true).stage(&node.inputs[0])?);
+                Ok(Built::Stage(Box::new(TakeStage { input, left })))
             }
         }
     }
@@ -83,17 +85,16 @@ impl Op for Take {
 }
 
 struct TakeStage {
-    /// Let go at the end, so that whatever works ahead stops.
-    input: Option<Box<dyn Stage>>,
+    input: Open<Box<dyn Stage>>,
     left: u64,
 }
 
 impl Stage for TakeStage {
     fn next(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
         if self.left == 0 {
-            self.input = None;
+            self.input.end();
         }
-        let Some(input) = &mut self.input else { return Pull::End };
+        let Some(input) = self.input.get() else { return Pull::End };
         let chunk = crate::rows!(input.next(cx, (want as u64).min(self.left) as usize));
         self.left -= chunk.rows() as u64;
         Pull::Rows(chunk)
@@ -101,17 +102,13 @@ impl Stage for TakeStage {
     fn mark(&mut self, out: &mut Mark) {
         out.number(self.left);
         // What lies behind the last one is never read.
-        if let (1.., Some(input)) = (self.left, &mut self.input) {
+        if let (1.., Some(input)) = (self.left, self.input.if_open()) {
             input.mark(out);
         }
     }
     fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
         self.left = at.number()?;
-        match (self.left, &mut self.input) {
-            (0, _) => Ok(()),
-            (_, Some(input)) => input.seek(at),
-            (_, None) => Err(unfit()),
-        }
+        self.input.set_open(self.left > 0)?.map_or(Ok(()), |input| input.seek(at))
     }
 }
 

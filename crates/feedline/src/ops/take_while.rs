@@ -5,6 +5,7 @@ use crate::dataset::Dataset;
 use crate::element::{B8, Element, Spec};
 use crate::error::Result;
 use crate::op::{Bound, Function, Op, OpInfo, Param, Props, read};
+use crate::ops::Open;
 use crate::ops::map::is_serial_host;
 use crate::plan::{Card, Plan};
 use crate::runtime::{At, BuildCx, Built, Cx, Item, Mark, Pull, Stage, pop_rows};
@@ -59,7 +60,7 @@ impl Op for TakeWhile {
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
         let serial = is_serial_host(&self.predicate.0);
         Ok(Built::Stage(Box::new(TakeWhileStage {
-            input: Some(cx.cutting(false).stage(&node.inputs[0])?),
+            input: Open::new(cx, cx.cutting(false).stage(&node.inputs[0])?),
             predicate: self.predicate.bound(cx),
             ready: VecDeque::new(),
             serial,
@@ -74,8 +75,8 @@ impl Op for TakeWhile {
 }
 
 struct TakeWhileStage {
-    /// Gone after the first no.
-    input: Option<Box<dyn Stage>>,
+    /// Ended after the first no.
+    input: Open<Box<dyn Stage>>,
     predicate: Bound,
     ready: VecDeque<Item>,
     serial: bool,
@@ -87,7 +88,7 @@ impl Stage for TakeWhileStage {
             if let Some(item) = pop_rows(&mut self.ready, want) {
                 return item.into();
             }
-            let Some(input) = &mut self.input else { return Pull::End };
+            let Some(input) = self.input.get() else { return Pull::End };
             // With a function that has side effects, nothing is read that may not be wanted.
             let chunk = crate::rows!(input.next(cx, if self.serial { 1 } else { want }));
             let verdicts: Vec<Result<bool>> = match judge(&self.predicate, &chunk, true) {
@@ -96,18 +97,18 @@ impl Stage for TakeWhileStage {
             };
             let no = verdicts.iter().position(|v| matches!(v, Ok(false)));
             if no.is_some() {
-                self.input = None;
+                self.input.end();
             }
             let rows = no.unwrap_or(chunk.rows());
             sift(chunk, verdicts.into_iter().take(rows), &mut self.ready);
         }
     }
     fn mark(&mut self, out: &mut Mark) {
-        super::mark_open(&mut self.input, out);
+        self.input.mark(out);
     }
     fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
         self.ready.clear();
-        super::seek_open(&mut self.input, at)
+        self.input.seek(at)
     }
     fn is_settled(&self) -> bool {
         self.ready.is_empty()

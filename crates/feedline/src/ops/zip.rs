@@ -4,8 +4,9 @@ use crate::dataset::Dataset;
 use crate::element::{Chunk, Column, Pos, Spec, Tree};
 use crate::error::{Error, Result};
 use crate::op::{Op, OpInfo, Param, Props, read};
+use crate::ops::Open;
 use crate::plan::{Card, Plan};
-use crate::runtime::{At, BuildCx, Built, Cx, Index, Item, Mark, Pull, Stage, Tap, unfit};
+use crate::runtime::{At, BuildCx, Built, Cx, Index, Item, Mark, Pull, Stage, Tap};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -82,10 +83,10 @@ impl Op for Zip {
             .inputs
             .iter()
             .map(|i| Ok(Input { tap: Tap::new(cx.cutting(false).stage(i)?), front: None }))
-            .collect::<Result<_>>()?;
+            .collect::<Result<Vec<_>>>()?;
         let mut lockstep = false;
         node.walk(&mut |p| lockstep |= p.op.props().host);
-        Ok(Built::Stage(Box::new(ZipStage { inputs, order: self.order(), lockstep, ended: false })))
+        Ok(Built::Stage(Box::new(ZipStage { inputs: Open::new(cx, inputs), order: self.order(), lockstep })))
     }
     fn index(&self, cx: &BuildCx, node: &Plan) -> Result<Option<Arc<dyn Index>>> {
         let inputs: Option<Vec<_>> = node.inputs.iter().map(|i| cx.index(i)).collect::<Result<_>>()?;
@@ -119,21 +120,18 @@ struct Input {
 
 /// Row `n` of one input always meets row `n` of the others; an error stands for a row.
 struct ZipStage {
-    inputs: Vec<Input>,
+    inputs: Open<Vec<Input>>,
     order: Vec<usize>,
     /// Python functions below: inputs go on together, one element at a time, so that none is called too often.
     lockstep: bool,
-    ended: bool,
 }
 
 impl Stage for ZipStage {
     fn next(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
-        if self.ended {
-            return Pull::End;
-        }
-        let mut rows = self.fronts(if self.lockstep { 1 } else { want });
-        let mut pending = false;
-        for input in &mut self.inputs {
+        let Some(inputs) = self.inputs.get() else { return Pull::End };
+        let mut rows = fronts(inputs, if self.lockstep { 1 } else { want });
+        let (mut pending, mut ended) = (false, false);
+        for input in &mut *inputs {
             if input.front.is_some() {
                 continue;
             }
@@ -150,68 +148,62 @@ impl Stage for ZipStage {
                 Pull::Pending => pending = true,
                 // The others are advanced all the same, so that all have gone equally far.
                 Pull::End => {
-                    self.ended = true;
+                    ended = true;
                     rows = 1;
                 }
             }
         }
-        if self.ended {
-            self.inputs.clear();
+        if ended {
+            self.inputs.end();
             return Pull::End;
         }
         if pending {
             return Pull::Pending;
         }
-        self.step(rows)
+        step(inputs, &self.order, rows)
     }
     fn mark(&mut self, out: &mut Mark) {
-        out.flag(self.ended);
-        self.inputs.iter_mut().for_each(|input| input.tap.mark(input.front.is_some(), out));
+        out.flag(!self.inputs.is_open());
+        self.inputs.if_open().into_iter().flatten().for_each(|input| input.tap.mark(input.front.is_some(), out));
     }
     fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
-        self.ended = at.flag()?;
-        if self.ended {
-            self.inputs.clear();
-        } else if self.inputs.is_empty() {
-            return Err(unfit());
-        }
-        self.inputs.iter_mut().try_for_each(|input| {
+        let inputs = self.inputs.set_open(!at.flag()?)?;
+        inputs.into_iter().flatten().try_for_each(|input| {
             input.front = None;
             input.tap.seek(at)
         })
     }
 }
 
-impl ZipStage {
-    /// How many rows can be given at most, from what is there.
-    fn fronts(&self, want: usize) -> usize {
-        let rows = self.inputs.iter().filter_map(|i| match i.front.as_ref()? {
-            Item::Rows(chunk) => Some(chunk.rows()),
-            Item::Fail(_) => Some(1),
-        });
-        rows.min().unwrap_or(want).min(want)
-    }
-    /// Takes `rows` rows from every input; if one of them failed, this is one row and one error.
-    fn step(&mut self, rows: usize) -> Pull {
-        let mut failed = None;
-        let mut chunks = Vec::with_capacity(self.inputs.len());
-        for input in &mut self.inputs {
-            match input.front.take() {
-                Some(Item::Rows(mut chunk)) => {
-                    chunks.push(chunk.split_front(rows));
-                    input.tap.used(rows);
-                    if chunk.rows() > 0 {
-                        input.front = Some(Item::Rows(chunk));
-                    }
+/// How many rows can be given at most, from what is there.
+fn fronts(inputs: &[Input], want: usize) -> usize {
+    let rows = inputs.iter().filter_map(|i| match i.front.as_ref()? {
+        Item::Rows(chunk) => Some(chunk.rows()),
+        Item::Fail(_) => Some(1),
+    });
+    rows.min().unwrap_or(want).min(want)
+}
+
+/// Takes `rows` rows from every input; if one of them failed, this is one row and one error.
+fn step(inputs: &mut [Input], order: &[usize], rows: usize) -> Pull {
+    let mut failed = None;
+    let mut chunks = Vec::with_capacity(inputs.len());
+    for input in inputs {
+        match input.front.take() {
+            Some(Item::Rows(mut chunk)) => {
+                chunks.push(chunk.split_front(rows));
+                input.tap.used(rows);
+                if chunk.rows() > 0 {
+                    input.front = Some(Item::Rows(chunk));
                 }
-                Some(Item::Fail(error)) => failed = failed.or(Some(error)),
-                None => unreachable!("every input has something by now"),
             }
+            Some(Item::Fail(error)) => failed = failed.or(Some(error)),
+            None => unreachable!("every input has something by now"),
         }
-        match failed {
-            Some(error) => Pull::Fail(error),
-            None => Pull::Rows(beside(&chunks, &self.order)),
-        }
+    }
+    match failed {
+        Some(error) => Pull::Fail(error),
+        None => Pull::Rows(beside(&chunks, order)),
     }
 }
 

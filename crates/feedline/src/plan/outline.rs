@@ -22,6 +22,9 @@ const PLACE_BYTES: usize = 256;
 pub struct Outline {
     fingerprint: String,
     operators: Vec<Line>,
+    /// It ran as it was written: other operators than those of its rewritten form have marks, also inside of functions.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    as_written: bool,
 }
 
 /// An operator as people read it, and the hash of its parameters.
@@ -61,10 +64,20 @@ impl Outline {
         if plan.options.on_error.is_some_and(|e| e != OnError::Raise) {
             hash.write(b"leaves out errors");
         }
-        Ok(Outline { fingerprint: format!("{:016x}", hash.0), operators })
+        let as_written = plan.options.rewrite == Some(false);
+        Ok(Outline { fingerprint: format!("{:016x}", hash.0), operators, as_written })
     }
     /// Refuses another plan, with the first difference in words.
     pub fn check(&self, here: &Outline) -> Result<()> {
+        if self.as_written != here.as_written {
+            let way = |as_written| if as_written { "with rewrite=False" } else { "without rewrite=False" };
+            return Err(Error::usage(format!(
+                "the state was taken {} and is gone on with {}: that is another plan; other options may differ, this one \
+                 must be the same",
+                way(self.as_written),
+                way(here.as_written)
+            )));
+        }
         if self.fingerprint == here.fingerprint {
             return Ok(());
         }
@@ -164,6 +177,10 @@ mod tests {
         let ds = Dataset::range(5).unwrap();
         let options = Options { chunk_rows: Some(3), memory_limit: Some(1000), ..Options::default() };
         assert_eq!(refusal(&ds, &ds.with_options(options).unwrap()), "");
+        let written = ds.with_options(Options { rewrite: Some(false), ..Options::default() }).unwrap();
+        let text = refusal(&ds, &written);
+        assert!(text.contains("taken without rewrite=False") && text.contains("must be the same"), "{text}");
+        assert_eq!(refusal(&written, &written), "");
         let free = ds.with_options(Options { deterministic: Some(false), ..Options::default() }).unwrap();
         assert_ne!(refusal(&ds, &free), "");
     }

@@ -2,7 +2,7 @@
 
 use super::batches::{Batches, Lay};
 use super::errors::{Errors, Sieve};
-use super::mark::{At, Mark};
+use super::mark::{At, Mark, Saved};
 use super::meter::take_lock_wait;
 use super::pool::Pool;
 use super::replay::Replay;
@@ -109,6 +109,8 @@ pub struct BuildCx {
     pub branch: bool,
     /// Somebody above may end before this does. In so many operators below, nothing is read then that is not given on.
     pub cut: Option<u8>,
+    /// Whoever starts it sends it somewhere first: nobody works ahead yet.
+    pub waits: bool,
     /// Inside another operator's function: stay serial, there may be thousands of these.
     pub nested: bool,
     /// The rows that the operator above would like a chunk to be a multiple of.
@@ -203,7 +205,8 @@ impl BuildCx {
     /// With what stands behind operators in this pass. Functions share a segment with no others then.
     fn finished(&self, plan: &Plan, built: Built) -> Result<Built> {
         let mut built = self.metered(plan, built);
-        if let Some(errors) = &self.run.errors {
+        // Options have none: they may differ from those that a state was taken with.
+        if let Some(errors) = self.run.errors.as_ref().filter(|_| plan.op.options().is_none()) {
             built = Built::Stage(Box::new(Sieve::new(self, errors, plan, self.close(built, plan))?));
         }
         if let Some(trace) = &self.run.trace {
@@ -229,7 +232,15 @@ impl BuildCx {
         let built = below.build(plan)?;
         Ok(below.close(built, plan))
     }
-    /// The same; workers, if there are some, run a function that changes how rows lie, not what they are.
+    /// Starts an input where a mark of it says.
+    pub fn stage_at(&self, plan: &Plan, at: &[Saved]) -> Result<Box<dyn Stage>> {
+        let cx = BuildCx { waits: true, ..self.clone() };
+        let mut stage = cx.stage(plan)?;
+        let _sent = cx.sent();
+        stage.seek(&mut At::new(at))?;
+        Ok(stage)
+    }
+    /// The same as `stage`; workers, if there are some, run a function that changes how rows lie, not what they are.
     pub fn stage_with(&self, plan: &Plan, function: Arc<dyn ChunkFn>) -> Result<Box<dyn Stage>> {
         let below = BuildCx { depth: self.depth + 1, ..self.clone() };
         let mut built = below.build(plan)?;
@@ -316,6 +327,10 @@ impl BuildCx {
     pub fn again(&self) -> BuildCx {
         BuildCx { again: true, pass: Arc::default(), ..self.clone() }
     }
+    /// Whether a stage that works ahead begins as soon as it is there.
+    pub fn begins(&self) -> bool {
+        !self.waits && !self.run.resuming.load(Relaxed)
+    }
     /// Around a call of `seek`, by whoever reads again: stages that start meanwhile are told which seeds are theirs.
     pub fn sent(&self) -> Sent {
         let pass = self.again.then(|| self.pass.clone());
@@ -326,6 +341,10 @@ impl BuildCx {
     /// that much is true of what stands right below. Others may read ahead, or by chunks.
     pub fn cutting(&self, exact: bool) -> BuildCx {
         BuildCx { cut: Some(if exact && self.cut.is_none() { 2 } else { 0 }), ..self.clone() }
+    }
+    /// Whether stages may be sent elsewhere after they have begun, and even ended: those of copies that read here and there.
+    pub fn is_sent_about(&self) -> bool {
+        self.again && self.nested
     }
     pub fn with_env(&self, env: Arc<[Value]>) -> BuildCx {
         BuildCx { env, ..self.clone() }

@@ -1,7 +1,8 @@
 //! What becomes of elements that fail: they are raised, skipped or quarantined, and always counted.
 //!
 //! 1. If any operator of a pass leaves out what fails, each operator gets a *sieve* behind it, whatever it does itself: so
-//!    that marks look the same wherever it runs. Without any there are no sieves.
+//!    that marks look the same wherever it runs. Without any there are no sieves. `with_options` has none, which does
+//!    nothing that could fail and may be there or not when a state is resumed.
 //! 2. The first sieve that an error meets is that of the operator that failed. It leaves the error out, or says whose it is
 //!    (`Error::in_node`) and passes it on; all others pass such errors on.
 //! 3. A sieve sees the elements of its operator in their order, whoever computed them. What it leaves out, and at which

@@ -138,6 +138,7 @@ fn build_cx(run: &Arc<Run>, bound: &Bound, epoch: u64) -> BuildCx {
         pass: run.finished.clone(),
         branch: false,
         cut: None,
+        waits: false,
         nested: false,
         grain: 1,
         known: Weak::new(),

@@ -101,11 +101,7 @@ impl Recall {
         Ok(Copy { stage: cx.stage(&self.plan)?, cx })
     }
     fn read(&self, copy: &mut Copy, run: &Run, out: &mut Vec<Item>) -> Result<()> {
-        if copy.seek(run).is_err() {
-            // It has come to an end that it does not come back from: another one takes its place.
-            *copy = self.copy()?;
-            copy.seek(run)?;
-        }
+        copy.seek(run)?;
         let stage = &mut copy.stage;
         let (mut passed, mut wanted, mut refused) = (0, run.rows.as_slice(), 0);
         while let (Some(&first), Some(last)) = (wanted.first(), wanted.last()) {

@@ -183,9 +183,9 @@ class Core:
         0
 
         `Iterator.state_dict()` says where an iterator is. One that is made from it, in this process or
-        another, with any options and on any number of cores, gives exactly what the other would have given
-        next; so does the pass behind it. Elements that were held (in a shuffle's buffer, in a cache) are read
-        again.
+        another, with any options but another `rewrite` (or what decides which elements come: `on_error`,
+        `deterministic`) and on any number of cores, gives exactly what the other would have given next; so
+        does the pass behind it. Elements that were held (in a shuffle's buffer, in a cache) are read again.
 
         >>> ds = fl.Dataset.range(100).shuffle(10).batch(2)
         >>> it = iter(ds)

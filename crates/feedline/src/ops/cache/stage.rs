@@ -93,11 +93,8 @@ impl CacheStage {
                     Rows::Disk(_) => self.cx.clone(),
                 };
                 let cx = BuildCx { epoch: filled.origin.epoch, ..cx };
-                let mut input = cx.stage(&self.plan)?;
-                let _sent = cx.sent();
-                input.seek(&mut At::new(rest))?;
                 first = first.min(filled.rows.len());
-                Some((input, filling))
+                Some((cx.stage_at(&self.plan, rest)?, filling))
             }
         };
         held.seek(&mut At::new(&[Saved::Number(first)]))?;
@@ -134,11 +131,7 @@ impl CacheStage {
     /// Begins the pass with that origin once more, and leaves out what comes before element `given`.
     fn begin_anew(&mut self, cx: &BuildCx, origin: Origin, given: Given) -> Result<()> {
         let cx = BuildCx { epoch: origin.epoch, ..cx.clone() };
-        let mut input = cx.stage(&self.plan)?;
-        let sent = cx.sent();
-        input.seek(&mut At::new(&origin.start))?;
-        drop(sent);
-        self.fill(input)?;
+        self.fill(cx.stage_at(&self.plan, &origin.start)?)?;
         (self.origin, self.given, self.drop) = (origin, Given::default(), given);
         Ok(())
     }
