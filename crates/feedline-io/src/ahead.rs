@@ -155,7 +155,7 @@ mod tests {
     #[test]
     fn a_pipeline_reads_ahead_within_its_limit() {
         static ALL: Ahead = Ahead::new();
-        let account = Account::open(16 << 20);
+        let account = Account::open(16 << 20, usize::MAX);
         let own: Vec<Share> = (0..4).map(|_| Share::of(&ALL, Some(account), usize::MAX, 64 << 20)).collect();
         assert_eq!(own[0].part(), 512 << 10);
         drop(own);

@@ -80,7 +80,7 @@ impl CacheStage {
     /// Reads what is kept, from element `given` on. If that is not all, `filling` keeps what the input has behind it.
     fn read(&mut self, filled: Filled, given: Given, filling: Option<Filling>) -> Result<()> {
         self.forget_part();
-        self.hold.inherit(filled.bytes, &filled.made_for);
+        self.hold.inherit(filled.kept);
         let mut held = filled.rows.stage();
         let mut first = given.results();
         let rest = match &filled.rest {
@@ -276,8 +276,8 @@ impl CacheStage {
                     )));
                 }
                 let (rows, rest) = (Rows::Memory(blocks.finish()), Some(rest.into()));
-                let (bytes, made_for) = (self.hold.bytes(), self.hold.budget());
-                store.put(&self.cx.env, Filled { rows, rest, origin: self.origin.clone(), bytes, made_for });
+                let (origin, kept) = (self.origin.clone(), self.hold.leave());
+                store.put(&self.cx.env, Filled { rows, rest, origin, kept });
                 None
             }
             #[cfg(feature = "columnar")]
@@ -300,6 +300,7 @@ impl CacheStage {
                 None
             }
             _ => {
+                let _ = self.hold.set(0);
                 let instead = "keep them on disk with cache(filename), keep the part that fits with \
                                cache(on_full=\"keep\"), or use cache(on_full=\"spill\")";
                 Some(over.error(&what_is_kept(blocks.rows + chunk.rows() as u64, over.bytes), instead))
@@ -353,7 +354,7 @@ impl CacheStage {
             }
             Pull::End => {
                 if let Some(filling) = filling.take()
-                    && let Err(error) = self.place.finish(&self.cx.env, filling, &self.origin, &self.hold)
+                    && let Err(error) = self.place.finish(&self.cx.env, filling, &self.origin, &mut self.hold)
                 {
                     return Pull::Fail(error);
                 }
