@@ -23,6 +23,10 @@ use std::sync::{Arc, Weak};
 const KEEP: usize = 7;
 /// Operators may keep this much under any limit.
 const LEAST: usize = 1 << 20;
+/// More elements than anybody has: a window of that size means all of them.
+const ENDLESS: u64 = 1 << 40;
+/// What the operators of all passes keep, and caches between them.
+static KEPT: AtomicUsize = AtomicUsize::new(0);
 
 #[derive(Debug)]
 pub struct Budget {
@@ -226,6 +230,11 @@ fn grow(count: &AtomicUsize, before: usize, after: usize) -> usize {
 }
 
 impl Over {
+    /// The same for all of what was asked for, when only `there` of it takes that much. What nobody can mean stays out.
+    pub fn if_there_were(self, all: u64, there: u64) -> Over {
+        let all = if all > ENDLESS { there } else { all.max(there) };
+        Over { bytes: (self.bytes as f64 / there.max(1) as f64 * all as f64) as usize, ..self }
+    }
     /// In words: `what` it is that does not fit, and what would help besides a higher limit.
     pub fn error(self, what: &str, instead: &str) -> Error {
         let Over { others, most, limit, bytes, elsewhere } = self;
