@@ -118,7 +118,7 @@ pub(super) fn shards_of(plan: &Plan) -> Vec<u64> {
 }
 
 /// Operators that hold nothing that belongs to one part: they may stand on a `shard` that gets another number of parts.
-const ON_SHARDS: [&str; 4] = ["batch", "map", "prefetch", "with_options"];
+const ON_SHARDS: [&str; 6] = ["batch", "map", "padded_batch", "prefetch", "ragged_batch", "with_options"];
 
 /// Where the seeds of all operators of a plan stand in a pass, those inside functions included.
 pub(super) fn seeds_of(plan: &Plan, finished: &Arc<AtomicBool>) -> Vec<Seeds> {
@@ -168,7 +168,7 @@ impl State {
             if !ON_SHARDS.contains(&on.name()) {
                 return Err(Error::usage(format!(
                     "the state is of {:?} shards and this dataset has {here:?}; that can be resumed only if nothing but map, \
-                     batch and prefetch follows shard, but {} does",
+                     batch, padded_batch, ragged_batch and prefetch follows shard, but {} does",
                     self.shards,
                     on.name()
                 )));
