@@ -98,7 +98,7 @@ fn traced_run(plan: &Plan, epoch: u64, pool: Arc<Pool>, trace: Option<Arc<Trace>
             while p.op.options().is_some() {
                 p = &p.inputs[0];
             }
-            p.name()
+            p.op.called()
         };
         names.insert(p.id, (name(p), p.inputs.first().map(name)));
     });

@@ -58,6 +58,14 @@ pub enum Place {
 }
 
 impl Place {
+    /// What people call whoever keeps elements there.
+    pub fn called(&self) -> &'static str {
+        match self {
+            Place::Memory(_) => super::INFO.name,
+            #[cfg(feature = "columnar")]
+            Place::Disk(disk) => disk.called,
+        }
+    }
     pub fn get(&self, env: &Arc<[Value]>) -> Result<Option<Filled>> {
         match self {
             Place::Memory(store) => Ok(store.get(env)),

@@ -155,7 +155,7 @@ impl CacheStage {
         }
         let (sound, given) = (disk.before(&part, self.given.results())?, self.given.and(self.drop));
         let from = sound.as_ref().map_or(0, |part| part.set.len());
-        log::warn!("cache: a pass that broke off is made again from element {from}: {error}");
+        log::warn!("{}: a pass that broke off is made again from element {from}: {error}", self.place.called());
         match sound {
             Some(part) => self.take_up(part, given),
             None => self.begin_anew(&self.cx.clone(), self.origin.clone(), given),
@@ -179,7 +179,10 @@ impl CacheStage {
             if is_out_of_reach(&error) {
                 return Err(error);
             }
-            log::warn!("cache: what was kept of a pass that broke off cannot be gone on with: {error}");
+            log::warn!(
+                "{}: what was kept of a pass that broke off cannot be gone on with: {error}",
+                self.place.called()
+            );
             Ok(false)
         })
     }
@@ -226,7 +229,7 @@ impl CacheStage {
     fn break_off(&mut self) {
         #[cfg(feature = "columnar")]
         if let Err(error) = self.commit() {
-            log::warn!("cache: a pass that broke off is not kept: {error}");
+            log::warn!("{}: a pass that broke off is not kept: {error}", self.place.called());
         }
         if let Source::Input(_, filling) = &mut self.source
             && filling.take().is_some()
@@ -347,7 +350,8 @@ impl CacheStage {
                     let next =
                         if matches!(filling, Some(Filling::Memory(_))) { "starts anew" } else { "tries it again" };
                     log::warn!(
-                        "cache: an element failed, so this pass is not complete and the next one {next}: {error}"
+                        "{}: an element failed, so this pass is not complete and the next one {next}: {error}",
+                        self.place.called()
                     );
                     self.break_off();
                 }
