@@ -139,6 +139,10 @@ impl Account {
     pub fn out(&self) -> usize {
         self.out.load(Relaxed).max(0) as usize
     }
+    /// Readers that are open.
+    pub fn readers(&self) -> usize {
+        self.readers.load(Relaxed)
+    }
     pub fn limit(&self) -> usize {
         self.limit.load(Relaxed)
     }

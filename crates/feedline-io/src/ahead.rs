@@ -15,6 +15,11 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 /// What a reader gets in any case.
 pub(crate) const FLOOR: usize = 64 << 10;
 
+/// What all readers of the process may read ahead.
+pub fn ahead_bytes() -> usize {
+    settings().ahead_bytes
+}
+
 /// The counts of a process.
 #[derive(Debug)]
 struct Ahead {

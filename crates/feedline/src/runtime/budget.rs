@@ -38,14 +38,19 @@ pub struct Budget {
     kept_by_all: &'static AtomicUsize,
     kept: AtomicUsize,
     peak: AtomicUsize,
+    /// Readers of files that were open at once.
+    readers: AtomicUsize,
     closed: AtomicBool,
 }
 
 impl Budget {
     pub fn new(limit: usize, all: usize) -> Arc<Budget> {
-        let account = Account::open(limit);
-        let (kept, peak, closed) = Default::default();
-        Arc::new(Budget { account, limit, all, kept, peak, closed })
+        Budget::among(limit, all, &KEPT)
+    }
+    fn among(limit: usize, all: usize, kept_by_all: &'static AtomicUsize) -> Arc<Budget> {
+        let account = Account::open(limit, all);
+        let (kept, peak, readers, closed) = Default::default();
+        Arc::new(Budget { account, limit, all, kept_by_all, kept, peak, readers, closed })
     }
     /// Lets this thread make blocks for the pass until the result is dropped.
     pub fn enter(&self) -> Entered {
@@ -65,10 +70,18 @@ impl Budget {
     pub fn out(&self) -> usize {
         if self.closed.load(Relaxed) { 0 } else { self.account.out() }
     }
+    /// Readers of files that were seen open at once, and bytes that they may read ahead together.
+    pub fn readers(&self) -> (usize, usize) {
+        self.note();
+        (self.readers.load(Relaxed), (self.limit / 8).min(feedline_io::ahead_bytes()))
+    }
     /// Takes note of what there is, and says it: the peak is never below what was said.
     pub fn note(&self) -> usize {
         let live = self.live();
         self.peak.fetch_max(live, Relaxed);
+        if !self.closed.load(Relaxed) {
+            self.readers.fetch_max(self.account.readers(), Relaxed);
+        }
         live
     }
     /// Whether there is room for `coming` more bytes at this distance from the consumer.

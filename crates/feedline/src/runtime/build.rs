@@ -80,6 +80,7 @@ impl Run {
             ordered: true,
             chunk_rows: self.options.chunk_rows,
             grain: 1,
+            tuned: false,
         }
     }
 }
@@ -215,7 +216,7 @@ impl BuildCx {
     pub fn root(&self, plan: &Plan) -> Result<Box<dyn Stage>> {
         match self.run.options.prefetch {
             Some(false) => Ok(Box::new(Replay::new(self.stage(plan)?))),
-            _ => Ok(Box::new(self.ahead(plan, |_| ())?)),
+            _ => Ok(Box::new(self.ahead(plan, |bounds| bounds.tuned = true)?)),
         }
     }
     /// Starts an input as a stage to pull.

@@ -42,6 +42,7 @@ pub use recall::{Numbers, Run as RowRun, wait_for};
 pub use replay::{Replay, Tap};
 pub use seed::{PassSeeds, Seeded, Seeds, Taken};
 pub use segment::{Bounds, Segment};
+pub use segment::{ahead_text, rows_text};
 pub use stage::{ChunkFn, Cx, Inline, Item, Pull, Stage, Wait, Wake, pop_rows};
 pub use stall::{Busy, Now, SegmentNow};
 pub use state::{Moment, Start, State};
