@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -70,6 +71,78 @@ def test_what_cannot_fit_is_refused_with_the_numbers(folder: Path) -> None:
         iter(records.shuffle(buffer_bytes="64MB").with_options(memory_limit="16MB"))
 
 
+def test_a_refused_window_says_what_all_of_it_would_take(folder: Path) -> None:
+    """Not only the part of it that was there by then."""
+    rows = child.records(folder, 1)
+
+    def needed(ds: fl.Dataset) -> float:
+        with pytest.raises(MemoryError) as refused:
+            list(ds.with_options(memory_limit="16MB"))
+        found = re.search(r"raise it to ([\d.]+) MB or more", str(refused.value))
+        assert found, refused.value
+        return float(found[1])
+
+    # 2000 records of 64 KB are 131 MB, of which operators may keep seven eighths.
+    assert 140 < needed(rows.window(2000).flat_map(lambda window: window)) < 170
+    by_key = rows.group_by_window(
+        lambda x: fl.cast(0, fl.int64), lambda _, w: w.batch(2000), window_size=2000
+    )
+    assert 140 < needed(by_key) < 170
+    # Nobody has so many: all of them are meant.
+    assert 140 < needed(rows.assert_cardinality(2048).window(1 << 50).flat_map(lambda window: window)) < 170
+
+
+SEVERAL = """if True:
+    import json, sys
+    import feedline as fl
+    from child import status
+    from pathlib import Path
+
+    def large(n, i):
+        return fl.Dataset.range(n).map(lambda x: fl.fill([1 << 17], fl.cast(x, fl.int32) + i))
+
+    fl.configure(memory_limit=int(sys.argv[2]))
+    # Threads, modules and the C library's arenas are there before it is measured.
+    sum(1 for _ in large(9, 0).filter(lambda x: x[0] >= 0).shuffle(2).cache())
+    sum(1 for _ in fl.Dataset.range(1000).map(lambda x: fl.fill([1000], x)).batch(10))
+    Path("/proc/self/clear_refs").write_text("5")
+    idle, kept, errors, ends = status("VmRSS:"), [], [], []
+    for i in range(4):
+        if sys.argv[1] == "shuffles":
+            kept.append(iter(large(400, i).filter(lambda x: x[0] >= 0).shuffle(100, seed=i)))
+        else:
+            kept.append(large(80, i).cache())
+        try:
+            ends.append(sum(1 for _ in kept[-1]) if sys.argv[1] == "caches" else int(next(kept[-1])[0]))
+        except MemoryError as error:
+            errors.append(str(error))
+    # What is small finds room all the same, and what was given back can be had again.
+    small = sum(len(x) for x in fl.Dataset.range(100).shuffle(50).batch(10))
+    kept.clear()
+    again = sum(1 for _ in large(80, 9).cache())
+    print(json.dumps([errors, len(ends), small, again, status("VmHWM:") - idle]))
+"""
+
+
+@pytest.mark.parametrize("what", ["shuffles", "caches"])
+def test_pipelines_share_the_limit_of_the_process(what: str) -> None:
+    """Buffers of 52 MB, or caches of 42 MB of passes that are over: one fits, the others do not."""
+    command = [sys.executable, "-c", SEVERAL, what, str(LIMIT)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=200, cwd=Path(child.__file__).parent
+    )
+    assert done.returncode == 0, done.stderr
+    errors, fit, small, again, peak = json.loads(done.stdout)
+    assert (fit, len(errors), small, again) == (1, 3, 100, 80)
+    for error in errors:
+        assert re.search(r"beside \d\d\.\d MB that other pipelines and caches of this process keep", error), (
+            error
+        )
+        assert "all pipelines of the process may keep" in error and "its memory_limit of 67.1 MB" in error
+    print(f"{what}: {peak >> 20} MB, {peak / LIMIT:.2f} of the limit")
+    assert peak <= 1.1 * LIMIT
+
+
 def test_explain_tells_who_holds_what(folder: Path) -> None:
     """By operator, in all, and what the consumer has."""
     ds = child.decoded(child.records(folder, 8).shuffle(100)).with_options(memory_limit="32MB")
@@ -122,6 +195,35 @@ THREADS = """if True:
         most = max(most, sum(map(is_worker, os.listdir("/proc/self/task"))))
     print(fl.configuration()["cpu_budget"], most)
 """
+
+
+NICE = """if True:
+    import os
+    from pathlib import Path
+    import feedline as fl
+
+    def nice(task):
+        fields = Path("/proc/self/task", task, "stat").read_text().rpartition(")")[2].split()
+        return int(fields[16])
+
+    os.nice(2)
+    fl.configure(cpu_budget=3)
+    it = iter(fl.Dataset.range(1 << 40).map(lambda x: fl.fill([10_000], x)).batch(8))
+    for _ in range(200):
+        next(it)
+    def is_worker(task):
+        name = Path("/proc/self/task", task, "comm").read_text().strip()
+        return name.startswith("feedline-") and name[9:].isdigit()
+
+    workers = {nice(task) for task in os.listdir("/proc/self/task") if is_worker(task)}
+    print(nice(str(os.getpid())), sorted(workers))
+"""
+
+
+def test_workers_are_nicer_than_the_loop_that_trains() -> None:
+    """By 3, whatever the process itself has; the consumer keeps its own, though it helps."""
+    done = subprocess.run([sys.executable, "-c", NICE], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "2 [5]\n"), done.stderr
 
 
 @pytest.mark.parametrize(

@@ -210,7 +210,7 @@ def test_a_killed_pass_is_gone_on_with(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_an_error_that_names_the_stage(tmp_path: Path) -> None:
-    """A cache and a saved set on a disk without room: here a limit on the size of files."""
+    """A cache, a snapshot and a saved set on a disk without room: here a limit on the size of files."""
     code = """if True:
         import resource, signal
         import feedline as fl
@@ -218,15 +218,24 @@ def test_a_full_disk_is_an_error_that_names_the_stage(tmp_path: Path) -> None:
         from test_crash import rows, sharded
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
-        for op, write in [("cache", lambda: list(rows().cache("c"))), ("save", lambda: rows().save("s"))]:
+        writers = {
+            "cache": lambda: list(rows().cache("c")),
+            "snapshot": lambda: list(rows().snapshot("n", compression=None)),
+            "save": lambda: rows().save("s"),
+        }
+        for op, write in writers.items():
             try:
                 write()
                 print("written")
             except OSError as error:
-                print(op, op in str(error), "too large" in str(error), flush=True)
+                others = [name for name in writers if name != op and f"({name})" in str(error)]
+                print(op, op in str(error), "too large" in str(error), others, flush=True)
     """
     command = [sys.executable, "-c", code]
     folder = str(Path(__file__).parent)
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([folder, os.environ.get("PYTHONPATH", "")])}
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120)
-    assert (done.returncode, done.stdout) == (0, "cache True True\nsave True True\n"), done.stderr
+    assert (done.returncode, done.stdout) == (
+        0,
+        "".join(f"{op} True True []\n" for op in ("cache", "snapshot", "save")),
+    ), done.stderr

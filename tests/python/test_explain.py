@@ -5,6 +5,8 @@ from __future__ import annotations
 import html.parser
 import json
 import re
+import time
+from pathlib import Path
 from typing import Any
 
 import feedline as fl
@@ -84,6 +86,43 @@ def test_json_has_the_numbers() -> None:
     assert batch["meter"]["rows"] == 34 and batch["meter"]["fails"] == 0
     rows = {op: node["meter"]["rows"] for op, node in nodes(batch)}
     assert rows["range"] == 1000
+
+
+def test_what_was_chosen_is_told_with_its_reason(tmp_path: Path) -> None:
+    (tmp_path / "lines").write_text("".join(f"{n}\n" for n in range(10_000)))
+    lines = fl.TextLineDataset(str(tmp_path / "lines"))
+    dataset = lines.map(lambda x: fl.strings.length(x), num_parallel_calls=1).prefetch(4).batch(8)
+    dataset = dataset.with_options(cpu_budget=1)
+    list(dataset)
+    told = json.loads(dataset.explain("json"))["tuning"]
+    by = {(choice["what"], choice["operator"]): choice for choice in told}
+    assert by["workers", None]["value"] == 1 and "cpu_budget" in by["workers", None]["why"]
+    assert by["calls", "map"]["cap"] == 1 and "num_parallel_calls" in by["calls", "map"]["why"]
+    assert by["read_ahead_bytes", None]["value"] > 0 and "reader" in by["read_ahead_bytes", None]["why"]
+    assert any(choice["cap"] == 4 and "asked for" in choice["why"] for choice in told)
+    assert all(choice["why"] and choice["value"] > 0 for choice in told)
+    text = dataset.explain()
+    block = text.partition("\ntuning:\n")[2]
+    assert "1 worker at once" in block and "a chunk (" in block and "in the queue (" in block
+
+
+def test_a_slow_loop_has_less_ahead() -> None:
+    """If it is steady; nothing is taken from one that is fast."""
+    rows = D.range(1 << 40).map(lambda x: fl.fill([1 << 17], x)).batch(1)
+    it = iter(rows)
+
+    def queue() -> dict[str, Any]:
+        told = json.loads(it.explain("json"))["tuning"]
+        return [choice for choice in told if choice["what"] == "queue_bytes"][-1]
+
+    next(it)
+    most = queue()["value"]
+    assert most == 32 << 20 and "quarter" in queue()["why"]
+    until = time.monotonic() + 20
+    while queue()["value"] > most // 2 and time.monotonic() < until:
+        next(it)
+        time.sleep(0.06)
+    assert queue()["value"] <= most // 2 and "steady" in queue()["why"]
 
 
 def nodes(node: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:

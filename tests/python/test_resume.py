@@ -373,6 +373,30 @@ def test_another_number_of_ranks_loses_and_repeats_nothing(before: int, after: i
     assert ranks(after, 1000, states[-1])[0] == rest
 
 
+@pytest.mark.parametrize(("before", "after"), [(1, 3), (3, 1)])
+@pytest.mark.parametrize("how", ["padded_batch", "ragged_batch"])
+def test_ranks_change_behind_other_batches(how: str, before: int, after: int) -> None:
+    """Rows of different lengths, in batches: each is filled up or ragged, and stands for its first number."""
+
+    def rank_of(world: int, rank: int) -> fl.Dataset:
+        rows = fl.Dataset.range(1, 101).map(lambda x: fl.fill([x % 5 + 1], x))
+        return getattr(rows.shuffle(30, seed=1).shard(world, rank), how)(4).prefetch(1)
+
+    def seen(world: int, steps: int, state: Any = None) -> tuple[list[int], list[Any]]:
+        found, states = [], []
+        for rank in range(world):
+            it = rank_of(world, rank).iter(state)
+            for batch in itertools.islice(it, steps):
+                found.extend(int(row[0]) for row in batch)
+            states.append(told(it.state_dict()))
+        return found, states
+
+    first, states = seen(before, 5)
+    rest, _ = seen(after, 1000, states[0])
+    assert sorted(first + rest) == list(range(1, 101))
+    assert seen(after, 1000, states[-1])[0] == rest
+
+
 def test_equal_steps() -> None:
     for equal, steps in [("drop", 9), ("wrap", 9), (None, 9)]:
         parts = [fl.Dataset.range(103).shard(3, i, equal=equal).batch(4) for i in range(3)]

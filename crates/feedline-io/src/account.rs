@@ -23,6 +23,8 @@ pub struct Account {
     live: AtomicIsize,
     out: AtomicIsize,
     limit: AtomicUsize,
+    /// What all pipelines together may have.
+    all: AtomicUsize,
     /// Readers that are open: they share what may be read ahead.
     pub(crate) readers: AtomicUsize,
     open: AtomicBool,
@@ -30,7 +32,7 @@ pub struct Account {
 
 /// Bytes of all blocks of this process that are in use, without those that consumers have.
 static LIVE: AtomicIsize = AtomicIsize::new(0);
-/// Bytes that all open accounts together may have; `usize::MAX` if there are none.
+/// Bytes that all open accounts together may have, by their limits and by that of the process; `usize::MAX` if there are none.
 static ROOM: AtomicUsize = AtomicUsize::new(usize::MAX);
 static SLOTS: Mutex<Vec<&'static Account>> = Mutex::new(Vec::new());
 
@@ -89,8 +91,8 @@ fn count(account: Option<&'static Account>, bytes: isize) {
 }
 
 impl Account {
-    /// An account of its own for a pipeline that may have so many bytes. It is to be closed.
-    pub fn open(limit: usize) -> &'static Account {
+    /// An account of its own for a pipeline that may have so many bytes, and all of them together `all`. It is to be closed.
+    pub fn open(limit: usize, all: usize) -> &'static Account {
         let _brief = brief();
         let mut slots = SLOTS.lock().unwrap_or_else(PoisonError::into_inner);
         let idle = |a: &&&'static Account| {
@@ -108,6 +110,7 @@ impl Account {
             }
         };
         account.limit.store(limit, Relaxed);
+        account.all.store(all, Relaxed);
         account.open.store(true, Relaxed);
         share_out(&slots);
         account
@@ -136,6 +139,10 @@ impl Account {
     pub fn out(&self) -> usize {
         self.out.load(Relaxed).max(0) as usize
     }
+    /// Readers that are open.
+    pub fn readers(&self) -> usize {
+        self.readers.load(Relaxed)
+    }
     pub fn limit(&self) -> usize {
         self.limit.load(Relaxed)
     }
@@ -157,9 +164,14 @@ pub(crate) fn room() -> usize {
 }
 
 fn share_out(slots: &[&'static Account]) {
+    ROOM.store(shared(slots), Relaxed);
+}
+
+fn shared(slots: &[&'static Account]) -> usize {
     let open = slots.iter().filter(|a| a.open.load(Relaxed));
-    let room = open.map(|a| a.limit()).reduce(usize::saturating_add);
-    ROOM.store(room.map_or(usize::MAX, |bytes| bytes - bytes / 8), Relaxed);
+    let limits = open.map(|a| (a.limit(), a.all.load(Relaxed)));
+    let room = limits.reduce(|(sum, least), (limit, all)| (sum.saturating_add(limit), least.min(all)));
+    room.map(|(sum, all)| sum.min(all)).map_or(usize::MAX, |bytes| bytes - bytes / 8)
 }
 
 /// As long as it lives this thread works for an account.
@@ -245,7 +257,7 @@ mod tests {
 
     #[test]
     fn blocks_are_charged_until_they_are_dropped() {
-        let account = Account::open(1 << 30);
+        let account = Account::open(1 << 30, usize::MAX);
         let entered = Account::enter(Some(account));
         let (large, small) = (Buf::new(1 << 20), Buf::new(100));
         let elsewhere = std::thread::spawn(|| (Account::current().is_none(), Buf::new(1 << 20))).join().unwrap();
@@ -264,8 +276,22 @@ mod tests {
     }
 
     #[test]
+    fn limits_add_up_to_that_of_the_process_at_most() {
+        let made = |limit, all, open: bool| -> &'static Account {
+            let account: &'static Account = Box::leak(Box::default());
+            account.limit.store(limit, Relaxed);
+            account.all.store(all, Relaxed);
+            account.open.store(open, Relaxed);
+            account
+        };
+        assert_eq!(shared(&[made(8, 8, false)]), usize::MAX);
+        assert_eq!(shared(&[made(800, usize::MAX, true), made(80, usize::MAX, true), made(8, 8, false)]), 770);
+        assert_eq!(shared(&[made(800, 1600, true), made(800, 1600, true), made(800, 1600, true)]), 1400);
+    }
+
+    #[test]
     fn parts_are_charged_once_and_results_of_others_are_taken_over() {
-        let account = Account::open(1 << 30);
+        let account = Account::open(1 << 30, usize::MAX);
         let mut whole = Buf::new(1 << 20);
         let entered = Account::enter(Some(account));
         whole.take_over();

@@ -15,6 +15,11 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 /// What a reader gets in any case.
 pub(crate) const FLOOR: usize = 64 << 10;
 
+/// What all readers of the process may read ahead.
+pub fn ahead_bytes() -> usize {
+    settings().ahead_bytes
+}
+
 /// The counts of a process.
 #[derive(Debug)]
 struct Ahead {
@@ -155,7 +160,7 @@ mod tests {
     #[test]
     fn a_pipeline_reads_ahead_within_its_limit() {
         static ALL: Ahead = Ahead::new();
-        let account = Account::open(16 << 20);
+        let account = Account::open(16 << 20, usize::MAX);
         let own: Vec<Share> = (0..4).map(|_| Share::of(&ALL, Some(account), usize::MAX, 64 << 20)).collect();
         assert_eq!(own[0].part(), 512 << 10);
         drop(own);

@@ -39,6 +39,7 @@ mod wide;
 mod write;
 
 pub use account::{Account, Entered, Scratch, live_bytes, scratch};
+pub use ahead::ahead_bytes;
 pub use append::Append;
 pub use blocks::Blocks;
 pub use buf::{ALIGN, Buf, kept_bytes, release_kept};

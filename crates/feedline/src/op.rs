@@ -27,6 +27,10 @@ pub trait Op: fmt::Debug + Send + Sync + Any {
     fn build_behind(&self, _cx: &BuildCx, _node: &Plan, _rows: u64) -> Result<Option<Built>> {
         Ok(None)
     }
+    /// What people call it, where one operator has the methods of two.
+    fn called(&self) -> &'static str {
+        self.info().name
+    }
     /// Whether what comes out stays in memory for later passes.
     fn hands_out_kept_rows(&self) -> bool {
         false

@@ -315,7 +315,7 @@ fn patterns_find_objects() {
 #[test]
 fn parts_are_charged_until_they_have_arrived() {
     with(&[]);
-    let account = Account::open(40 << 20);
+    let account = Account::open(40 << 20, usize::MAX);
     let entered = Account::enter(Some(account));
     let mut sink = create("s3://write/charged").unwrap();
     let all = bytes(26 << 20);

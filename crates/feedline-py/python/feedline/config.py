@@ -56,9 +56,9 @@ def configure(
         cpu_budget: How many workers may run at once, over all pipelines. By default as many as this process
             may use of the machine's cores; affinity and control groups count, also when they change.
         leave_cores: So many of these cores are left to others, such as the thread that trains.
-        memory_limit: Bytes that all pipelines together may hold, and each of them unless it says otherwise
-            itself: a number, or text such as "2GB". By default three quarters of the machine's memory, or of
-            what its control group allows.
+        memory_limit: Bytes that all pipelines together may hold, caches included, and each of them unless it
+            says otherwise itself: a number, or text such as "2GB". By default three quarters of the machine's
+            memory, or of what its control group allows.
         seed: The global seed, as `fl.random.set_seed` sets it.
     """
     for parameter, value, least in (("cpu_budget", cpu_budget, 1), ("leave_cores", leave_cores, 0)):

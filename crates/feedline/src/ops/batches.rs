@@ -114,6 +114,13 @@ impl<F: Fn(&Chunk) -> Result<Element> + Send> Stage for BatchesStage<F> {
         self.ready.clear();
         self.input.seek(at)
     }
+    /// As `batch` does: so many batches, whatever becomes of them, are that many times their rows.
+    fn pass(&mut self, results: u64) -> bool {
+        let rows = results.checked_mul(self.gather.rows as u64).filter(|_| self.is_settled());
+        let passed = rows.is_some_and(|rows| self.input.pass(rows));
+        self.made += if passed { results } else { 0 };
+        passed
+    }
     fn is_settled(&self) -> bool {
         self.gather.is_empty() && self.ready.is_empty()
     }

@@ -133,6 +133,7 @@ impl Stage for UniqueStage {
             if let Err(over) = self.hold.reserve(self.seen.bytes()) {
                 let seen = self.seen.scalars.len() + self.seen.others.len();
                 (self.seen, self.ended) = (Seen::default(), true);
+                let _ = self.hold.reserve(0);
                 let what = format!("{seen} different elements to remember take {}", bytes_text(over.bytes));
                 return Pull::Fail(over.error(&what, "let it see keys (numbers, hashes) instead of whole elements"));
             }

@@ -146,6 +146,7 @@ impl Op for Window {
             ended: false,
             made: 0,
             hold: cx.hold(node),
+            most: node.inputs[0].card.known().unwrap_or(u64::MAX),
         })))
     }
     fn index(&self, cx: &BuildCx, node: &Plan) -> Result<Option<Arc<dyn Index>>> {
@@ -171,6 +172,8 @@ struct WindowStage {
     ended: bool,
     made: u64,
     hold: Hold,
+    /// Elements that there are, as far as that is known.
+    most: u64,
 }
 
 /// What was read, from where it came, and what it takes.
@@ -279,7 +282,8 @@ impl Stage for WindowStage {
                     self.held.clear();
                     let _ = self.hold.set(0);
                     let what = format!("{held} elements for a window of {all} take {}", bytes_text(over.bytes));
-                    return Pull::Fail(over.error(&what, "make smaller windows"));
+                    let whole = over.if_there_were(all.min(self.most), held);
+                    return Pull::Fail(whole.error(&what, "make smaller windows"));
                 }
                 continue;
             }

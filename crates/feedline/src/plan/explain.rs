@@ -1,5 +1,6 @@
 //! A plan for people: as written, what the rewrites did, as it runs, and what the last pass counted.
 
+use super::tuning::choices;
 use super::{Plan, draw, inner_plans, model};
 use crate::error::{Error, Result};
 use crate::options::OnError;
@@ -78,6 +79,7 @@ fn told(plan: &Plan, runs: &Plan, log: &[(&'static str, String)], meters: Option
                         "held_bytes_peak": m.budget.peak(), "consumer_bytes": m.budget.out(),
                     }),
                 })),
+                "tuning": meters.map(|m| choices(runs, m).iter().map(|c| c.json()).collect::<Vec<_>>()),
                 "ceiling": model.as_ref().map(ceiling_json),
                 "model": model,
             });
@@ -239,6 +241,10 @@ fn text(plan: &Plan, runs: &Plan, log: &[(&'static str, String)], meters: Option
         bytes_text(memory.limit()),
         bytes_text(memory.out())
     );
+    out.push_str("tuning:\n");
+    for choice in choices(runs, meters) {
+        let _ = writeln!(out, "  {}", choice.line());
+    }
     let model = model(runs, meters);
     if let Some(bound) = model.bounds().first().filter(|_| delivered > 0) {
         let best = rate(model.ceiling());

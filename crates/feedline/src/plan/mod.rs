@@ -5,6 +5,7 @@ mod draw;
 mod explain;
 mod model;
 mod outline;
+mod tuning;
 mod written;
 
 pub use crate::runtime::bytes_text;

@@ -8,7 +8,10 @@
 //!    is short it is one chunk at a time. Whoever takes from a segment makes it ask again, so nobody has to be woken.
 //! 3. Operators that collect (`shuffle`, `batch`, `cache`, windows) say how much they keep: a `Hold`. That does not
 //!    shrink by waiting. What all of them together cannot keep within `KEEP` of the limit is refused, with the numbers.
-//! 4. The free lists count too, and give way first (`feedline-io/src/buf.rs`).
+//! 4. The same is counted for the process: what the operators of all passes keep, and what caches keep between passes
+//!    (`Kept`), within `KEEP` of what the process may have. `LEAST` is nobody's to refuse, so that small pipelines run
+//!    beside large ones. Refusing is all that is done: nobody waits for what another pass keeps, so nothing can deadlock.
+//! 5. The free lists count too, and give way first (`feedline-io/src/buf.rs`).
 
 use super::Meter;
 use crate::error::{Error, Kind};
@@ -20,6 +23,10 @@ use std::sync::{Arc, Weak};
 const KEEP: usize = 7;
 /// Operators may keep this much under any limit.
 const LEAST: usize = 1 << 20;
+/// More elements than anybody has: a window of that size means all of them.
+const ENDLESS: u64 = 1 << 40;
+/// What the operators of all passes keep, and caches between them.
+static KEPT: AtomicUsize = AtomicUsize::new(0);
 
 #[derive(Debug)]
 pub struct Budget {
@@ -27,16 +34,23 @@ pub struct Budget {
     limit: usize,
     /// What all pipelines together may have.
     all: usize,
+    /// What they keep together, this one included.
+    kept_by_all: &'static AtomicUsize,
     kept: AtomicUsize,
     peak: AtomicUsize,
+    /// Readers of files that were open at once.
+    readers: AtomicUsize,
     closed: AtomicBool,
 }
 
 impl Budget {
     pub fn new(limit: usize, all: usize) -> Arc<Budget> {
-        let account = Account::open(limit);
-        let (kept, peak, closed) = Default::default();
-        Arc::new(Budget { account, limit, all, kept, peak, closed })
+        Budget::among(limit, all, &KEPT)
+    }
+    fn among(limit: usize, all: usize, kept_by_all: &'static AtomicUsize) -> Arc<Budget> {
+        let account = Account::open(limit, all);
+        let (kept, peak, readers, closed) = Default::default();
+        Arc::new(Budget { account, limit, all, kept_by_all, kept, peak, readers, closed })
     }
     /// Lets this thread make blocks for the pass until the result is dropped.
     pub fn enter(&self) -> Entered {
@@ -56,20 +70,31 @@ impl Budget {
     pub fn out(&self) -> usize {
         if self.closed.load(Relaxed) { 0 } else { self.account.out() }
     }
+    /// Readers of files that were seen open at once, and bytes that they may read ahead together.
+    pub fn readers(&self) -> (usize, usize) {
+        self.note();
+        (self.readers.load(Relaxed), (self.limit / 8).min(feedline_io::ahead_bytes()))
+    }
     /// Takes note of what there is, and says it: the peak is never below what was said.
     pub fn note(&self) -> usize {
         let live = self.live();
         self.peak.fetch_max(live, Relaxed);
+        if !self.closed.load(Relaxed) {
+            self.readers.fetch_max(self.account.readers(), Relaxed);
+        }
         live
     }
     /// Whether there is room for `coming` more bytes at this distance from the consumer.
     pub fn has_room(&self, depth: usize, coming: usize) -> bool {
         let mine = self.limit - self.limit / 32 * depth.min(8);
-        self.account.live().saturating_add(coming) <= mine && live_bytes().saturating_add(coming) <= self.all
+        let (live, all) = (self.account.live(), live_bytes());
+        // What others have brings along what nobody counts: the C library's pieces, for instance.
+        let uncounted = all.saturating_sub(live) / 16;
+        live.saturating_add(coming) <= mine && all.saturating_add(coming).saturating_add(uncounted) <= self.all
     }
     /// Bytes that one operator may keep if no other keeps any.
     pub fn most(&self) -> usize {
-        (self.limit / 8 * KEEP).max(LEAST)
+        most_of(self.limit)
     }
     /// The pass is over: its account is somebody else's from now on.
     pub fn close(&self) {
@@ -86,6 +111,10 @@ impl Drop for Budget {
     }
 }
 
+fn most_of(limit: usize) -> usize {
+    (limit / 8 * KEEP).max(LEAST)
+}
+
 /// What an operator keeps. Given back when it is dropped.
 pub struct Hold {
     budget: Arc<Budget>,
@@ -93,24 +122,49 @@ pub struct Hold {
     bytes: usize,
     reserved: usize,
     most: usize,
+    /// Eighths that it leaves to others.
+    leaves: usize,
+    /// So many of its bytes are counted by a `Kept` for the process.
+    shared: usize,
+    /// What it reads of an earlier pass stays counted as long as it does.
+    _inherited: Option<Arc<Kept>>,
 }
 
-/// What was too much: what the operator would keep, what others keep, and what all may.
+/// What was kept by a pass for later ones: counted for the process until nobody has it.
+#[derive(Debug, Default)]
+pub struct Kept {
+    bytes: usize,
+    made_for: Weak<Budget>,
+    by_all: Option<&'static AtomicUsize>,
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        if let Some(all) = self.by_all {
+            all.fetch_sub(self.bytes, Relaxed);
+        }
+    }
+}
+
+/// What was too much: what the operator would keep, what others of its pipeline keep, and what all may.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Over {
     pub bytes: usize,
     pub others: usize,
     pub most: usize,
     pub limit: usize,
+    /// The limit is that of the process, and other pipelines keep so much of it.
+    pub elsewhere: Option<usize>,
 }
 
 impl Hold {
     pub fn new(budget: &Arc<Budget>, meter: Arc<Meter>) -> Hold {
-        Hold { budget: budget.clone(), meter, bytes: 0, reserved: 0, most: budget.most() }
+        let (bytes, reserved, leaves, shared, _inherited) = Default::default();
+        Hold { budget: budget.clone(), meter, bytes, reserved, most: budget.most(), leaves, shared, _inherited }
     }
     /// For an operator that takes whatever there is: it leaves so many eighths to the others.
     pub fn leaving(mut self, eighths: usize) -> Hold {
-        self.most = self.most / 8 * (8 - eighths);
+        (self.most, self.leaves) = (self.most / 8 * (8 - eighths), eighths);
         self
     }
     pub fn bytes(&self) -> usize {
@@ -119,34 +173,51 @@ impl Hold {
     pub fn most(&self) -> usize {
         self.most
     }
-    /// For whom later passes ask whether what it kept is charged to them already.
-    pub fn budget(&self) -> Weak<Budget> {
-        Arc::downgrade(&self.budget)
+    /// Leaves what it keeps to later passes, who `inherit` it. Until it is dropped it counts for this one too.
+    pub fn leave(&mut self) -> Arc<Kept> {
+        let bytes = self.bytes - std::mem::replace(&mut self.shared, self.bytes);
+        let by_all = Some(self.budget.kept_by_all);
+        Arc::new(Kept { bytes, made_for: Arc::downgrade(&self.budget), by_all })
     }
-    /// What was kept before, by a pass with this budget: it is charged to this one unless they are the same.
-    pub fn inherit(&mut self, bytes: usize, from: &Weak<Budget>) {
+    /// What was kept before: it is charged to this pass unless it was made for it.
+    pub fn inherit(&mut self, kept: Arc<Kept>) {
+        let _ = self.set(0);
+        self.shared = kept.bytes;
         // It is there, whatever this pass may have.
-        let _ = match from.ptr_eq(&self.budget()) {
-            true => self.set(bytes),
-            false => self.reserve(bytes),
+        let _ = match kept.made_for.ptr_eq(&Arc::downgrade(&self.budget)) {
+            true => self.set(kept.bytes),
+            false => self.reserve(kept.bytes),
         };
+        self._inherited = Some(kept);
     }
     /// Says how many bytes it keeps now. An error if that is more than it may; they are counted all the same.
     pub fn set(&mut self, bytes: usize) -> std::result::Result<(), Over> {
         let before = std::mem::replace(&mut self.bytes, bytes);
+        let shared = self.shared.min(bytes);
+        let shared_before = std::mem::replace(&mut self.shared, shared);
         if before == bytes {
             return Ok(());
         }
         self.meter.keep(bytes);
-        let all =
-            self.budget.kept.fetch_add(bytes.wrapping_sub(before), Relaxed).wrapping_add(bytes).wrapping_sub(before);
-        let (most, others) = (self.budget.most(), all.saturating_sub(bytes));
-        if bytes <= before || (all <= most && bytes <= self.most) {
+        let Budget { kept, kept_by_all, limit, all: allowed, .. } = &*self.budget;
+        let mine = grow(kept, before, bytes);
+        let all = grow(kept_by_all, before.saturating_sub(shared_before), bytes - self.shared);
+        if bytes <= before {
             return Ok(());
         }
-        // Alone it had too much, or with the others.
-        let others = if bytes > self.most { 0 } else { others };
-        Err(Over { bytes, others, most: most.min(self.most), limit: self.budget.limit })
+        let (most, others) = (self.budget.most(), mine.saturating_sub(bytes));
+        if mine > most || bytes > self.most {
+            // Alone it had too much, or with the others.
+            let others = if bytes > self.most { 0 } else { others };
+            return Err(Over { bytes, others, most: most.min(self.most), limit: *limit, elsewhere: None });
+        }
+        let (most, elsewhere) = (most_of(*allowed), all.saturating_sub(mine));
+        let left = most / 8 * (8 - self.leaves);
+        if mine <= LEAST || (all <= most && (self.leaves == 0 || bytes.saturating_add(elsewhere) <= left)) {
+            return Ok(());
+        }
+        let most = if all > most { most } else { left };
+        Err(Over { bytes, others, most, limit: *allowed, elsewhere: Some(elsewhere) })
     }
     /// The same for what lies in no block of this pass: it is charged to it as well.
     pub fn reserve(&mut self, bytes: usize) -> std::result::Result<(), Over> {
@@ -160,23 +231,45 @@ impl Drop for Hold {
     fn drop(&mut self) {
         self.budget.account.reserve(-(self.reserved as isize));
         self.budget.kept.fetch_sub(self.bytes, Relaxed);
+        self.budget.kept_by_all.fetch_sub(self.bytes - self.shared, Relaxed);
         self.meter.keep(0);
     }
 }
 
+/// Counts `after` in place of `before`, and says what there is then.
+fn grow(count: &AtomicUsize, before: usize, after: usize) -> usize {
+    let more = after.wrapping_sub(before);
+    count.fetch_add(more, Relaxed).wrapping_add(more)
+}
+
 impl Over {
+    /// The same for all of what was asked for, when only `there` of it takes that much. What nobody can mean stays out.
+    pub fn if_there_were(self, all: u64, there: u64) -> Over {
+        let all = if all > ENDLESS { there } else { all.max(there) };
+        Over { bytes: (self.bytes as f64 / there.max(1) as f64 * all as f64) as usize, ..self }
+    }
     /// In words: `what` it is that does not fit, and what would help besides a higher limit.
     pub fn error(self, what: &str, instead: &str) -> Error {
-        let Over { others, most, limit, bytes } = self;
-        let beside = match others {
+        let Over { others, most, limit, bytes, elsewhere } = self;
+        let mut beside = match others {
             0 => String::new(),
             n => format!(", beside {} that other operators keep", size(n)),
         };
-        let needed = size((limit as f64 / most as f64 * (bytes + others) as f64) as usize);
+        let all = bytes + others + elsewhere.unwrap_or(0);
+        let needed = size((limit as f64 / most as f64 * all as f64) as usize);
+        let (whose, how) = match elsewhere {
+            None => ("operators may keep", "raise it to"),
+            Some(n) => {
+                let and = if others == 0 { ", beside" } else { " and" };
+                beside += &format!("{and} {} that other pipelines and caches of this process keep", size(n));
+                ("all pipelines of the process may keep", "drop iterators and datasets that are done with, raise it to")
+            }
+        };
+        let of = if elsewhere.is_some() { "its memory_limit" } else { "the memory_limit" };
         Error::new(
             Kind::Budget,
             format!(
-                "{what}{beside}; operators may keep {} of the memory_limit of {}: raise it to {needed} or more, or {instead}",
+                "{what}{beside}; {whose} {} of {of} of {}: {how} {needed} or more, or {instead}",
                 size(most),
                 size(limit)
             ),
@@ -213,6 +306,65 @@ mod tests {
         assert_eq!((budget.live(), budget.out()), (0, 24 << 20));
         drop(block);
         assert_eq!(budget.out(), 0);
+    }
+
+    #[test]
+    fn what_all_passes_keep_is_within_the_limit_of_the_process() {
+        let kept: &'static AtomicUsize = Box::leak(Box::default());
+        let budget = || Budget::among(80 << 20, 80 << 20, kept);
+        let hold = |budget: &Arc<Budget>| Hold::new(budget, Arc::default());
+        let (one, two) = (budget(), budget());
+        let (mut a, mut b, mut c) = (hold(&one), hold(&two), hold(&two));
+        assert_eq!((a.set(40 << 20), b.set(20 << 20), c.set(10 << 20)), (Ok(()), Ok(()), Ok(())));
+        let over = c.set(20 << 20).unwrap_err();
+        assert_eq!((over.others, over.elsewhere, over.most), (20 << 20, Some(40 << 20), 70 << 20));
+        let text = over.error("c keeps 21.0 MB", "keep less").to_string();
+        for part in [
+            "beside 21.0 MB that other operators keep and 41.9 MB that other pipelines",
+            "all pipelines of the process may keep 73.4 MB of its memory_limit of 83.9 MB",
+            "drop iterators and datasets that are done with, raise it to 95.9 MB or more, or keep less",
+        ] {
+            assert!(text.contains(part), "{text}");
+        }
+        // A little is always to be had, and all is given back.
+        let three = budget();
+        let mut d = hold(&three);
+        assert_eq!((d.set(LEAST), d.set(LEAST + 1).is_err()), (Ok(()), true));
+        drop((a, d));
+        assert_eq!(c.set(50 << 20), Ok(()));
+        drop((b, c));
+        assert_eq!(kept.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn caches_count_for_the_process_while_somebody_has_them() {
+        let kept: &'static AtomicUsize = Box::leak(Box::default());
+        let budget = || Budget::among(80 << 20, 80 << 20, kept);
+        let first = budget();
+        let mut hold = Hold::new(&first, Arc::default()).leaving(2);
+        assert_eq!(hold.set(40 << 20), Ok(()));
+        let left = hold.leave();
+        assert_eq!(kept.load(Relaxed), 40 << 20);
+        drop((hold, first));
+        assert_eq!(kept.load(Relaxed), 40 << 20, "the pass is over, the cache is there");
+        // Whoever reads it is charged with it; the process has it once.
+        let second = budget();
+        let mut reads = Hold::new(&second, Arc::default()).leaving(2);
+        reads.inherit(left.clone());
+        assert_eq!((second.live(), reads.bytes(), kept.load(Relaxed)), (40 << 20, 40 << 20, 40 << 20));
+        // Another cache leaves something to those who cannot do with less.
+        let third = budget();
+        let mut other = Hold::new(&third, Arc::default()).leaving(2);
+        assert_eq!(other.set(12 << 20), Ok(()));
+        let over = other.set(13 << 20).unwrap_err();
+        assert_eq!((over.elsewhere, over.most), (Some(40 << 20), (70 << 20) / 8 * 6));
+        drop((left, other));
+        assert_eq!(kept.load(Relaxed), 40 << 20, "somebody reads it");
+        assert_eq!(reads.set(0), Ok(()));
+        assert_eq!(reads.set(5 << 20), Ok(()));
+        assert_eq!(kept.load(Relaxed), 45 << 20);
+        drop(reads);
+        assert_eq!(kept.load(Relaxed), 0);
     }
 
     #[test]

@@ -80,6 +80,7 @@ impl Run {
             ordered: true,
             chunk_rows: self.options.chunk_rows,
             grain: 1,
+            tuned: false,
         }
     }
 }
@@ -166,7 +167,7 @@ impl BuildCx {
     /// The same for whoever stacks so many rows at a time.
     fn build_for(&self, plan: &Plan, batch: Option<usize>) -> Result<Built> {
         let cut = self.cut.map(|exact| exact.saturating_sub(1));
-        let mut built = plan.op.build(&BuildCx { cut, ..self.clone() }, plan).map_err(|e| e.in_op(plan.name()))?;
+        let mut built = plan.op.build(&BuildCx { cut, ..self.clone() }, plan).map_err(|e| e.in_op(plan.op.called()))?;
         if let Some(size) = batch {
             built = self.laid(plan, built, size);
         }
@@ -190,14 +191,14 @@ impl BuildCx {
         if self.run.errors.is_some() {
             return Ok(None);
         }
-        let built = plan.op.build_behind(self, plan, rows).map_err(|e| e.in_op(plan.name()))?;
+        let built = plan.op.build_behind(self, plan, rows).map_err(|e| e.in_op(plan.op.called()))?;
         built.map(|built| self.finished(plan, built)).transpose()
     }
     fn metered(&self, plan: &Plan, built: Built) -> Built {
         match built {
             Built::Stage(stage) => {
                 let (meter, is_source) = (self.run.meters.of(plan.id), plan.inputs.is_empty());
-                Built::Stage(Box::new(Metered { stage: replayed(stage), name: plan.name(), meter, is_source }))
+                Built::Stage(Box::new(Metered { stage: replayed(stage), name: plan.op.called(), meter, is_source }))
             }
             open => open,
         }
@@ -222,7 +223,7 @@ impl BuildCx {
     pub fn root(&self, plan: &Plan) -> Result<Box<dyn Stage>> {
         match self.run.options.prefetch {
             Some(false) => Ok(Box::new(Replay::new(self.stage(plan)?))),
-            _ => Ok(Box::new(self.ahead(plan, |_| ())?)),
+            _ => Ok(Box::new(self.ahead(plan, |bounds| bounds.tuned = true)?)),
         }
     }
     /// Starts an input as a stage to pull.
@@ -296,7 +297,7 @@ impl BuildCx {
     }
     /// The count of what an operator leaves out.
     pub fn tally(&self, node: &Plan, policy: OnError) -> Arc<Tally> {
-        self.run.meters.tally(node.name(), self.run.numbers.get(&node.id).copied(), policy)
+        self.run.meters.tally(node.op.called(), self.run.numbers.get(&node.id).copied(), policy)
     }
     /// What becomes of elements that fail in an operator.
     pub fn on_error(&self, own: Option<OnError>) -> OnError {

@@ -94,6 +94,10 @@ fn traced_run(plan: &Plan, epoch: u64, pool: Arc<Pool>, trace: Option<Arc<Trace>
     let meters = Arc::new(Meters::new(budget.clone()));
     let cores = plan.options.cpu_budget.unwrap_or(usize::MAX).min(pool.budget());
     meters.cores.store(cores.max(1) as u64, Relaxed);
+    let _ = meters.cores_why.set(match plan.options.cpu_budget {
+        Some(n) if n <= pool.budget() => "the pipeline's cpu_budget asks for it",
+        _ => super::process::cpu_budget_why(),
+    });
     let mut names = HashMap::new();
     plan.walk_all(&mut |p| {
         // Options are no operator that anybody waits for.
@@ -101,7 +105,7 @@ fn traced_run(plan: &Plan, epoch: u64, pool: Arc<Pool>, trace: Option<Arc<Trace>
             while p.op.options().is_some() {
                 p = &p.inputs[0];
             }
-            p.name()
+            p.op.called()
         };
         names.insert(p.id, (name(p), p.inputs.first().map(name)));
     });

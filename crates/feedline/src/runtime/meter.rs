@@ -5,10 +5,11 @@
 use super::stage::Wait;
 use super::{Budget, LeftOut, Start, Tally};
 use crate::options::OnError;
+use crate::tune::{Ahead, Because};
 use feedline_io::brief;
 use std::cell::Cell;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -123,6 +124,47 @@ pub struct Lane {
     /// How full the queue was whenever something was taken out: thousandths, and how often.
     pub fill: AtomicU64,
     pub fills: AtomicU64,
+    /// What was chosen for it.
+    pub chosen: Chosen,
+}
+
+/// What was chosen for a segment, and why.
+#[derive(Debug, Default)]
+pub struct Chosen {
+    /// Bytes that its queue may hold now, and at most; elements, if so many were asked for (0: any number).
+    pub bytes: AtomicUsize,
+    pub most_bytes: AtomicUsize,
+    pub elements: AtomicUsize,
+    /// Why there are so many rows in a chunk, and bytes in the queue.
+    why: AtomicU8,
+}
+
+const BECAUSE: [Because; 8] = [
+    Because::Growing,
+    Because::Fixed,
+    Because::Batch,
+    Because::Time,
+    Because::Bytes,
+    Because::Input,
+    Because::Most,
+    Because::Message,
+];
+const AHEAD: [Ahead; 3] = [Ahead::Most, Ahead::Steady, Ahead::Waited];
+
+impl Chosen {
+    pub fn set_rows_why(&self, why: Because) {
+        let _ = self.why.fetch_update(Relaxed, Relaxed, |both| Some(both & 0xf0 | why as u8));
+    }
+    pub fn set_bytes(&self, bytes: usize, why: Ahead) {
+        self.bytes.store(bytes, Relaxed);
+        let _ = self.why.fetch_update(Relaxed, Relaxed, |both| Some(both & 0xf | (why as u8) << 4));
+    }
+    pub fn rows_why(&self) -> Because {
+        BECAUSE[usize::from(self.why.load(Relaxed) & 0xf) % BECAUSE.len()]
+    }
+    pub fn bytes_why(&self) -> Ahead {
+        AHEAD[usize::from(self.why.load(Relaxed) >> 4) % AHEAD.len()]
+    }
 }
 
 impl Lane {
@@ -295,6 +337,8 @@ pub struct Meters {
     ended_ns: AtomicU64,
     /// Threads that could run at once.
     pub cores: AtomicU64,
+    /// What says so.
+    pub cores_why: OnceLock<&'static str>,
     /// Elements handed to the consumer, and those of them that it was done with when it last asked for more: the
     /// times below are of these.
     pub delivered: AtomicU64,
@@ -325,6 +369,7 @@ impl Meters {
             started: Instant::now(),
             ended_ns: AtomicU64::new(0),
             cores: AtomicU64::new(0),
+            cores_why: OnceLock::new(),
             delivered: AtomicU64::new(0),
             done: AtomicU64::new(0),
             waited_ns: AtomicU64::new(0),
@@ -458,6 +503,17 @@ mod tests {
         meters.deliver(1);
         assert_eq!(meters.delivered.load(Relaxed), 3);
         assert_eq!((meters.pace(), meters.first_ns.load(Relaxed)), ((100.0, 110.0), 500));
+    }
+
+    #[test]
+    fn reasons_are_kept_beside_each_other() {
+        let chosen = Chosen::default();
+        assert_eq!((chosen.rows_why(), chosen.bytes_why()), (Because::Growing, Ahead::Most));
+        for (because, ahead) in BECAUSE.into_iter().zip(AHEAD.into_iter().cycle()) {
+            chosen.set_rows_why(because);
+            chosen.set_bytes(7, ahead);
+            assert_eq!((chosen.rows_why(), chosen.bytes_why()), (because, ahead));
+        }
     }
 
     #[test]

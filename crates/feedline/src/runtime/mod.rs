@@ -25,7 +25,7 @@ mod state;
 pub mod sync;
 mod trace;
 
-pub use budget::{Budget, Hold, Over, size as bytes_text};
+pub use budget::{Budget, Hold, Kept, Over, size as bytes_text};
 pub use build::{BuildCx, Built, Known, Run, mix};
 pub use errors::{LeftOut, Tally};
 pub use given::Given;
@@ -42,6 +42,7 @@ pub use recall::{Numbers, Run as RowRun, wait_for};
 pub use replay::{Replay, Tap};
 pub use seed::{PassSeeds, Seeded, Seeds, Taken};
 pub use segment::{Bounds, Segment};
+pub use segment::{ahead_text, rows_text};
 pub use stage::{ChunkFn, Cx, Inline, Item, Pull, Stage, Wait, Wake, pop_rows};
 pub use stall::{Busy, Now, SegmentNow};
 pub use state::{Moment, Start, State};

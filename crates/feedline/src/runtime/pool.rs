@@ -6,7 +6,8 @@
 //! 4. A worker without work spins for about 3 µs, then sleeps. Waking one costs up to 80 µs on an idle core, so it is
 //!    woken only if nobody is awake to take the work, or the work is long enough to be worth it.
 //! 5. What the machine allows is asked again every second while there is work: quotas and affinities change.
-//! 6. Work never blocks on another piece of work; therefore no set of pipelines can deadlock the pool.
+//! 6. Workers are somewhat nicer to others than the thread that trains, which keeps its own priority when it helps.
+//! 7. Work never blocks on another piece of work; therefore no set of pipelines can deadlock the pool.
 
 use super::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use super::sync::{Condvar, Mutex, MutexGuard, lock, spawn, spin};
@@ -228,6 +229,7 @@ impl Pool {
 
     fn work(self: Arc<Pool>) {
         IS_WORKER.set(true);
+        super::machine::be_nice();
         let mut state = lock(&self.state);
         loop {
             let (work, guard) = self.take(state, Taker::Worker);

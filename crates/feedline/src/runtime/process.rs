@@ -63,6 +63,17 @@ pub fn cpu_budget() -> usize {
     }
 }
 
+/// What the number of threads follows from.
+pub fn cpu_budget_why() -> &'static str {
+    match settings() {
+        Settings { leave_cores: Some(_), .. } => {
+            "what the machine allows, less leave_cores, or cpu_budget if that is less"
+        }
+        Settings { cpu_budget: Some(_), .. } => "cpu_budget asks for it",
+        _ => "as many cores as this process may use",
+    }
+}
+
 /// The cores that this process may use now, without so many, but at least one.
 pub fn free_cores(leave: usize) -> usize {
     std::thread::available_parallelism().map_or(1, |n| n.get()).saturating_sub(leave).max(1)

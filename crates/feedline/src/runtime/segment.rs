@@ -21,7 +21,10 @@
 //! 11. Dropping the consumer's side cancels: running steps finish, nothing new starts, memory goes with the last step.
 
 mod away;
+mod depth;
 
+use self::depth::{Told, Watched};
+pub use self::depth::{ahead_text, rows_text};
 use super::batches::Batches;
 use super::build::Open;
 use super::given::Given;
@@ -36,6 +39,7 @@ use super::sync::{Mutex, lock};
 use super::{Budget, Meter, pop_rows};
 use crate::element::{Chunk, Slots};
 use crate::error::{Error, Result};
+use crate::tune::{Because, because};
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
@@ -59,6 +63,8 @@ pub struct Bounds {
     pub chunk_rows: Option<usize>,
     /// Chunks of more rows than this are multiples of it: what the batch behind it can cut without a copy.
     pub grain: usize,
+    /// Its consumer is the pipeline's: how many bytes lie ready follows from what both sides take (`tune/depth.rs`).
+    pub tuned: bool,
 }
 
 /// Steps that take so long are looked at more closely, every so many of them: it costs about a microsecond.
@@ -105,6 +111,9 @@ pub struct Shared {
     at: std::sync::atomic::AtomicU64,
     /// Errors may be left out behind it: they do not end a batch.
     sieved: bool,
+    /// The operator behind which it ends, for people, and what they were told.
+    name: &'static str,
+    told: Told,
 }
 
 /// What only the holder of the token sees.
@@ -161,6 +170,8 @@ struct Queue {
     spare: Vec<Mark>,
     /// What workers are at, by the number of the slot.
     busy: Vec<(u64, Busy)>,
+    /// Bytes that it may hold, by what was seen.
+    watched: Watched,
 }
 
 /// In place of a slot's number: the head is pulled.
@@ -189,7 +200,9 @@ impl Segment {
         if !bounds.ordered {
             from.mark.never(UNORDERED);
         }
-        let lane = meter.lane();
+        let (lane, id) = (meter.lane(), meter.id);
+        depth::note_bounds(&lane, &bounds);
+        let (watched, told) = (Watched::new(bounds.bytes), Told::new(bounds.bytes));
         let running = lane.lanes.fetch_add(1, Relaxed) + 1;
         lane.lanes_peak.fetch_max(running, Relaxed);
         lane.calls.store(
@@ -236,6 +249,7 @@ impl Segment {
                 from,
                 spare: vec![],
                 busy: vec![],
+                watched,
             }),
             cost_ns: AtomicU64::new(0),
             meter,
@@ -243,6 +257,8 @@ impl Segment {
             host,
             at: std::sync::atomic::AtomicU64::new(0),
             sieved: run.errors.is_some(),
+            name: run.names.get(&id).map_or("a dataset inside of a function", |(name, _)| name),
+            told,
         });
         run.note_segment(&shared);
         Segment { shared, drop: Given::default(), layers }
@@ -387,7 +403,9 @@ impl Shared {
             return false;
         }
         if let Some((wait, since)) = queue.still.take() {
-            self.lane.note_wait(wait, since.elapsed());
+            let time = since.elapsed();
+            queue.watched.note_still(wait, time);
+            self.lane.note_wait(wait, time);
         }
         queue.token = true;
         true
@@ -409,7 +427,7 @@ impl Shared {
         queue.under_way < b.parallel
             && held < if self.is_enough(queue) { b.ready.min(b.chunks) } else { b.chunks }
             && queue.rows < b.rows
-            && queue.bytes.saturating_add(coming) <= b.bytes
+            && queue.bytes.saturating_add(coming) <= queue.watched.bytes()
             && self.budget.has_room(self.depth, coming)
     }
 
@@ -429,18 +447,21 @@ impl Shared {
                     return Pull::End;
                 }
                 queue.downstream = Some(waker.clone());
+                self.note_empty(queue);
                 return Pull::Pending;
             };
             let Some(items) = &mut slot.items else {
                 queue.downstream = Some(waker.clone());
+                self.note_empty(queue);
                 return Pull::Pending;
             };
             let pull: Option<Pull> = pop_rows(items, want).map(Into::into);
             pull.iter().for_each(|pull| queue.taken.count(pull));
             // What is left of a slot keeps its whole byte count until it is gone: an upper bound.
             if items.is_empty() {
-                let given = self.fill_of(queue.slots.len(), queue.rows, queue.bytes);
+                let given = self.fill_of(queue);
                 let slot = queue.slots.front().expect("looked at above");
+                queue.watched.note_taken(slot.bytes, queue.bytes);
                 self.lane.fill.fetch_add(given, Relaxed);
                 self.lane.fills.fetch_add(1, Relaxed);
                 self.lane.given.fetch_add(slot.rows as u64, Relaxed);
@@ -455,6 +476,7 @@ impl Shared {
                     slot.from.mark.clear();
                     queue.spare.push(slot.from.mark);
                 }
+                self.watch(queue);
             }
             if let Some(pull) = pull {
                 return pull;
@@ -463,10 +485,10 @@ impl Shared {
     }
 
     /// How full a queue is, in thousandths of what binds first.
-    fn fill_of(&self, chunks: usize, rows: usize, bytes: usize) -> u64 {
+    fn fill_of(&self, queue: &Queue) -> u64 {
         let share = |held: usize, bound: usize| held as f64 / bound.max(1) as f64;
-        let b = &self.bounds;
-        let most = share(chunks, b.ready.min(b.chunks)).max(share(rows, b.rows)).max(share(bytes, b.bytes));
+        let (b, bytes) = (&self.bounds, share(queue.bytes, queue.watched.bytes()));
+        let most = share(queue.slots.len(), b.ready.min(b.chunks)).max(share(queue.rows, b.rows)).max(bytes);
         (most.min(1.0) * 1000.0) as u64
     }
 
@@ -774,9 +796,14 @@ impl Shared {
             return;
         }
         let Bounds { grain, bytes: most, .. } = self.bounds;
-        let want = crate::tune::next_rows(self.want.load(Relaxed), rows, bytes, ns, grain, most / 4);
+        let asked = self.want.load(Relaxed);
+        let want = crate::tune::next_rows(asked, rows, bytes, ns, grain, most / 4);
         self.want.store(want, Relaxed);
         self.meter.chunk_rows.store(want as u64, Relaxed);
+        self.chose_rows(
+            want,
+            if want == asked { because(want, rows, bytes, ns, grain, most / 4) } else { Because::Growing },
+        );
     }
 }
 

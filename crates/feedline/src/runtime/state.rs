@@ -124,7 +124,7 @@ pub(super) fn shards_of(plan: &Plan) -> Vec<u64> {
 }
 
 /// Operators that hold nothing that belongs to one part: they may stand on a `shard` that gets another number of parts.
-const ON_SHARDS: [&str; 4] = ["batch", "map", "prefetch", "with_options"];
+const ON_SHARDS: [&str; 6] = ["batch", "map", "padded_batch", "prefetch", "ragged_batch", "with_options"];
 
 /// Sets the first seeds of a pass aside, for those operators that have none of it.
 pub(super) fn begin_seeds(plan: &Plan, finished: &Arc<AtomicBool>) {
@@ -188,7 +188,7 @@ impl State {
             if !ON_SHARDS.contains(&on.name()) {
                 return Err(Error::usage(format!(
                     "the state is of {:?} shards and this dataset has {here:?}; that can be resumed only if nothing but map, \
-                     batch and prefetch follows shard, but {} does",
+                     batch, padded_batch, ragged_batch and prefetch follows shard, but {} does",
                     self.shards,
                     on.name()
                 )));

@@ -189,7 +189,7 @@ mod tests {
             let open = format(name, &serde_json::json!({ "compression": "none" })).unwrap();
             let output = Box::new(Staged::create(&path(&dir, name)).unwrap());
             let mut writer = open(output, &Spec::scalar(DType::Int64)).unwrap();
-            let account = Account::open(1 << 30);
+            let account = Account::open(1 << 30, usize::MAX);
             let entered = Account::enter(Some(account));
             // Fewer rows than a batch of an Arrow file has.
             for first in [0, 2000] {

@@ -33,6 +33,47 @@ pub fn next_rows(asked: usize, rows: usize, bytes: usize, ns: u64, grain: usize,
     asked
 }
 
+/// Why chunks have the number of rows that they have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Because {
+    /// It has not been found yet.
+    #[default]
+    Growing,
+    /// It was asked for.
+    Fixed,
+    /// They are whole batches.
+    Batch,
+    /// A step takes long enough.
+    Time,
+    /// The results of a step would not fit into the processor's cache, or into memory.
+    Bytes,
+    /// The input gives no more at a time.
+    Input,
+    /// There are never more.
+    Most,
+    /// They are messages to another process.
+    Message,
+}
+
+/// Why the next chunk has `asked` rows, after a step like this: see `next_rows`.
+pub fn because(asked: usize, rows: usize, bytes: usize, ns: u64, grain: usize, room: usize) -> Because {
+    let each = asked as f64 / rows.max(1) as f64;
+    let (ns, bytes) = ((ns as f64 * each) as u64, (bytes as f64 * each) as usize);
+    if asked == grain && grain > 1 {
+        Because::Batch
+    } else if bytes * 2 > CHUNK_BYTES.min(room) {
+        Because::Bytes
+    } else if ns * 2 >= TARGET_NS {
+        Because::Time
+    } else if rows * 2 <= asked {
+        Because::Input
+    } else if asked >= MAX_ROWS {
+        Because::Most
+    } else {
+        Because::Growing
+    }
+}
+
 /// `want` rows or some fewer, so that a batch of `grain` rows, of which `begun` are there, ends where the chunk does:
 /// those behind it are then cut out of chunks without a copy, at addresses that NumPy takes.
 pub fn whole_batches(want: usize, begun: usize, grain: usize) -> usize {
@@ -100,6 +141,20 @@ mod tests {
         assert_eq!(settle(8, 200_000), 16);
         assert_eq!(settle(10 << 20, 200_000), 1);
         assert_eq!(settle(8, 50_000_000), 1);
+    }
+
+    #[test]
+    fn it_is_known_why() {
+        let why = |row_bytes: usize, row_ns: u64, grain: usize| {
+            let rows = settle(row_bytes, row_ns, grain);
+            because(rows, rows, rows * row_bytes, rows as u64 * row_ns, grain, usize::MAX)
+        };
+        assert_eq!(why(8, 2, 1), Because::Bytes);
+        assert_eq!(why(8, 10_000, 1), Because::Time);
+        assert_eq!(why(3136, 500, 128), Because::Batch);
+        assert_eq!(why(1, 1, 1), Because::Most);
+        assert_eq!(because(64, 4, 100, 100, 1, usize::MAX), Because::Input);
+        assert_eq!(because(2, 2, 16, 100, 1, usize::MAX), Because::Growing);
     }
 
     #[test]

@@ -3,9 +3,11 @@
 mod allot;
 mod ceiling;
 mod chunk;
+mod depth;
 mod report;
 
 pub use allot::segment_bytes;
 pub use ceiling::{Bound, Change, Lane, Limit, Model, Part};
-pub use chunk::{next_rows, next_rows_away, whole_batches};
+pub use chunk::{Because, because, next_rows, next_rows_away, whole_batches};
+pub use depth::{Ahead, Depth, Pace};
 pub use report::{Verdict, verdict};

@@ -37,8 +37,11 @@ class Batching(Core):
         Args:
             batch_size: How many.
             drop_remainder: Leave out the last batch if it is short; batches then have a known size.
-            num_parallel_calls: At most this many batches are made at once.
-            deterministic: False lets batches come in any order. None follows the options.
+            num_parallel_calls: Changes nothing. Rows are made side by side in the memory of their batch, by
+                as many workers as there are for the `map` before it, which has a cap of its own; closing a
+                batch is then hardly any work.
+            deterministic: Changes nothing. Batches have the order of their elements, which
+                `map(deterministic=False)` or the options may leave open.
             name: A name for the operator, an identifier.
         """
         check_name("batch", name)

@@ -26,6 +26,8 @@ use std::sync::Arc;
 pub struct OnDisk {
     folder: String,
     spec: Spec,
+    /// What people call the operator.
+    pub called: &'static str,
     compression: &'static str,
 }
 
@@ -80,13 +82,14 @@ impl Keeping {
 impl OnDisk {
     pub fn new(
         filename: &str,
+        called: &'static str,
         compression: &'static str,
         identity: &[u8],
         input: &Plan,
         env: &[Value],
     ) -> Result<OnDisk> {
         let folder = place(filename, identity, input, env)?;
-        Ok(OnDisk { folder, spec: positioned_spec(&input.spec), compression })
+        Ok(OnDisk { folder, spec: positioned_spec(&input.spec), called, compression })
     }
     /// The elements of a complete pass.
     pub fn get(&self) -> Result<Option<Kept>> {
@@ -95,7 +98,7 @@ impl OnDisk {
     /// An error of the elements of a complete pass, and what would help. Nothing but a person throws away a whole cache:
     /// the damage may be one of the way there.
     pub fn advised(&self, error: Error) -> Error {
-        advised(error, &self.folder, "cache")
+        advised(error, &self.folder, self.called)
     }
     /// The first elements of a pass, as far as they were committed and are there.
     pub fn get_part(&self) -> Result<Option<Part>> {
@@ -111,7 +114,7 @@ impl OnDisk {
             if is_out_of_reach(&error) {
                 return Err(error);
             }
-            log::warn!("cache: what was kept of a pass that broke off cannot be used: {error}");
+            log::warn!("{}: what was kept of a pass that broke off cannot be used: {error}", self.called);
             Ok(None)
         })
     }
@@ -127,7 +130,11 @@ impl OnDisk {
             match opened {
                 Ok(set) => {
                     if let Some(error) = missing {
-                        log::warn!("cache: a pass that broke off is made again from element {}: {error}", set.len());
+                        log::warn!(
+                            "{}: a pass that broke off is made again from element {}: {error}",
+                            self.called,
+                            set.len()
+                        );
                     }
                     let set = Arc::new(set.with_positions());
                     return Ok(Some(Part { set, origin, steps, manifest }));
@@ -155,7 +162,7 @@ impl OnDisk {
     /// Begins to write, behind what was kept if there is some, unless somebody does already or has done so.
     pub fn begin(&self, run: &Run, behind: Option<&Part>) -> Result<Option<Keeping>> {
         let Some(set) = SetWriter::new(&self.folder, &self.spec, self.compression)? else {
-            log::warn!("cache: {} is being filled by another iterator; this pass is not kept", self.folder);
+            log::warn!("{}: {} is being filled by another iterator; this pass is not kept", self.called, self.folder);
             return Ok(None);
         };
         // It may have become whole while this one waited.

@@ -122,8 +122,7 @@ mod tests {
             rows: Rows::Memory(Held::new(Chunk::new(n, crate::element::Pos::Run(0), []))),
             rest: None,
             origin: Origin { epoch: 0, start: Arc::new([]), never: None },
-            bytes: 0,
-            made_for: Weak::new(),
+            kept: Arc::default(),
         };
         let env = |n: i64| -> Arc<[Value]> { [Value::Tensor(Tensor::scalar(n))].into() };
         let (a, b) = (env(1), env(2));

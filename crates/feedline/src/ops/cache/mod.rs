@@ -125,7 +125,7 @@ impl Cache {
                 identity.extend(b"leaves out errors");
             }
             let compression = crate::save::compression(self.compression.as_deref().unwrap_or(""))?;
-            return Ok(Place::Disk(OnDisk::new(filename, compression, &identity, input, &cx.env)?));
+            return Ok(Place::Disk(OnDisk::new(filename, self.called(), compression, &identity, input, &cx.env)?));
         }
         Ok(Place::Memory(self.memory(cx.run.errors.is_some()).clone()))
     }
@@ -176,6 +176,10 @@ impl Op for Cache {
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
         let (plan, place, hold) = (node.inputs[0].clone(), self.place(cx, node)?, cx.hold(node).leaving(2));
         Ok(Built::Stage(Box::new(CacheStage::new(cx.clone(), plan, place, self.on_full, hold)?)))
+    }
+    /// Only snapshots say how they are compressed, if it be not at all.
+    fn called(&self) -> &'static str {
+        if self.compression.is_some() { "snapshot" } else { INFO.name }
     }
     fn hands_out_kept_rows(&self) -> bool {
         self.filename.is_none()

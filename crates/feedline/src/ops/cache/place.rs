@@ -12,8 +12,8 @@ use crate::error::Result;
 use crate::ops::held::Held;
 #[cfg(feature = "columnar")]
 use crate::ops::stored_set::{StoredSet, StoredStage};
-use crate::runtime::{Budget, Hold, Index, Run, Saved, Stage};
-use std::sync::{Arc, Weak};
+use crate::runtime::{Hold, Index, Kept, Run, Saved, Stage};
+use std::sync::Arc;
 
 /// The elements, and the pass that they come from.
 #[derive(Clone)]
@@ -22,9 +22,8 @@ pub struct Filled {
     /// If these are only the first ones: from where the input goes on behind them.
     pub rest: Option<Arc<[Saved]>>,
     pub origin: Origin,
-    /// What they take of memory, and for which pass it was made.
-    pub bytes: usize,
-    pub made_for: Weak<Budget>,
+    /// What they take of memory.
+    pub kept: Arc<Kept>,
 }
 
 #[derive(Clone)]
@@ -59,6 +58,14 @@ pub enum Place {
 }
 
 impl Place {
+    /// What people call whoever keeps elements there.
+    pub fn called(&self) -> &'static str {
+        match self {
+            Place::Memory(_) => super::INFO.name,
+            #[cfg(feature = "columnar")]
+            Place::Disk(disk) => disk.called,
+        }
+    }
     pub fn get(&self, env: &Arc<[Value]>) -> Result<Option<Filled>> {
         match self {
             Place::Memory(store) => Ok(store.get(env)),
@@ -74,20 +81,17 @@ impl Place {
             Place::Disk(disk) => Ok(disk.begin(_run, None)?.map(|keeping| Filling::Disk(Box::new(keeping)))),
         }
     }
-    pub fn finish(&self, env: &Arc<[Value]>, filling: Filling, origin: &Origin, hold: &Hold) -> Result<()> {
-        let filled = |rows: Rows| {
-            let (bytes, made_for) = (hold.bytes(), hold.budget());
-            Filled { rows, rest: None, origin: origin.clone(), bytes, made_for }
-        };
+    pub fn finish(&self, env: &Arc<[Value]>, filling: Filling, origin: &Origin, hold: &mut Hold) -> Result<()> {
+        let filled = |rows: Rows, kept: Arc<Kept>| Filled { rows, rest: None, origin: origin.clone(), kept };
         match (self, filling) {
             (Place::Memory(store), Filling::Memory(blocks)) => {
-                store.put(env, filled(Rows::Memory(blocks.finish())));
+                store.put(env, filled(Rows::Memory(blocks.finish()), hold.leave()));
                 Ok(())
             }
             #[cfg(feature = "columnar")]
             (Place::Memory(store), Filling::Spill(spilling)) => {
                 let rows = Rows::Disk(spilling.finish()?);
-                store.put(env, Filled { bytes: 0, ..filled(rows) });
+                store.put(env, filled(rows, Arc::default()));
                 Ok(())
             }
             #[cfg(feature = "columnar")]
@@ -101,7 +105,7 @@ impl Place {
 #[cfg(feature = "columnar")]
 pub fn from_disk(set: Arc<StoredSet>, origin: &serde_json::Value, rest: Option<Arc<[Saved]>>) -> Result<Filled> {
     let (rows, origin) = (Rows::Disk(set), Origin::from_json(origin)?);
-    Ok(Filled { rows, rest, origin, bytes: 0, made_for: Weak::new() })
+    Ok(Filled { rows, rest, origin, kept: Arc::default() })
 }
 
 /// What was read of a pass so far.

@@ -80,7 +80,7 @@ impl CacheStage {
     /// Reads what is kept, from element `given` on. If that is not all, `filling` keeps what the input has behind it.
     fn read(&mut self, filled: Filled, given: Given, filling: Option<Filling>) -> Result<()> {
         self.forget_part();
-        self.hold.inherit(filled.bytes, &filled.made_for);
+        self.hold.inherit(filled.kept);
         let mut held = filled.rows.stage();
         let mut first = given.results();
         let rest = match &filled.rest {
@@ -148,7 +148,7 @@ impl CacheStage {
         }
         let (sound, given) = (disk.before(&part, self.given.results())?, self.given.and(self.drop));
         let from = sound.as_ref().map_or(0, |part| part.set.len());
-        log::warn!("cache: a pass that broke off is made again from element {from}: {error}");
+        log::warn!("{}: a pass that broke off is made again from element {from}: {error}", self.place.called());
         match sound {
             Some(part) => self.take_up(part, given),
             None => self.begin_anew(&self.cx.clone(), self.origin.clone(), given),
@@ -172,7 +172,10 @@ impl CacheStage {
             if is_out_of_reach(&error) {
                 return Err(error);
             }
-            log::warn!("cache: what was kept of a pass that broke off cannot be gone on with: {error}");
+            log::warn!(
+                "{}: what was kept of a pass that broke off cannot be gone on with: {error}",
+                self.place.called()
+            );
             Ok(false)
         })
     }
@@ -219,7 +222,7 @@ impl CacheStage {
     fn break_off(&mut self) {
         #[cfg(feature = "columnar")]
         if let Err(error) = self.commit() {
-            log::warn!("cache: a pass that broke off is not kept: {error}");
+            log::warn!("{}: a pass that broke off is not kept: {error}", self.place.called());
         }
         if let Source::Input(_, filling) = &mut self.source
             && filling.take().is_some()
@@ -269,8 +272,8 @@ impl CacheStage {
                     )));
                 }
                 let (rows, rest) = (Rows::Memory(blocks.finish()), Some(rest.into()));
-                let (bytes, made_for) = (self.hold.bytes(), self.hold.budget());
-                store.put(&self.cx.env, Filled { rows, rest, origin: self.origin.clone(), bytes, made_for });
+                let (origin, kept) = (self.origin.clone(), self.hold.leave());
+                store.put(&self.cx.env, Filled { rows, rest, origin, kept });
                 None
             }
             #[cfg(feature = "columnar")]
@@ -293,6 +296,7 @@ impl CacheStage {
                 None
             }
             _ => {
+                let _ = self.hold.set(0);
                 let instead = "keep them on disk with cache(filename), keep the part that fits with \
                                cache(on_full=\"keep\"), or use cache(on_full=\"spill\")";
                 Some(over.error(&what_is_kept(blocks.rows + chunk.rows() as u64, over.bytes), instead))
@@ -339,14 +343,15 @@ impl CacheStage {
                     let next =
                         if matches!(filling, Some(Filling::Memory(_))) { "starts anew" } else { "tries it again" };
                     log::warn!(
-                        "cache: an element failed, so this pass is not complete and the next one {next}: {error}"
+                        "{}: an element failed, so this pass is not complete and the next one {next}: {error}",
+                        self.place.called()
                     );
                     self.break_off();
                 }
             }
             Pull::End => {
                 if let Some(filling) = filling.take()
-                    && let Err(error) = self.place.finish(&self.cx.env, filling, &self.origin, &self.hold)
+                    && let Err(error) = self.place.finish(&self.cx.env, filling, &self.origin, &mut self.hold)
                 {
                     return Pull::Fail(error);
                 }

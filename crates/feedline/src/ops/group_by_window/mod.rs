@@ -323,10 +323,16 @@ impl GroupSteps {
         }
         self.hold.set(self.hold.bytes() + more).map_err(|over| {
             let windows = self.groups.len();
+            let sum =
+                |n: fn(&Group) -> usize| self.groups.values().fold(0u64, |sum, g| sum.saturating_add(n(g) as u64));
+            let (held, all) = (sum(|g| g.held), sum(|g| g.size));
             self.groups.clear();
+            let _ = self.hold.set(0);
             self.ended = true;
-            let what = format!("{windows} open windows take {}", bytes_text(over.bytes));
-            over.error(&what, "make smaller windows or use fewer keys").that_ends()
+            let what =
+                format!("{held} of the {all} elements of {windows} open windows take {}", bytes_text(over.bytes));
+            let all = all.min(self.node.inputs[0].card.known().unwrap_or(u64::MAX));
+            over.if_there_were(all, held).error(&what, "make smaller windows or use fewer keys").that_ends()
         })
     }
     /// Puts a row into its window; gives the window if it is full now.

@@ -314,6 +314,7 @@ impl BufferStage {
         };
         let whole = if all == usize::MAX { 2 * over.bytes } else { (over.bytes / rows.max(1)).saturating_mul(all) };
         (self.held, self.packed, self.parts) = (VecDeque::new(), None, Parts::default());
+        let _ = self.hold.set(0);
         (self.coming, self.next, self.picked, self.ended) = (Vec::new(), 0, Vec::new(), true);
         let instead = "give shuffle(buffer_bytes=...), which fills the buffer as far as that many bytes go";
         Pull::Fail(Over { bytes: whole.max(over.bytes), ..over }.error(&what, instead).that_ends())
@@ -484,6 +485,7 @@ impl Stage for BufferStage {
         self.seeds.seek(at)?;
         let given = Given::read(at)?;
         (self.held, self.packed, self.parts) = (VecDeque::new(), None, Parts::default());
+        let _ = self.hold.set(0);
         (self.coming, self.next, self.picked, self.error) = (Vec::new(), 0, Vec::new(), None);
         (self.back, self.ended) = (None, false);
         self.bytes = self.bytes.take().map(|bytes| Bytes::new(bytes.most));

@@ -39,6 +39,7 @@ impl Shared {
             let want = crate::tune::next_rows_away(self.want.load(Relaxed), away.sent.rows(), bytes, answer.busy_ns);
             self.want.store(want, Relaxed);
             self.meter.chunk_rows.store(want as u64, Relaxed);
+            self.chose_rows(want, crate::tune::Because::Message);
         }
         if answer.is_end {
             self.end_after(away.number);
