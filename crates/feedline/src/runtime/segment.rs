@@ -36,6 +36,7 @@ use super::sync::{Mutex, lock};
 use super::{Budget, Meter, pop_rows};
 use crate::element::{Chunk, Slots};
 use crate::error::{Error, Result};
+use feedline_io::Witness;
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
@@ -88,6 +89,8 @@ pub struct Shared {
     pool: Arc<Pool>,
     cancelled: Arc<AtomicBool>,
     budget: Arc<Budget>,
+    /// Who wants to know which files are read.
+    witness: Option<Arc<Witness>>,
     dropped: AtomicBool,
     depth: usize,
     bounds: Bounds,
@@ -182,7 +185,8 @@ struct Slot {
 }
 
 impl Segment {
-    pub fn new(run: &super::Run, depth: usize, open: Open, meter: Arc<Meter>) -> Segment {
+    pub fn new(cx: &super::BuildCx, depth: usize, open: Open, meter: Arc<Meter>) -> Segment {
+        let run = &cx.run;
         let Open { mut head, functions, bounds, batches, layers } = open;
         let mut from = From::default();
         head.mark(&mut from.mark);
@@ -213,6 +217,7 @@ impl Segment {
             pool: run.pool.clone(),
             cancelled: run.cancelled.clone(),
             budget: run.budget.clone(),
+            witness: cx.witness.clone(),
             dropped: AtomicBool::new(false),
             depth,
             want: AtomicUsize::new(bounds.chunk_rows.unwrap_or(1).max(1)),
@@ -804,7 +809,7 @@ fn panic_error(panic: Box<dyn std::any::Any + Send>) -> Error {
 
 impl Work for Shared {
     fn step(self: Arc<Self>) {
-        let _entered = self.budget.enter();
+        let (_entered, _watched) = (self.budget.enter(), Witness::enter(self.witness.clone()));
         // A worker keeps to the segment for some steps, without a trip through the pool, while there is credit.
         for _ in 0..16 {
             if self.gone() {
