@@ -510,6 +510,9 @@ impl Source for Cached {
     fn known_len(&self) -> Option<u64> {
         self.stat.get().map(|stat| stat.len)
     }
+    fn known(&self) -> Option<Stat> {
+        self.stat.get().cloned().or_else(|| self.source.known())
+    }
     fn stat(self: Arc<Self>) -> Task<Result<Stat>> {
         self.source.clone().stat()
     }

@@ -36,6 +36,7 @@ mod threads;
 #[cfg(feature = "remote")]
 mod upload;
 mod wide;
+mod witness;
 mod write;
 
 pub use account::{Account, Entered, Scratch, live_bytes, scratch};
@@ -58,4 +59,5 @@ pub use source::{Hints, Source, Stat, open};
 pub use task::{Promise, Task, promised};
 pub use threads::in_background;
 pub use wide::wide;
+pub use witness::{Record, Watched, Witness};
 pub use write::{AtomicFile, Sink, create};

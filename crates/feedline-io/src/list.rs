@@ -22,7 +22,9 @@ use std::path::Path;
 pub fn glob(pattern: &str) -> Result<Vec<String>> {
     let Some(named) = Named::new(pattern)? else { return Ok(vec![pattern.to_string()]) };
     let found = find(&*named.tree, &parts(named.path, false))?;
-    found.into_iter().map(|found| named.text(found.path)).collect()
+    let found: Vec<String> = found.into_iter().map(|found| named.text(found.path)).collect::<Result<_>>()?;
+    crate::witness::note_pattern(pattern, &found);
+    Ok(found)
 }
 
 /// The files that a reader means by a name.

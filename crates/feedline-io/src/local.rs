@@ -5,10 +5,11 @@ use crate::flights::Flight;
 use crate::fork::brief;
 use crate::source::{Source, Stat};
 use crate::threads::read_in_background;
+use crate::witness::version;
 use crate::{Buf, Error, Kind, Result, Task};
 use std::fs::File;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -113,8 +114,7 @@ impl Local {
 
     fn stat_now(&self) -> Result<Stat> {
         let meta = self.file()?.metadata().map_err(|e| self.failed(e))?;
-        let version = format!("{}.{:09}-{}", meta.mtime(), meta.mtime_nsec(), meta.ino());
-        Ok(Stat { len: meta.len(), version })
+        Ok(Stat { len: meta.len(), version: version(&meta) })
     }
 }
 

@@ -260,6 +260,9 @@ impl Source for Remote {
     fn known_len(&self) -> Option<u64> {
         self.first.get().map(|(_, len)| *len)
     }
+    fn known(&self) -> Option<Stat> {
+        self.first.get().map(|(version, len)| Stat { len: *len, version: version.clone() })
+    }
     fn stat(self: Arc<Self>) -> Task<Result<Stat>> {
         let flight = Flight::begin(&self.name, 0, 0);
         run(async move {

@@ -1,7 +1,7 @@
 //! A file or an object that can be read at any place, wherever it lies.
 
 use crate::location::{Location, locate};
-use crate::{Buf, Local, Result, Task};
+use crate::{Buf, Local, Result, Task, witness};
 use std::fmt;
 use std::sync::Arc;
 
@@ -29,6 +29,10 @@ pub trait Source: Send + Sync + fmt::Debug {
     fn known_len(&self) -> Option<u64> {
         None
     }
+    /// What the first answer said of it, where nobody has to be asked for that.
+    fn known(&self) -> Option<Stat> {
+        None
+    }
     /// How much should be asked for in one read, and how much may be on its way for one reader.
     fn hints(&self) -> Hints {
         Hints { block: 256 << 10, ahead: 512 << 10 }
@@ -54,15 +58,20 @@ pub struct Hints {
 /// and `az://`. Far ones are kept in the local cache if there is one (`Settings::cache_dir`).
 pub fn open(name: &str) -> Result<Arc<dyn Source>> {
     match locate(name)? {
-        Location::Local(path) => Ok(Arc::new(Local::new(name, path))),
+        Location::Local(path) => {
+            witness::note_local(name, path);
+            Ok(Arc::new(Local::new(name, path)))
+        }
         #[cfg(feature = "remote")]
         far => {
             let source = Arc::new(crate::Remote::new(name, &far)?);
             let settings = crate::settings();
-            Ok(match &settings.cache_dir {
+            let source: Arc<dyn Source> = match &settings.cache_dir {
                 Some(dir) => Arc::new(crate::Cached::new(source, crate::Cache::open(dir, settings.cache_bytes), name)),
                 None => source,
-            })
+            };
+            witness::note_far(name, &source);
+            Ok(source)
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::Task;
 use crate::account::Account;
 use crate::fork::in_child;
 use crate::task::Promise;
+use crate::witness::Witness;
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -69,7 +70,11 @@ fn all() -> &'static All {
 
 /// Runs a job that may wait, also for reads.
 pub fn in_background(job: impl FnOnce() + Send + 'static) {
-    all().jobs.run("feedline-job", job);
+    let witness = Witness::current();
+    all().jobs.run("feedline-job", move || {
+        let _watched = Witness::enter(witness);
+        job();
+    });
 }
 
 /// Runs a read, which waits for nothing but a disk.

@@ -45,8 +45,11 @@ impl Generator for PyGenerator {
     fn spec(&self) -> &Spec {
         &self.spec
     }
-    fn identity(&self) -> Vec<u8> {
+    fn identity(&self) -> Option<Vec<u8>> {
         crate::host::identity_of(&self.callable)
+    }
+    fn code(&self) -> Option<String> {
+        crate::host::code_of(&self.callable)
     }
     fn open(&self) -> Result<Box<dyn Cursor>> {
         attach(|py| {

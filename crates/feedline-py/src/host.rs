@@ -70,11 +70,20 @@ pub fn name_of(callable: &Py<PyAny>) -> String {
 }
 
 /// What tells a callable from others, in later processes too: `feedline.function_identity` knows. At interpreter exit, nothing.
-pub fn identity_of(callable: &Py<PyAny>) -> Vec<u8> {
-    let own = |py: Python<'_>| -> PyResult<Vec<u8>> {
-        py.import("feedline.function_identity")?.call_method1("of", (callable,))?.extract()
+pub fn identity_of(callable: &Py<PyAny>) -> Option<Vec<u8>> {
+    asked(callable, "of")
+}
+
+/// The same without what calls may change.
+pub fn code_of(callable: &Py<PyAny>) -> Option<String> {
+    asked(callable, "code_of")
+}
+
+fn asked<T: for<'a, 'py> FromPyObject<'a, 'py, Error = PyErr>>(callable: &Py<PyAny>, what: &str) -> Option<T> {
+    let own = |py: Python<'_>| -> PyResult<Option<T>> {
+        py.import("feedline.function_identity")?.call_method1(what, (callable,))?.extract()
     };
-    attach(|py| own(py).ok()).flatten().unwrap_or_else(|| name_of(callable).into_bytes())
+    attach(|py| own(py).ok()).flatten().flatten()
 }
 
 /// Whether the interpreter is ending.
@@ -150,8 +159,11 @@ impl HostFn for PyFunc {
     fn name(&self) -> String {
         name_of(&self.func)
     }
-    fn identity(&self) -> Vec<u8> {
+    fn identity(&self) -> Option<Vec<u8>> {
         identity_of(&self.func)
+    }
+    fn code(&self) -> Option<String> {
+        code_of(&self.func)
     }
     fn call(&self, args: Element) -> Result<Element> {
         self.spent.calls.fetch_add(1, Relaxed);

@@ -61,6 +61,10 @@ pub trait Op: fmt::Debug + Send + Sync + Any {
     fn functions(&self) -> Vec<&Function> {
         vec![]
     }
+    /// The code that it calls besides those, if there is some: see `HostFn::code`.
+    fn code(&self) -> Option<String> {
+        None
+    }
     /// The files that it reads, where they are known before it runs: what was made of them is good as long as they are.
     fn files(&self) -> Vec<String> {
         vec![]

@@ -18,9 +18,14 @@ pub type NodeId = usize;
 /// A function outside of expressions: Python, or a Rust closure. Called for one element at a time.
 pub trait HostFn: Send + Sync + fmt::Debug + std::any::Any {
     fn name(&self) -> String;
-    /// What tells it from another function, in later processes too.
-    fn identity(&self) -> Vec<u8> {
-        self.name().into_bytes()
+    /// What tells it from another function, in later processes too; `None` if nothing does.
+    fn identity(&self) -> Option<Vec<u8>> {
+        Some(self.name().into_bytes())
+    }
+    /// The same without what calls may change, for states; `None` if nobody can tell. What stands before the last blank
+    /// says what it can be compared with.
+    fn code(&self) -> Option<String> {
+        None
     }
     /// The leaves that came in, to the leaves that go out (as many as declared).
     fn call(&self, args: Element) -> Result<Element>;

@@ -24,9 +24,13 @@ pub static INFO: OpInfo = OpInfo {
 /// Something that can be gone through again and again.
 pub trait Generator: Send + Sync + fmt::Debug + std::any::Any {
     fn spec(&self) -> &Spec;
-    /// What tells it from another generator, in later processes too.
-    fn identity(&self) -> Vec<u8> {
-        vec![]
+    /// What tells it from another generator, in later processes too; `None` if nothing does.
+    fn identity(&self) -> Option<Vec<u8>> {
+        Some(vec![])
+    }
+    /// The same without what passes may change: see `HostFn::code`.
+    fn code(&self) -> Option<String> {
+        None
     }
     fn open(&self) -> Result<Box<dyn Cursor>>;
     /// A pass that goes on where another one was, after so many elements: `state` is what its cursor saved.
@@ -89,6 +93,9 @@ impl Op for FromGenerator {
             ended: false,
             saved: None,
         })))
+    }
+    fn code(&self) -> Option<String> {
+        self.0.code()
     }
     fn write(&self) -> Result<serde_json::Value> {
         let i = crate::element::attach(Arc::new(GeneratorAttachment(self.0.clone())))

@@ -1,8 +1,9 @@
 //! Where the elements of a pipeline are kept on disk. Not an operator: what a cache in a folder and a snapshot share.
 //!
 //! 1. The folder that the user names has a folder for each pipeline that is kept there, whose name is a hash of what it
-//!    gives: the operators, their parameters, functions and arrays, the files that they read with size and time, and the
-//!    values around a dataset inside a function.
+//!    gives: the operators, their parameters, functions and arrays, the files that they list with size and time, and the
+//!    values around a dataset inside a function. Files whose names are known only while it runs stand in the manifest
+//!    (`kept_files.rs`).
 //! 2. One iterator of one process writes there, under a lock (`save/set.rs`). The writers of this process are in a list, so
 //!    that whoever comes next can wait for one that was stopped.
 
@@ -15,16 +16,18 @@ use crate::expr::funcs::fingerprint64;
 use crate::plan::{Outline, Plan, write_plan};
 use crate::runtime::sync::atomic::AtomicBool;
 use crate::save::within;
-use feedline_io::brief;
+use feedline_io::{Witness, brief};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The folder of a pipeline below `path`, once nobody of this process who was stopped writes there.
-pub fn place(path: &str, identity: &[u8], plan: &Plan, env: &[Value]) -> Result<String> {
-    let folder = within(path, &key(identity, plan, env)?);
+/// The folder of a pipeline below `path`, once nobody of this process who was stopped writes there, and the files that it
+/// is named after.
+pub fn place(path: &str, identity: &[u8], plan: &Plan, env: &[Value]) -> Result<(String, Vec<String>)> {
+    let (key, files) = key(identity, plan, env)?;
+    let folder = within(path, &key);
     await_stopped(&folder);
-    Ok(folder)
+    Ok((folder, files))
 }
 
 /// The writers of this process: where each writes, and whether its pass was stopped.
@@ -121,9 +124,9 @@ fn identity(plan: &Plan) -> Result<Vec<u8>> {
     let (_, attachments) = write_plan(plan)?;
     for object in attachments {
         if let Some(HostAttachment(function)) = object.downcast_ref() {
-            text.extend(function.identity());
+            text.extend(function.identity().unwrap_or_else(of_its_own));
         } else if let Some(GeneratorAttachment(generator)) = object.downcast_ref() {
-            text.extend(generator.identity());
+            text.extend(generator.identity().unwrap_or_else(of_its_own));
         } else if let Some(tensor) = object.downcast_ref::<Tensor>() {
             // The outline looks at samples of large ones; here a single other byte matters.
             match tensor.dtype() {
@@ -135,8 +138,15 @@ fn identity(plan: &Plan) -> Result<Vec<u8>> {
     Ok(text)
 }
 
+/// Of what cannot be told from others: no other pipeline has it, in this process or another.
+fn of_its_own() -> Vec<u8> {
+    crate::save::new_run().into_bytes()
+}
+
 /// The name of the place of a pipeline: the same with the files as they are now, and the values around the dataset.
-fn key(identity: &[u8], plan: &Plan, env: &[Value]) -> Result<String> {
+fn key(identity: &[u8], plan: &Plan, env: &[Value]) -> Result<(String, Vec<String>)> {
+    // Whoever looks for a place reads nothing.
+    let _unwatched = Witness::enter(None);
     let mut files = Vec::new();
     plan.walk_all(&mut |node| files.extend(node.op.files()));
     // A file that cannot be asked about is one that cannot be read: the pass will say so.
@@ -144,6 +154,6 @@ fn key(identity: &[u8], plan: &Plan, env: &[Value]) -> Result<String> {
         Ok(feedline_io::open(name).and_then(|source| source.stat().wait()).map(|s| (s.len, s.version)).ok())
     };
     let stats = table::in_parallel(&files, stat)?;
-    let around = serde_json::to_vec(&(files, stats, env))?;
-    Ok(format!("{:016x}", fingerprint64(&[identity, &around].concat())))
+    let around = serde_json::to_vec(&(&files, stats, env))?;
+    Ok((format!("{:016x}", fingerprint64(&[identity, &around].concat())), files))
 }

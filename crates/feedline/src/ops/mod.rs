@@ -29,6 +29,8 @@ mod ignore_errors;
 mod interleave;
 mod json_lines;
 #[cfg(feature = "columnar")]
+mod kept_files;
+#[cfg(feature = "columnar")]
 mod kept_set;
 #[cfg(feature = "columnar")]
 mod load;

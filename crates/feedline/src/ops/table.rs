@@ -124,11 +124,12 @@ pub fn in_parallel<T: Send + Sync>(names: &[String], open: impl Fn(&String) -> R
     if names.len() <= 4 {
         return names.iter().map(open).collect();
     }
-    let next = AtomicUsize::new(0);
+    let (next, witness) = (AtomicUsize::new(0), feedline_io::Witness::current());
     let slots: Vec<OnceLock<Result<T>>> = names.iter().map(|_| OnceLock::new()).collect();
     std::thread::scope(|scope| {
         for _ in 0..OPENERS.min(names.len()) {
             scope.spawn(|| {
+                let _watched = feedline_io::Witness::enter(witness.clone());
                 loop {
                     let i = next.fetch_add(1, Relaxed);
                     let Some((name, slot)) = names.get(i).zip(slots.get(i)) else { break };

@@ -55,7 +55,7 @@ pub struct Node {
     rewritten: OnceLock<(Option<Plan>, Log)>,
     /// Whether somebody was told of the mistakes in it.
     told: AtomicBool,
-    outlined: OnceLock<outline::Line>,
+    outlined: OnceLock<outline::Lined>,
 }
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);

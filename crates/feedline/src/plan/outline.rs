@@ -4,7 +4,7 @@
 use super::{Fnv, Plan, written};
 use crate::element::{DType, Tensor};
 use crate::error::{Error, Result};
-use crate::expr::chance;
+use crate::expr::{HostAttachment, chance};
 use crate::options::OnError;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -25,16 +25,31 @@ pub struct Outline {
     /// It ran as it was written: other operators than those of its rewritten form have marks, also inside of functions.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     as_written: bool,
+    /// The code of host functions, with the operators that call them: apart from the rest, since not every process can be
+    /// compared with every other by it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    functions: Vec<Code>,
 }
+
+/// The number of an operator, and the code of its functions as `HostFn::code` says it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Code(usize, Vec<String>);
 
 /// An operator as people read it, and the hash of its parameters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Line(String, String);
+struct Line(String, String);
+
+/// What is kept of a node: its line, and the code of its functions.
+#[derive(Debug)]
+pub(super) struct Lined {
+    line: Line,
+    codes: Vec<String>,
+}
 
 impl Outline {
     pub fn of(plan: &Plan) -> Result<Outline> {
         let mut known: HashMap<u64, u64> = HashMap::new();
-        let mut operators = Vec::new();
+        let (mut operators, mut functions) = (Vec::new(), Vec::new());
         let mut failed = None;
         plan.walk(&mut |node| {
             // Options say how to run, not what comes out; those that do are added below.
@@ -43,12 +58,15 @@ impl Outline {
                 return;
             }
             match line(node) {
-                Ok(line) => {
+                Ok(Lined { line, codes }) => {
                     let mut hash = Fnv::new();
                     hash.write(line.1.as_bytes());
                     node.inputs.iter().for_each(|i| hash.write(&known.get(&i.id).unwrap_or(&0).to_le_bytes()));
                     known.insert(node.id, hash.0);
                     if operators.len() < MOST_LINES {
+                        if !codes.is_empty() {
+                            functions.push(Code(operators.len(), codes.clone()));
+                        }
                         operators.push(line.clone());
                     }
                 }
@@ -65,7 +83,7 @@ impl Outline {
             hash.write(b"leaves out errors");
         }
         let as_written = plan.options.rewrite == Some(false);
-        Ok(Outline { fingerprint: format!("{:016x}", hash.0), operators, as_written })
+        Ok(Outline { fingerprint: format!("{:016x}", hash.0), operators, as_written, functions })
     }
     /// Refuses another plan, with the first difference in words.
     pub fn check(&self, here: &Outline) -> Result<()> {
@@ -79,7 +97,7 @@ impl Outline {
             )));
         }
         if self.fingerprint == here.fingerprint {
-            return Ok(());
+            return self.check_functions(here);
         }
         let both = self.operators.iter().zip(&here.operators);
         let text = match both.enumerate().find(|(_, (was, is))| was != is) {
@@ -95,9 +113,27 @@ impl Outline {
         };
         Err(Error::usage(format!("the state was taken from another dataset: {text}")))
     }
+    /// Refuses other code. What was told by another version of an interpreter says nothing.
+    fn check_functions(&self, here: &Outline) -> Result<()> {
+        let is_other = |(was, is): (&String, &String)| {
+            let (was, is) = (was.rsplit_once(' '), is.rsplit_once(' '));
+            was.zip(is).is_some_and(|((with, was), (against, is))| with == against && was != is)
+        };
+        for (Code(at, was), Code(here_at, is)) in self.functions.iter().zip(&here.functions) {
+            if at == here_at && was.len() == is.len() && was.iter().zip(is).any(is_other) {
+                let line = here.operators.get(*at).map_or("", |line| &line.0);
+                return Err(Error::usage(format!(
+                    "the state was taken from another dataset: operator {}, {line}, calls other code than it did there; \
+                     begin anew, or resume with the program that the state is from",
+                    at + 1
+                )));
+            }
+        }
+        Ok(())
+    }
 }
 
-fn line(node: &Plan) -> Result<&Line> {
+fn line(node: &Plan) -> Result<&Lined> {
     if let Some(line) = node.outlined.get() {
         return Ok(line);
     }
@@ -110,17 +146,22 @@ fn line(node: &Plan) -> Result<&Line> {
     let mut hash = Fnv::new();
     hash.write(node.name().as_bytes());
     hash.write(json.to_string().as_bytes());
+    let mut codes: Vec<String> = node.op.code().into_iter().collect();
     for object in attachments {
         if let Some(tensor) = object.downcast_ref::<Tensor>() {
             sample(tensor, &mut hash);
+        }
+        if let Some(HostAttachment(function)) = object.downcast_ref() {
+            codes.extend(function.code());
         }
     }
     let mut text = format!("{}({})", node.name(), node.op.show());
     if text.chars().count() > MOST_CHARS {
         text = text.chars().take(MOST_CHARS).chain(['…']).collect();
     }
+    let line = Line(text, format!("{:016x}", hash.0));
     let _brief = feedline_io::brief();
-    Ok(node.outlined.get_or_init(|| Line(text, format!("{:016x}", hash.0))))
+    Ok(node.outlined.get_or_init(|| Lined { line, codes }))
 }
 
 fn sample(tensor: &Tensor, hash: &mut Fnv) {
@@ -183,6 +224,22 @@ mod tests {
         assert_eq!(refusal(&written, &written), "");
         let free = ds.with_options(Options { deterministic: Some(false), ..Options::default() }).unwrap();
         assert_ne!(refusal(&ds, &free), "");
+    }
+
+    #[test]
+    fn code_is_compared_where_it_can_be() {
+        let outline = |code: &str| Outline {
+            functions: vec![Code(1, vec![code.into()])],
+            ..Outline::of(Dataset::range(5).unwrap().batch(2, false).unwrap().plan()).unwrap()
+        };
+        let refused = |was: &str, is: &str| outline(was).check(&outline(is)).err().map(|e| e.to_string());
+        assert_eq!((refused("v1 a", "v1 a"), refused("v1 a", "v2 b"), refused("a", "b")), (None, None, None));
+        let text = refused("v1 a", "v1 b").unwrap();
+        assert!(text.contains("operator 2, batch(batch_size=2), calls other code"), "{text}");
+        // States of before say nothing of code.
+        let mut was = outline("v1 a");
+        was.functions.clear();
+        assert!(was.check(&outline("v1 b")).is_ok());
     }
 
     #[test]

@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::expr::Arg;
 use crate::options::{OnError, Options};
 use crate::plan::{Bound, Plan};
+use feedline_io::Witness;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
@@ -118,6 +119,8 @@ pub struct BuildCx {
     pub grain: usize,
     /// What was found by the call of `index` that is under way; gone when it returns.
     pub known: Weak<Known>,
+    /// Who wants to know which files are read here: what stands above keeps the results in files.
+    pub witness: Option<Arc<Witness>>,
 }
 
 /// Indexes by the plan, the epoch and the address of the values of its symbols, which are kept so that it stays theirs.
@@ -293,7 +296,7 @@ impl BuildCx {
         let below = BuildCx { depth: self.depth + 1, ..self.clone() };
         let head = around(below.nested_stage(value, epoch)?);
         let meter = self.run.meters.of(self.as_it_runs(Bound::of(value)?)?.id);
-        Ok(Segment::new(&self.run, self.depth + 1, Open { layers: 1, ..Open::new(head, bounds) }, meter))
+        Ok(Segment::new(self, self.depth + 1, Open { layers: 1, ..Open::new(head, bounds) }, meter))
     }
     /// The count of what an operator leaves out.
     pub fn tally(&self, node: &Plan, policy: OnError) -> Arc<Tally> {
@@ -420,7 +423,7 @@ impl BuildCx {
             Built::Stage(stage) => stage,
             Built::Open(open) => {
                 let meter = self.run.meters.of(plan.id);
-                Box::new(Segment::new(&self.run, self.depth, open, meter))
+                Box::new(Segment::new(self, self.depth, open, meter))
             }
         }
     }
@@ -438,7 +441,7 @@ impl BuildCx {
         bounds(&mut open.bounds);
         open.layers += 1;
         let meter = self.run.meters.of(input.id);
-        Ok(Segment::new(&self.run, self.depth, open, meter))
+        Ok(Segment::new(self, self.depth, open, meter))
     }
 }
 

@@ -146,6 +146,7 @@ fn build_cx(run: &Arc<Run>, bound: &Bound, epoch: u64) -> BuildCx {
         nested: false,
         grain: 1,
         known: Weak::new(),
+        witness: None,
     }
 }
 

@@ -40,6 +40,7 @@ use super::{Budget, Meter, pop_rows};
 use crate::element::{Chunk, Slots};
 use crate::error::{Error, Result};
 use crate::tune::{Because, because};
+use feedline_io::Witness;
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
@@ -94,6 +95,8 @@ pub struct Shared {
     pool: Arc<Pool>,
     cancelled: Arc<AtomicBool>,
     budget: Arc<Budget>,
+    /// Who wants to know which files are read.
+    witness: Option<Arc<Witness>>,
     dropped: AtomicBool,
     depth: usize,
     bounds: Bounds,
@@ -193,7 +196,8 @@ struct Slot {
 }
 
 impl Segment {
-    pub fn new(run: &super::Run, depth: usize, open: Open, meter: Arc<Meter>) -> Segment {
+    pub fn new(cx: &super::BuildCx, depth: usize, open: Open, meter: Arc<Meter>) -> Segment {
+        let run = &cx.run;
         let Open { mut head, functions, bounds, batches, layers } = open;
         let mut from = From::default();
         head.mark(&mut from.mark);
@@ -226,6 +230,7 @@ impl Segment {
             pool: run.pool.clone(),
             cancelled: run.cancelled.clone(),
             budget: run.budget.clone(),
+            witness: cx.witness.clone(),
             dropped: AtomicBool::new(false),
             depth,
             want: AtomicUsize::new(bounds.chunk_rows.unwrap_or(1).max(1)),
@@ -831,7 +836,7 @@ fn panic_error(panic: Box<dyn std::any::Any + Send>) -> Error {
 
 impl Work for Shared {
     fn step(self: Arc<Self>) {
-        let _entered = self.budget.enter();
+        let (_entered, _watched) = (self.budget.enter(), Witness::enter(self.witness.clone()));
         // A worker keeps to the segment for some steps, without a trip through the pool, while there is credit.
         for _ in 0..16 {
             if self.gone() {

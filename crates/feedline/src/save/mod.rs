@@ -22,6 +22,8 @@ mod tar;
 mod tf_record;
 
 pub use csv::names as column_names;
+#[cfg(feature = "columnar")]
+pub use folder::new_run;
 pub use output::{Output, Staged};
 #[cfg(feature = "columnar")]
 pub use set::{

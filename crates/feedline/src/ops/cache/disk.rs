@@ -13,18 +13,20 @@
 //!    nothing.
 
 use super::origin::{Origin, Step, part_steps, part_to_json};
-use crate::element::{Chunk, Spec, Value};
+use crate::element::{Chunk, Spec};
 use crate::error::{Error, Result};
+use crate::ops::kept_files::KeptFiles;
 use crate::ops::kept_set::{Writing, advised, is_out_of_reach, place};
 use crate::ops::stored_set::{StoredSet, positioned, positioned_spec};
 use crate::plan::Plan;
-use crate::runtime::{Run, Saved};
+use crate::runtime::{BuildCx, Run, Saved};
 use crate::save::{Manifest, SetWriter};
-use feedline_io::{Scratch, scratch};
+use feedline_io::{Scratch, Witness, scratch};
 use std::sync::Arc;
 
 pub struct OnDisk {
     folder: String,
+    pub files: KeptFiles,
     spec: Spec,
     /// What people call the operator.
     pub called: &'static str,
@@ -50,6 +52,7 @@ pub struct Part {
 pub struct Keeping {
     set: SetWriter,
     steps: Vec<Step>,
+    files: KeptFiles,
     /// Charged to the pass, yet nothing that it keeps: other operators may keep what they may.
     #[expect(dead_code, reason = "it is there until nothing is written any more")]
     working: Scratch,
@@ -72,10 +75,10 @@ impl Keeping {
     /// Keeps what there is so far, behind which the input goes on with `rest`.
     pub fn commit(&mut self, origin: &Origin, rest: Vec<Saved>) -> Result<()> {
         self.steps.push(Step { elements: self.set.elements(), rest: rest.into() });
-        self.set.commit(part_to_json(origin, &mut self.steps)?)
+        self.set.commit(self.files.tell(part_to_json(origin, &mut self.steps)?))
     }
     pub fn finish(self, origin: serde_json::Value) -> Result<()> {
-        self.set.finish(Some(origin)).map(|_| ())
+        self.set.finish(Some(self.files.tell(origin))).map(|_| ())
     }
 }
 
@@ -86,13 +89,15 @@ impl OnDisk {
         compression: &'static str,
         identity: &[u8],
         input: &Plan,
-        env: &[Value],
+        cx: &BuildCx,
     ) -> Result<OnDisk> {
-        let folder = place(filename, identity, input, env)?;
-        Ok(OnDisk { folder, spec: positioned_spec(&input.spec), called, compression })
+        let (folder, listed) = place(filename, identity, input, &cx.env)?;
+        let files = KeptFiles::new(called, listed, cx);
+        Ok(OnDisk { folder, files, spec: positioned_spec(&input.spec), called, compression })
     }
     /// The elements of a complete pass.
     pub fn get(&self) -> Result<Option<Kept>> {
+        let _unwatched = Witness::enter(None);
         Manifest::read(&self.folder).and_then(|manifest| self.open(manifest)).map_err(|error| self.advised(error))
     }
     /// An error of the elements of a complete pass, and what would help. Nothing but a person throws away a whole cache:
@@ -102,8 +107,9 @@ impl OnDisk {
     }
     /// The first elements of a pass, as far as they were committed and are there.
     pub fn get_part(&self) -> Result<Option<Part>> {
+        let _unwatched = Witness::enter(None);
         let read = || {
-            let Some(manifest) = Manifest::read_partial(&self.folder)?.filter(|m| m.spec == self.spec) else {
+            let Some(manifest) = Manifest::read_partial(&self.folder)?.filter(|m| self.fits(m)) else {
                 return Ok(None);
             };
             let origin = manifest.origin.clone().unwrap_or_default();
@@ -117,6 +123,10 @@ impl OnDisk {
             log::warn!("{}: what was kept of a pass that broke off cannot be used: {error}", self.called);
             Ok(None)
         })
+    }
+    /// Whether it is of such elements, and of the files as they are.
+    fn fits(&self, manifest: &Manifest) -> bool {
+        manifest.spec == self.spec && self.files.are_as_in(manifest)
     }
     /// As many of the steps as there are whole files for. Only the first that is missing is spoken of. What cannot be
     /// reached just now is an error: nobody should throw it away.
@@ -148,6 +158,7 @@ impl OnDisk {
     }
     /// The part of a part before the first element that cannot be read.
     pub fn before(&self, part: &Part, element: u64) -> Result<Option<Part>> {
+        let _unwatched = Witness::enter(None);
         let steps = part.steps.iter().filter(|step| step.elements <= element).cloned().collect();
         match self.part(part.manifest.clone(), part.origin.clone(), steps) {
             Err(error) if !is_out_of_reach(&error) => Ok(None),
@@ -155,12 +166,13 @@ impl OnDisk {
         }
     }
     fn open(&self, manifest: Option<Manifest>) -> Result<Option<Kept>> {
-        let Some(manifest) = manifest.filter(|m| m.spec == self.spec) else { return Ok(None) };
+        let Some(manifest) = manifest.filter(|m| self.fits(m)) else { return Ok(None) };
         let set = StoredSet::open(&self.folder, &manifest, None)?.with_positions();
         Ok(Some(Kept { set: Arc::new(set), origin: manifest.origin.unwrap_or_default() }))
     }
     /// Begins to write, behind what was kept if there is some, unless somebody does already or has done so.
     pub fn begin(&self, run: &Run, behind: Option<&Part>) -> Result<Option<Keeping>> {
+        let _unwatched = Witness::enter(None);
         let Some(set) = SetWriter::new(&self.folder, &self.spec, self.compression)? else {
             log::warn!("{}: {} is being filled by another iterator; this pass is not kept", self.called, self.folder);
             return Ok(None);
@@ -182,7 +194,8 @@ impl OnDisk {
         }
         let _entered = run.budget.enter();
         let working = scratch(set.working_bytes());
-        Ok(Some(Keeping { set, steps, working, writing: Writing::new(&self.folder, &run.cancelled) }))
+        let (files, writing) = (self.files.clone(), Writing::new(&self.folder, &run.cancelled));
+        Ok(Some(Keeping { set, steps, files, working, writing }))
     }
 }
 
@@ -191,7 +204,7 @@ mod tests {
     use super::super::tests::{counted, firsts, large};
     use super::Manifest;
     use crate::dataset::Dataset;
-    use crate::element::{DType, Spec};
+    use crate::element::{DType, Spec, Tensor};
     use crate::error::{Error, Kind, Result};
     use crate::ops::kept_set::{is_damage, is_out_of_reach};
     use crate::ops::testing::{events, in_chunks, ints};
@@ -481,5 +494,35 @@ mod tests {
             (ds.iter().unwrap().count(), ds.iter().unwrap().count())
         };
         assert_eq!((lines("a\nb\n"), lines("a\nb\nc\n")), ((2, 2), (3, 3)));
+    }
+
+    #[test]
+    fn on_disk_files_that_are_read_by_name_are_known_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name).to_str().unwrap().to_string();
+        let calls = Arc::new(AtomicUsize::new(0));
+        let texts = |taken: usize| -> Vec<String> {
+            let names = Tensor::strings([2], &[path("a"), path("b")]);
+            let read = |b: &mut crate::expr::Builder, x: &[usize]| b.call("io.read_file", x, Default::default());
+            let seen = calls.clone();
+            let ds = Dataset::from_tensor_slices(names).unwrap().map(read).unwrap();
+            let ds = ds.map_fn(Spec::scalar(DType::String), move |e| {
+                seen.fetch_add(1, Relaxed);
+                Ok(e)
+            });
+            let ds = in_chunks(&ds.unwrap().cache_in(&path("c")).unwrap(), 1);
+            let text = |e: crate::element::Element| String::from_utf8(e[0].tensor().str_at(0).to_vec()).unwrap();
+            ds.iter().unwrap().take(taken).map(|e| text(e.unwrap())).collect()
+        };
+        std::fs::write(path("a"), "1").unwrap();
+        std::fs::write(path("b"), "2").unwrap();
+        assert_eq!(
+            (texts(9), texts(9), calls.load(Relaxed)),
+            (vec!["1".into(), "2".into()], vec!["1".into(), "2".into()], 2)
+        );
+        std::fs::write(path("b"), "other").unwrap();
+        assert_eq!(texts(9), ["1", "other"]);
+        assert_eq!(texts(9), ["1", "other"]);
+        assert_eq!(calls.load(Relaxed), 4);
     }
 }

@@ -125,7 +125,7 @@ impl Cache {
                 identity.extend(b"leaves out errors");
             }
             let compression = crate::save::compression(self.compression.as_deref().unwrap_or(""))?;
-            return Ok(Place::Disk(OnDisk::new(filename, self.called(), compression, &identity, input, &cx.env)?));
+            return Ok(Place::Disk(OnDisk::new(filename, self.called(), compression, &identity, input, cx)?));
         }
         Ok(Place::Memory(self.memory(cx.run.errors.is_some()).clone()))
     }

@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::ops::kept_set::{is_damage, is_out_of_reach};
 use crate::plan::Plan;
 use crate::runtime::{At, BuildCx, Cx, Given, Hold, Mark, Over, Pull, Saved, Stage, bytes_text};
+use feedline_io::Witness;
 
 pub struct CacheStage {
     cx: BuildCx,
@@ -47,6 +48,11 @@ enum Source {
 impl CacheStage {
     /// Reads what is kept, goes on with what was begun, or begins.
     pub fn new(cx: BuildCx, plan: Plan, place: Place, on_full: OnFull, hold: Hold) -> Result<CacheStage> {
+        #[cfg(feature = "columnar")]
+        let cx = match &place {
+            Place::Disk(disk) => BuildCx { witness: Some(disk.files.witness.clone()), ..cx },
+            Place::Memory(_) => cx,
+        };
         let (source, origin, mark) = (Source::Ended, Origin::default(), Mark::default());
         let (given, drop) = (Given::default(), Given::default());
         let mut stage = CacheStage {
@@ -70,6 +76,7 @@ impl CacheStage {
             let cx = stage.cx.again();
             stage.begin_anew(&cx, origin, given)?;
         } else if !stage.go_on(given, |_| true)? {
+            let _watched = Witness::enter(stage.cx.witness.clone());
             let mut input = stage.cx.stage(&stage.plan)?;
             stage.origin = Origin::of(&stage.cx, &mut *input);
             stage.fill(input)?;
@@ -93,6 +100,7 @@ impl CacheStage {
                     Rows::Disk(_) => self.cx.clone(),
                 };
                 let cx = BuildCx { epoch: filled.origin.epoch, ..cx };
+                let _watched = Witness::enter(cx.witness.clone());
                 first = first.min(filled.rows.len());
                 Some((cx.stage_at(&self.plan, rest)?, filling))
             }
@@ -131,7 +139,10 @@ impl CacheStage {
     /// Begins the pass with that origin once more, and leaves out what comes before element `given`.
     fn begin_anew(&mut self, cx: &BuildCx, origin: Origin, given: Given) -> Result<()> {
         let cx = BuildCx { epoch: origin.epoch, ..cx.clone() };
-        self.fill(cx.stage_at(&self.plan, &origin.start)?)?;
+        let watched = Witness::enter(cx.witness.clone());
+        let input = cx.stage_at(&self.plan, &origin.start)?;
+        drop(watched);
+        self.fill(input)?;
         (self.origin, self.given, self.drop) = (origin, Given::default(), given);
         Ok(())
     }
@@ -321,6 +332,7 @@ impl CacheStage {
                     self.mark.clear();
                     input.mark(&mut self.mark);
                 }
+                let _watched = Witness::enter(self.cx.witness.clone());
                 input.next(cx, want)
             }
         };

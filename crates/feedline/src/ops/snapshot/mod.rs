@@ -14,6 +14,7 @@
 mod stage;
 
 use super::flat_map::traced;
+use super::kept_files::KeptFiles;
 use super::kept_set;
 use crate::dataset::Dataset;
 use crate::element::{DType, Leaf, Spec, Tensor, Tree};
@@ -166,8 +167,10 @@ impl Snapshot {
         if cx.run.errors.is_some() {
             identity.extend(b"leaves out errors");
         }
+        let (folder, listed) = kept_set::place(&self.path, &identity, input, &cx.env)?;
         Ok(Place {
-            folder: kept_set::place(&self.path, &identity, input, &cx.env)?,
+            folder,
+            files: KeptFiles::new("snapshot", listed, cx),
             spec: node.spec.clone(),
             compression: save::compression(self.compression.as_deref().unwrap_or(""))?,
         })

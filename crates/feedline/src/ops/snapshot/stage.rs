@@ -5,17 +5,19 @@ use crate::element::{Chunk, Element, Spec, Value};
 use crate::error::{Error, Kind, Result};
 use crate::op::{Function, Int};
 use crate::ops::cache::origin::Origin;
+use crate::ops::kept_files::KeptFiles;
 use crate::ops::kept_set::{self, Writing};
 use crate::ops::load::Load;
 use crate::plan::{Bound, Plan};
 use crate::runtime::{At, BuildCx, Cx, Given, Later, Mark, Pull, Saved, Stage};
 use crate::save::{self, Manifest, SetWriter};
-use feedline_io::{Scratch, scratch};
+use feedline_io::{Scratch, Witness, scratch};
 use std::sync::Arc;
 
 /// The folder of a pipeline's snapshot.
 pub struct Place {
     pub folder: String,
+    pub files: KeptFiles,
     pub spec: Spec,
     pub compression: &'static str,
 }
@@ -23,8 +25,9 @@ pub struct Place {
 impl Place {
     /// The snapshot, if it is whole.
     fn whole(&self) -> Result<Option<Manifest>> {
+        let _unwatched = Witness::enter(None);
         let manifest = Manifest::read(&self.folder).map_err(|error| self.advised(error))?;
-        Ok(manifest.filter(|manifest| manifest.spec == self.spec))
+        Ok(manifest.filter(|manifest| manifest.spec == self.spec && self.files.are_as_in(manifest)))
     }
     /// What is wrong with the files is mended by a person. Readers may read others too.
     fn advised(&self, error: Error) -> Error {
@@ -39,6 +42,7 @@ impl Place {
         if cx.again {
             return Ok(None);
         }
+        let _unwatched = Witness::enter(None);
         let Some(set) = SetWriter::new(&self.folder, &self.spec, self.compression)? else {
             log::warn!("snapshot: {} is being written by another iterator; this pass is not kept", self.folder);
             return Ok(None);
@@ -61,6 +65,8 @@ impl Place {
     }
     /// Starts to read.
     fn read(&self, cx: &BuildCx, manifest: &Manifest, reader: Option<&Function>) -> Result<Box<dyn Stage>> {
+        // Its own files are nothing that it was made of.
+        let (cx, _unwatched) = (&BuildCx { witness: None, ..cx.clone() }, Witness::enter(None));
         let Some(reader) = reader else {
             return cx.stage(Dataset::source(Load::new(&self.folder, None, true))?.plan());
         };
@@ -113,13 +119,15 @@ fn is_same(one: &Origin, other: &Origin) -> bool {
 }
 
 impl SnapshotStage {
-    pub fn new(cx: BuildCx, input: Plan, place: Place, reader: Option<Function>) -> Result<SnapshotStage> {
+    pub fn new(mut cx: BuildCx, input: Plan, place: Place, reader: Option<Function>) -> Result<SnapshotStage> {
+        cx.witness = Some(place.files.witness.clone());
         let (source, origin, sent, begun) = (Source::Ended, Origin::default(), Mark::default(), false);
         let (given, drop) = (Given::default(), Given::default());
         let mut stage = SnapshotStage { cx, input, place, reader, source, origin, given, drop, sent, begun };
         match stage.place.whole()? {
             Some(manifest) => stage.read(&manifest)?,
             None => {
+                let _watched = Witness::enter(stage.cx.witness.clone());
                 let mut input = stage.cx.stage(&stage.input)?;
                 stage.origin = Origin::of(&stage.cx, &mut *input);
                 let keeping = stage.place.begin(&stage.cx)?;
@@ -156,6 +164,7 @@ impl SnapshotStage {
         let (input, keeping) = match &mut self.source {
             Source::Ended => return Pull::End,
             Source::Shards(reader) => {
+                let _unwatched = Witness::enter(None);
                 let pull = reader.next(cx, want);
                 let Pull::Fail(error) = pull else { return pull };
                 // Elements are lost: whatever the reader would give behind that is not all of them.
@@ -166,7 +175,9 @@ impl SnapshotStage {
             }
             Source::Input(input, keeping) => (input, keeping),
         };
+        let watched = Witness::enter(self.cx.witness.clone());
         let pull = input.next(cx, want);
+        drop(watched);
         // What is stopped gives what it happens to have, a batch that is not full for instance: nothing to write.
         if cx.is_cancelled() {
             self.let_go();
@@ -189,7 +200,9 @@ impl SnapshotStage {
                 Pull::Fail(error)
             }
             Pull::End => {
-                let finished = keeping.take().map(|keeping| keeping.set.finish(Some(self.origin.to_json()?)));
+                let finished = keeping
+                    .take()
+                    .map(|keeping| keeping.set.finish(Some(self.place.files.tell(self.origin.to_json()?))));
                 match finished {
                     Some(Err(error)) => Pull::Fail(error),
                     _ => Pull::End,
@@ -275,8 +288,10 @@ impl Stage for SnapshotStage {
                 return Err(Error::new(Kind::Precondition, text).in_file(&self.place.folder, None));
             }
             let Source::Shards(reader) = &mut self.source else { return Ok(()) };
+            let _unwatched = Witness::enter(None);
             return reader.seek(at).map_err(|error| self.place.advised(error));
         }
+        let _watched = Witness::enter(self.cx.witness.clone());
         let given = Given::read(at)?;
         let (origin, here) = (Origin::read(at)?, at.counted()?);
         let mut input = self.input(&origin)?;
