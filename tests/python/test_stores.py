@@ -75,8 +75,12 @@ def test_files_are_written(s3: S3) -> None:
 
 def test_what_is_missing_is_named(s3: S3) -> None:
     url = s3.put("here", b"x")
-    with pytest.raises(OSError, match="gone"):
+    with pytest.raises(fl.errors.NotFoundError, match="gone") as failed:
         next(iter(fl.TFRecordDataset(url.replace("here", "gone"))))
+    # As a local file that is missing.
+    assert isinstance(failed.value, FileNotFoundError)
+    with pytest.raises(FileNotFoundError, match="gone"):
+        fl.io.read_file(url.replace("here", "gone"))
     with pytest.raises(OSError, match="none-"):
         fl.TFRecordDataset(url.replace("here", "none-*"))
     assert fl.io.read_file(url) == b"x"

@@ -5,7 +5,6 @@ use crate::session::{Session, Unit, Watch};
 use clap::Args;
 use feedline::{Error, Kind, Result};
 use feedline_formats::compress::{Compression, Inflate, Step};
-use feedline_formats::tfrecord_index;
 use feedline_io::{Blocks, Buf, Source, Stat};
 use std::sync::Arc;
 
@@ -167,10 +166,7 @@ pub fn open_each(session: &Session<'_>, inputs: &Inputs) -> Result<Vec<(String, 
         session.go_on()?;
         match feedline_io::expand(given) {
             Ok(found) if found.len() == 1 && found[0] == *given => jobs.push(Job::named(given)),
-            Ok(found) => {
-                let data = found.into_iter().filter(|name| !name.ends_with(tfrecord_index::ENDING));
-                jobs.extend(data.map(|name| Job { name, found: true, missing: None }));
-            }
+            Ok(found) => jobs.extend(found.into_iter().map(|name| Job { name, found: true, missing: None })),
             Err(error) => jobs.push(Job { missing: Some(error), ..Job::named(given) }),
         }
     }

@@ -205,8 +205,9 @@ impl Tar {
             if rest.is_empty() || self.lost {
                 return Some(Step::End);
             }
+            let packed = packed(at, rest).map_or(String::new(), |hint| format!("; {hint}"));
             return Some(Step::Fail(Error::loss(format!(
-                "the tar file is cut: {} bytes of a header at byte {at}",
+                "the tar file is cut: {} bytes of a header at byte {at}{packed}",
                 rest.len()
             ))));
         };
@@ -224,7 +225,11 @@ impl Tar {
         if !header.is_whole() {
             self.extension = Extension::default();
             let known = std::mem::replace(&mut self.lost, true);
-            let hint = if at == 0 { "; is this a tar file, and of that compression?" } else { "" };
+            let hint = match packed(at, &header.0) {
+                Some(hint) => format!("; {hint}"),
+                None if at == 0 => "; is this a tar file, and of that compression?".into(),
+                None => String::new(),
+            };
             return (!known).then(|| {
                 Step::Fail(Error::data(format!("the checksum of the tar header at byte {at} is wrong{hint}")))
             });
@@ -294,7 +299,8 @@ impl Tar {
                         shown(&name)
                     );
                 }
-                let member = Member { name: relative(&name)?, header: start.unwrap_or(at), offset, size };
+                let name = relative(&name).map_err(|e| e.at_byte(at))?;
+                let member = Member { name, header: start.unwrap_or(at), offset, size };
                 if !wanted(&member) {
                     return Ok(Some(Step::Member(member, None)));
                 }
@@ -302,7 +308,7 @@ impl Tar {
                     feedline_io::bail!(
                         Data,
                         "{} at byte {at} has {size} bytes, more than the {} that one member may have",
-                        shown(&name),
+                        shown(&member.name),
                         self.max_bytes
                     );
                 }
@@ -344,6 +350,16 @@ impl Extension {
 /// Whether bytes begin with a header whose checksum is right.
 pub fn is_header(bytes: &[u8]) -> bool {
     bytes.first_chunk::<BLOCK>().is_some_and(|block| block.iter().any(|b| *b != 0) && Header(*block).is_whole())
+}
+
+/// What to do about a file that begins as compressed ones do.
+fn packed(at: u64, bytes: &[u8]) -> Option<&'static str> {
+    match bytes {
+        _ if at > 0 => None,
+        [0x1f, 0x8b, ..] => Some("it looks like gzip: give compression_type=\"GZIP\""),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => Some("it looks like zstd: give compression_type=\"ZSTD\""),
+        _ => None,
+    }
 }
 
 struct Header([u8; BLOCK]);
@@ -606,6 +622,27 @@ mod tests {
             assert_eq!(all[1].as_ref().unwrap().0, "next");
         }
         assert!(Writer::new(Vec::new()).append(b"../a", b"", 0).is_err());
+    }
+
+    #[test]
+    fn a_name_that_leads_outside_is_said_with_its_byte() {
+        let mut tar = Tar::default();
+        tar.feed(Buf::copied(&[&ours(&some())[..1024], &made("../b", b'0', b"00000000000\0")[..]].concat()));
+        assert!(matches!(tar.next(&mut |_| false), Step::Member(..)));
+        let Step::Fail(error) = tar.next(&mut |_| false) else { panic!("it was read") };
+        assert!(error.message().contains("\"..\"") && error.at().byte == Some(1024), "{error}");
+    }
+
+    #[test]
+    fn compressed_files_are_recognised() {
+        for (magic, word) in [(&b"\x1f\x8b"[..], "\"GZIP\""), (b"\x28\xb5\x2f\xfd", "\"ZSTD\"")] {
+            // Shorter than a header, and longer.
+            for len in [100, 600, 2000] {
+                let file = [magic, &vec![0x55; len - magic.len()]].concat();
+                let error = read(&file, 300)[0].clone().unwrap_err();
+                assert!(error.contains("looks like") && error.contains(word), "{error}");
+            }
+        }
     }
 
     #[test]

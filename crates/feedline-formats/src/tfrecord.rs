@@ -63,6 +63,8 @@ pub struct Reader {
     file_len: Option<u64>,
     record: u64,
     state: State,
+    /// The bytes of records whose data was damaged.
+    damaged: u64,
 }
 
 #[derive(PartialEq)]
@@ -75,11 +77,11 @@ enum State {
 
 impl Reader {
     pub fn new(options: Options, file_len: Option<u64>) -> Reader {
-        Reader { carry: Carry::default(), options, file_len, record: 0, state: State::Reading }
+        Reader { carry: Carry::default(), options, file_len, record: 0, state: State::Reading, damaged: 0 }
     }
     /// Starts in the middle of a file, where record number `record` begins.
     pub fn at(options: Options, file_len: u64, offset: u64, record: u64) -> Reader {
-        Reader { carry: Carry::at(offset), options, file_len: Some(file_len), record, state: State::Reading }
+        Reader { carry: Carry::at(offset), record, ..Reader::new(options, Some(file_len)) }
     }
     /// Starts anywhere in a file: looks for a header first, and counts records from there.
     pub fn from_anywhere(options: Options, file_len: u64, offset: u64) -> Reader {
@@ -114,8 +116,29 @@ impl Reader {
 
     /// How many bytes a record at the front may have.
     fn limit(&self) -> u64 {
-        let rest = self.file_len.map(|len| len.saturating_sub(self.carry.offset() + HEADER as u64 + FOOTER as u64));
-        rest.unwrap_or(MAX_RECORD)
+        self.limit_behind(0)
+    }
+    /// How many bytes a record may have that begins so far behind the front.
+    fn limit_behind(&self, bytes: u64) -> u64 {
+        let before = self.carry.offset().saturating_add(bytes + (HEADER + FOOTER) as u64);
+        self.file_len.map_or(MAX_RECORD, |len| len.saturating_sub(before))
+    }
+    /// Whether a record of so many bytes has its neighbour where its length says: a header, or the end of the file. `None`
+    /// if more bytes are needed to tell.
+    fn ends_where_it_says(&self, whole: usize) -> Option<bool> {
+        let behind = self.carry.rest().get(whole..)?;
+        match behind.first_chunk().map(length) {
+            Some(next) => Some(next.is_some_and(|n| n <= self.limit_behind(whole as u64))),
+            None => self.carry.is_finished().then_some(behind.is_empty()),
+        }
+    }
+    /// How far to go to be behind a record whose data is damaged: to its end if it has one; else it was cut short, and what
+    /// follows is searched for inside of it. Each record that is found there may be as long as the rest of the file and be
+    /// damaged again: what such a file can cost is bounded.
+    fn behind_damage(&mut self, whole: usize, ends: bool) -> usize {
+        self.damaged = self.damaged.saturating_add(whole as u64);
+        let worth = (self.carry.offset() + whole as u64).saturating_mul(4).saturating_add(64 << 20);
+        if ends || self.damaged > worth { whole } else { HEADER }
     }
 
     /// Moves to the next header that could be one. False if more bytes are needed.
@@ -253,7 +276,14 @@ impl Records for Reader {
                     if cut > 0 {
                         break;
                     }
-                    return self.cut_off("data");
+                    let failed = self.cut_off("data");
+                    if self.options.after_bad == AfterBad::Resync {
+                        // In a compressed stream, a record in the middle can look as if it were the last.
+                        self.state = State::Lost;
+                        let by = self.behind_damage(whole, false);
+                        self.carry.advance(by);
+                    }
+                    return failed;
                 }
                 self.carry.need(whole);
                 break;
@@ -265,11 +295,18 @@ impl Records for Reader {
                     if cut > 0 {
                         break;
                     }
+                    let by = match self.options.after_bad {
+                        AfterBad::End => 0,
+                        AfterBad::Resync => {
+                            let Some(ends) = self.ends_where_it_says(whole) else {
+                                self.carry.need(whole + HEADER);
+                                break;
+                            };
+                            self.behind_damage(whole, ends)
+                        }
+                    };
                     let failed = self.bad(format!("the checksum of a record's data ({length} bytes) is wrong"));
-                    if self.options.after_bad == AfterBad::Resync {
-                        // Its length was right, so the next record is where it should be.
-                        self.carry.advance(whole);
-                    }
+                    self.carry.advance(by);
                     return failed;
                 }
             }
@@ -411,6 +448,58 @@ mod tests {
             assert_eq!(show(&read(&length, block, Options::default())), "abc !19");
             assert_eq!(show(&read(&length, block, RESYNC)), "abc !19 hi jkl");
         }
+    }
+
+    #[test]
+    fn records_behind_one_that_was_cut_short_are_found() {
+        let small: Vec<String> = (0..20).map(|i| format!("small{i}")).collect();
+        let rest: Vec<&[u8]> = small.iter().map(|r| r.as_bytes()).chain([&[b'C'; 800][..], b"last"]).collect();
+        let all = format!("first !21 {} {} last", small.join(" "), "C".repeat(800));
+        let cut = |length: usize, left: usize| {
+            [file(&[b"first"]), file(&[&vec![b'B'; length]])[..left].to_vec(), file(&rest)].concat()
+        };
+        for (length, left) in [(1000, 50), (1000, 12), (1000, 13), (1000, 1000), (1250, 50), (1260, 12)] {
+            let bytes = cut(length, left);
+            for block in [1, 7, 12, 13, 100, 511, usize::MAX] {
+                assert_eq!(show(&read(&bytes, block, RESYNC)), all, "{left} of {length} bytes, blocks of {block}");
+                // In a compressed stream nobody knows where the file ends.
+                let blocks = bytes.chunks(block);
+                assert_eq!(show(&collect(&mut Reader::new(RESYNC, None), blocks)), all, "blocks of {block}");
+            }
+        }
+        // The last record has nothing behind it, and is damaged only in its data.
+        let mut bytes = file(&[b"one", b"two"]);
+        bytes[19 + 12] ^= 1;
+        for block in [1, 38, 100] {
+            assert_eq!(show(&read(&bytes, block, RESYNC)), "one !19");
+        }
+    }
+
+    #[test]
+    fn records_inside_of_a_damaged_one_stay_inside() {
+        let inner = file(&[b"inner", b"more"]);
+        let mut bytes = file(&[b"one", &inner, b"two"]);
+        let flipped = 19 + HEADER + inner.len() - 1;
+        bytes[flipped] ^= 1;
+        for block in [1, 19, 1000] {
+            assert_eq!(show(&read(&bytes, block, RESYNC)), "one !19 two");
+        }
+    }
+
+    #[test]
+    fn a_hostile_file_takes_no_time() {
+        // Each record is said to end where the file does, so that one in front of it is never the right one to go to.
+        let (records, tail) = (40_000, 4 << 20);
+        let len = records * HEADER + tail;
+        let mut bytes = Vec::with_capacity(len);
+        for i in 0..records {
+            let length = ((len - i * HEADER - HEADER - FOOTER - 1) as u64).to_le_bytes();
+            bytes.extend_from_slice(&length);
+            bytes.extend_from_slice(&masked_crc(&length).to_le_bytes());
+        }
+        bytes.resize(len, 7);
+        let failed = read(&bytes, 1 << 20, RESYNC).len();
+        assert!(failed < 100, "{failed} records of the length of the file were looked at");
     }
 
     #[test]

@@ -1,23 +1,27 @@
 //! Where the records of a TFRecord file lie: found once by hopping from header to header, kept beside the file, and valid
-//! as long as the file's size and time of change are those it was made from.
+//! as long as the file's size and times of change are those it was made from. Of a damaged file the whole records can be
+//! found, too; that takes reading all of it, and is not kept.
 //!
 //! The index file: `FLIDX001`, the CRC-32C of all that follows, the file's length, the number of records, the length of the
 //! version text, that text, and the offset of each record's header; numbers are little-endian u64, the checksum is u32.
 
-use crate::tfrecord::{FOOTER, HEADER, length};
-use feedline_io::{AtomicFile, Buf, Error, Kind, Result, Sink, Source, Stat};
+use crate::records::{Cut, Out, Records};
+use crate::tfrecord::{AfterBad, FOOTER, HEADER, Options, Reader, length};
+use feedline_io::{AtomicFile, Blocks, Buf, Error, INDEX_ENDING, Kind, Result, Sink, Source, Stat};
+use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 const MAGIC: &[u8; 8] = b"FLIDX001";
-/// What index files are called: the file's name and this.
-pub const ENDING: &str = ".flidx";
 
 /// The offsets of all records of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Index {
     offsets: Vec<u64>,
     file_len: u64,
+    /// Where something is damaged, the end of each record, and its number if those that were left out count.
+    around: Option<Vec<(u64, u64)>>,
 }
 
 impl Index {
@@ -29,8 +33,16 @@ impl Index {
         self.offsets.is_empty()
     }
     /// The bytes of a record with its frame.
-    pub fn span(&self, record: usize) -> std::ops::Range<u64> {
-        self.offsets[record]..self.offsets.get(record + 1).copied().unwrap_or(self.file_len)
+    pub fn span(&self, record: usize) -> Range<u64> {
+        let end = match &self.around {
+            Some(around) => around[record].0,
+            None => self.offsets.get(record + 1).copied().unwrap_or(self.file_len),
+        };
+        self.offsets[record]..end
+    }
+    /// The number of a record in the file, in which what is damaged counts.
+    pub fn number(&self, record: usize) -> u64 {
+        self.around.as_ref().map_or(record as u64, |around| around[record].1)
     }
 
     /// Finds the records of a file. Waits for its reads: not for threads that compute.
@@ -44,33 +56,66 @@ impl Index {
         watch: &mut dyn FnMut(u64) -> Result<()>,
     ) -> Result<Index> {
         let mut scan = Scan { source, window: Buf::new(0), base: 0, watch };
-        Ok(Index { offsets: scan.offsets(file_len)?, file_len })
+        Ok(Index { offsets: scan.offsets(file_len)?, file_len, around: None })
     }
 
     /// The index kept for this file, or a new one, which is then kept: beside the file, or in the cache folder where
     /// that cannot be written.
-    pub fn of(source: &Arc<dyn Source>) -> Result<Index> {
-        let stat = source.clone().stat().wait()?;
-        if let Some((index, _)) = Index::kept(source, &stat) {
+    pub fn of(source: &Arc<dyn Source>, stat: &Stat) -> Result<Index> {
+        if let Some((index, _)) = Index::kept(source, stat) {
             return Ok(index);
         }
         let index = Index::scan(source, stat.len)?;
         // An index that cannot be kept is made again next time.
-        if let Err(error) = index.keep(source, &stat) {
+        if let Err(error) = index.keep(source, stat) {
             log::info!("{error}");
         }
         Ok(index)
     }
 
+    /// The same for whoever goes on behind damage: if the headers do not lead through the file, all of it is read, and only
+    /// records that are whole are in the index. It is not kept: others would take it for that of a sound file, and what
+    /// it leaves out should be said each time.
+    pub fn around_damage(source: &Arc<dyn Source>, stat: &Stat, check: bool) -> Result<Index> {
+        match Index::of(source, stat) {
+            Err(error) if error.kind() == Kind::Loss => {}
+            done => return done,
+        }
+        let mut reader = Reader::new(Options { check, after_bad: AfterBad::Resync }, Some(stat.len));
+        let mut blocks = Blocks::new(source.clone(), 0, None);
+        let (mut offsets, mut around, mut damage) = (Vec::new(), Vec::new(), Vec::new());
+        loop {
+            let (first, mut found) = (reader.record(), Spans { base: reader.base(), spans: Vec::new() });
+            match reader.cut(1024, &mut found) {
+                Cut::Records(_) => {
+                    offsets.extend(found.spans.iter().map(|span| span.start));
+                    around.extend((first..).zip(&found.spans).map(|(number, span)| (span.end, number)));
+                }
+                Cut::Fail(error) => damage.push(error),
+                Cut::More => match blocks.next_block() {
+                    Some(block) => reader.feed(block?),
+                    None => reader.finish(),
+                },
+                Cut::End => break,
+            }
+        }
+        if let Some(error) = damage.first() {
+            let error = error.clone().in_file(source.name(), None);
+            log::warn!("left out of the index, as on_error says: {error} (one of {} damaged places)", damage.len());
+        }
+        Ok(Index { offsets, file_len: stat.len, around: Some(around) })
+    }
+
     /// The index that is kept for this file, if it still belongs to it, and where it lies.
     pub fn kept(source: &Arc<dyn Source>, stat: &Stat) -> Option<(Index, PathBuf)> {
+        let stat = &dated(source, stat);
         let read = |place: &PathBuf| std::fs::read(place).ok().and_then(|bytes| Index::read(&bytes, stat));
         places(source).into_iter().find_map(|place| read(&place).map(|index| (index, place)))
     }
 
     /// Keeps it in the first place that can be written: which one.
     pub fn keep(&self, source: &Arc<dyn Source>, stat: &Stat) -> Result<PathBuf> {
-        let bytes = self.written(stat);
+        let bytes = self.written(&dated(source, stat));
         let mut failed = None;
         for place in places(source) {
             match put(&place, &bytes) {
@@ -102,7 +147,7 @@ impl Index {
         }
         let offsets: Vec<u64> = offsets.as_chunks::<8>().0.iter().map(|b| u64::from_le_bytes(*b)).collect();
         let rising = offsets.windows(2).all(|w| w[0] < w[1]) && offsets.last().is_none_or(|last| *last < file_len);
-        rising.then_some(Index { offsets, file_len })
+        rising.then_some(Index { offsets, file_len, around: None })
     }
 
     pub fn written(&self, stat: &Stat) -> Vec<u8> {
@@ -119,12 +164,37 @@ impl Index {
     }
 }
 
+/// With the time at which anything of the file was changed last: contents can be replaced under the old time of
+/// change, as `cp -p` and `rsync` do, but not under this one. It is no part of the version of every file: a link or another
+/// mode changes it, too, which is no harm for an index that is made again, but would be for a pass that reads the file.
+fn dated(source: &Arc<dyn Source>, stat: &Stat) -> Stat {
+    let changed = source.local_path().and_then(|path| std::fs::metadata(path).ok());
+    let changed = changed.map_or(String::new(), |meta| format!("-{}.{:09}", meta.ctime(), meta.ctime_nsec()));
+    Stat { len: stat.len, version: format!("{}{changed}", stat.version) }
+}
+
+/// Collects where records lie, with their frames.
+struct Spans {
+    /// The place in the file of the first byte of the block.
+    base: u64,
+    spans: Vec<Range<u64>>,
+}
+
+impl Out for Spans {
+    fn view(&mut self, _: &Buf, range: Range<usize>) {
+        self.spans.push(self.base + (range.start - HEADER) as u64..self.base + (range.end + FOOTER) as u64);
+    }
+    fn copy(&mut self, _: u64, _: &[u8]) {
+        unreachable!("records lie in their blocks")
+    }
+}
+
 /// Where the index of a file may lie, best first.
 pub fn places(source: &Arc<dyn Source>) -> Vec<PathBuf> {
     let mut places = Vec::new();
     if let Some(path) = source.local_path() {
         let mut name = path.as_os_str().to_owned();
-        name.push(ENDING);
+        name.push(INDEX_ENDING);
         places.push(PathBuf::from(name));
     }
     let cache = std::env::var_os("FEEDLINE_INDEX_DIR").map(PathBuf::from).or_else(|| {
@@ -136,7 +206,7 @@ pub fn places(source: &Arc<dyn Source>) -> Vec<PathBuf> {
         None => source.name().to_owned(),
     };
     let (a, b) = (crc32c::crc32c(name.as_bytes()), crc32c::crc32c_append(0x5eed, name.as_bytes()));
-    places.extend(cache.map(|dir| dir.join(format!("{a:08x}{b:08x}-{}{ENDING}", name.len()))));
+    places.extend(cache.map(|dir| dir.join(format!("{a:08x}{b:08x}-{}{INDEX_ENDING}", name.len()))));
     places
 }
 
@@ -166,7 +236,11 @@ impl Scan<'_> {
             // Headers that are far apart are read alone; otherwise everything is read, in long pieces.
             let header = self.header(at, if last > 64 << 10 { 4 << 10 } else { 1 << 20 })?;
             let bad = |text: String| {
-                let text = format!("{text} (record {} of the file); `feedline verify` lists the damage", offsets.len());
+                let text = format!(
+                    "{text} (record {} of the file), so that those behind it have no number; `feedline verify` lists the \
+                     damage, and a dataset with on_error=\"skip\" leaves it out",
+                    offsets.len()
+                );
                 Error::loss(text).at_byte(at).in_file(self.source.name(), None)
             };
             let header = header.ok_or_else(|| bad("the file ends inside of a record header".into()))?;
@@ -216,21 +290,71 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let sizes = [0, 3, 100_000, 200_000, 70_000, 5, 3 << 20, 1, 0];
         let (source, path) = file(dir.path(), &sizes);
-        let index = Index::of(&source).unwrap();
+        let stat = source.clone().stat().wait().unwrap();
+        let index = Index::of(&source, &stat).unwrap();
         let found: Vec<usize> =
             (0..index.len()).map(|i| (index.span(i).end - index.span(i).start) as usize - 16).collect();
         assert_eq!(found, sizes);
         // It is kept, and belongs to this file only as long as it does not change.
         let kept = dir.path().join("a.tfrecord.flidx");
         let bytes = std::fs::read(&kept).unwrap();
-        let stat = source.clone().stat().wait().unwrap();
-        assert_eq!(Index::read(&bytes, &stat), Some(index.clone()));
+        assert_eq!(Index::read(&bytes, &dated(&source, &stat)), Some(index.clone()));
         assert_eq!(Index::read(&bytes, &Stat { version: "other".into(), ..stat.clone() }), None);
         let mut longer = std::fs::read(&path).unwrap();
         frame(b"more", &mut longer);
         std::fs::write(&path, longer).unwrap();
-        let again = Index::of(&feedline_io::open(path.to_str().unwrap()).unwrap()).unwrap();
-        assert_eq!(again.len(), sizes.len() + 1);
+        let source = feedline_io::open(path.to_str().unwrap()).unwrap();
+        let stat = source.clone().stat().wait().unwrap();
+        assert_eq!(Index::of(&source, &stat).unwrap().len(), sizes.len() + 1);
+    }
+
+    #[test]
+    fn other_contents_under_the_old_time_are_noticed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (source, path) = file(dir.path(), &[10, 40]);
+        let stat = source.clone().stat().wait().unwrap();
+        assert_eq!(Index::of(&source, &stat).unwrap().span(0), 0..26);
+        assert!(Index::kept(&source, &stat).is_some());
+        let time = std::fs::metadata(&path).unwrap().modified().unwrap();
+        // The clock of file systems may tick slowly.
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        let mut bytes = Vec::new();
+        [40, 10].iter().for_each(|n| frame(&vec![7; *n], &mut bytes));
+        std::fs::write(&path, bytes).unwrap();
+        std::fs::File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
+        assert_eq!(source.clone().stat().wait().unwrap(), stat, "nothing else tells them apart");
+        assert!(Index::kept(&source, &stat).is_none());
+        assert_eq!(Index::of(&source, &stat).unwrap().span(0), 0..56);
+    }
+
+    #[test]
+    fn damage_is_left_out_where_that_is_asked_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let (_, path) = file(dir.path(), &[10; 20]);
+        let sound = std::fs::read(&path).unwrap();
+        // A length, contents, a record that was cut short, and the end of the file.
+        let mut length = sound.clone();
+        length[5 * 26 + 3] ^= 1;
+        let mut both = length.clone();
+        both[9 * 26 + 14] ^= 1;
+        let short = [&sound[..5 * 26 + 20], &sound[6 * 26..]].concat();
+        for (bytes, missing) in
+            [(&length, &[5][..]), (&both, &[5, 9]), (&short, &[5]), (&sound[..19 * 26 + 3].to_vec(), &[19])]
+        {
+            std::fs::write(&path, bytes).unwrap();
+            let source = feedline_io::open(path.to_str().unwrap()).unwrap();
+            let stat = source.clone().stat().wait().unwrap();
+            assert_eq!(Index::of(&source, &stat).unwrap_err().kind(), Kind::Loss);
+            let index = Index::around_damage(&source, &stat, true).unwrap();
+            let numbers: Vec<u64> = (0..index.len()).map(|i| index.number(i)).collect();
+            assert_eq!(numbers, (0..20).filter(|i| !missing.contains(i)).collect::<Vec<_>>());
+            for i in 0..index.len() {
+                let span = index.span(i);
+                let record = &bytes[span.start as usize..span.end as usize];
+                assert_eq!(crate::tfrecord::unframe(record, true), Ok(12..22));
+            }
+            assert!(Index::kept(&source, &stat).is_none());
+        }
     }
 
     #[test]

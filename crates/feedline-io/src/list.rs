@@ -3,7 +3,8 @@
 //! `glob` is TensorFlow's `matching_files`: each part of a path is matched on its own (`*` and `?` do not cross `/`),
 //! hidden files match, folders that match are named too, the result is sorted by its bytes, and nothing found is no
 //! error. `expand` is for readers: also a plain file, or a folder (its files, without hidden ones), or `**` as a part of
-//! its own (any number of folders, without hidden ones); only files come out, and nothing found is an error.
+//! its own (any number of folders, without hidden ones); only files come out, and nothing found is an error. The indexes
+//! that are kept beside record files are no data: `expand` leaves them out, unless one is named outright.
 //!
 //! A web address names itself: servers have no folders, and `?` begins a query. A name that is no UTF-8 is an error if it
 //! is wanted: names travel as text, and a changed one could not be opened.
@@ -18,12 +19,25 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+/// What the indexes of record files are called: the file's name and this.
+pub const INDEX_ENDING: &str = ".flidx";
+
 /// What matches a pattern, as TensorFlow says it.
 pub fn glob(pattern: &str) -> Result<Vec<String>> {
     let Some(named) = Named::new(pattern)? else { return Ok(vec![pattern.to_string()]) };
     let found = find(&*named.tree, &parts(named.path, false))?;
     let found: Vec<String> = found.into_iter().map(|found| named.text(found.path)).collect::<Result<_>>()?;
     crate::witness::note_pattern(pattern, &found);
+    Ok(found)
+}
+
+/// The same for whoever reads what is found. Without the indexes that lie beside record files, which TensorFlow does not
+/// make: what reads a folder today must read it also when an index was made. A pattern that asks for them gets them.
+pub fn glob_data(pattern: &str) -> Result<Vec<String>> {
+    let mut found = glob(pattern)?;
+    if !pattern.ends_with(INDEX_ENDING) {
+        found.retain(|name| !name.ends_with(INDEX_ENDING));
+    }
     Ok(found)
 }
 
@@ -43,15 +57,15 @@ pub fn expand(name: &str) -> Result<Vec<String>> {
         return Err(missing(format!("there is no file or folder {name}{}", tree.seen_from(path))));
     }
     let parts = parts(path, true);
-    let found: Result<Vec<String>> =
-        find(&**tree, &parts)?.into_iter().filter(|f| f.is == Is::File).map(|f| named.text(f.path)).collect();
+    let mut found = find(&**tree, &parts)?;
+    found.retain(|f| f.is == Is::File && !is_index(&f.path));
+    let found: Result<Vec<String>> = found.into_iter().map(|f| named.text(f.path)).collect();
     match found?.as_slice() {
         [] => Err(nothing(name, &named, &parts)),
         found => Ok(found.to_vec()),
     }
 }
 
-/// The files that a reader means by several names, in their order. Objects are looked for side by side.
 /// The files in a folder, sorted, and none if it is empty. A folder that is not there is an error.
 pub fn files_in(folder: &str) -> Result<Vec<String>> {
     let Some(named) = Named::new(folder)? else { return Err(missing(format!("{folder} is not a folder"))) };
@@ -59,10 +73,11 @@ pub fn files_in(folder: &str) -> Result<Vec<String>> {
         Some(Is::Folder) => {}
         _ => return Err(missing(format!("there is no folder {folder}{}", named.tree.seen_from(named.path)))),
     }
-    let has_files = named.tree.children(&named.folder())?.iter().any(|c| c.is == Is::File && !c.name.starts_with(b"."));
+    let has_files = named.tree.children(&named.folder())?.iter().any(Child::is_data);
     if has_files { named.files_of_folder(folder) } else { Ok(vec![]) }
 }
 
+/// The files that a reader means by several names, in their order. Objects are looked for side by side.
 pub fn expand_all<S: AsRef<str>>(names: &[S]) -> Result<Vec<String>> {
     let mut all = Vec::new();
     for names in names.chunks(64) {
@@ -150,7 +165,7 @@ impl Named<'_> {
         let folder = self.folder();
         let mut children = self.tree.children(&folder)?;
         let has_folders = children.iter().any(|child| child.is == Is::Folder);
-        children.retain(|child| child.is == Is::File && !child.name.starts_with(b"."));
+        children.retain(Child::is_data);
         if children.is_empty() {
             let instead = if has_folders { ", only folders; name them, or use **" } else { "" };
             return Err(missing(format!("the folder {name} has no files{instead}")));
@@ -180,6 +195,17 @@ pub(crate) trait Tree {
 pub(crate) struct Child {
     pub(crate) name: Vec<u8>,
     pub(crate) is: Is,
+}
+
+impl Child {
+    /// Whether a reader means it by the name of its folder.
+    fn is_data(&self) -> bool {
+        self.is == Is::File && !self.name.starts_with(b".") && !is_index(&self.name)
+    }
+}
+
+fn is_index(path: &[u8]) -> bool {
+    path.ends_with(INDEX_ENDING.as_bytes())
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -443,6 +469,22 @@ mod tests {
         assert_eq!(expand_all(&both).unwrap(), [both[0].clone(), both[1].replace("a*", "a.txt")]);
         assert!(exists(&both[0]).unwrap() && !exists(&both[1]).unwrap());
         assert!(exists(dir.path().to_str().unwrap()).unwrap());
+    }
+
+    #[test]
+    fn indexes_are_no_data() {
+        let dir = tree(&["a", "a.flidx", "b", "b.flidx", "sub/c", "sub/c.flidx", "only/d.flidx"]);
+        assert_eq!(found(expand, &dir, ""), ["a", "b"]);
+        assert_eq!(found(expand, &dir, "*"), ["a", "b"]);
+        assert_eq!(found(expand, &dir, "a*"), ["a"]);
+        assert_eq!(found(expand, &dir, "**"), ["a", "b", "sub/c"]);
+        assert_eq!(found(expand, &dir, "a.flidx"), ["a.flidx"], "what is named outright stays");
+        assert_eq!(found(files_in, &dir, "sub"), ["sub/c"]);
+        assert_eq!(found(files_in, &dir, "only"), [""; 0]);
+        assert!(expand(&format!("{}/only", dir.path().display())).is_err());
+        assert_eq!(found(glob_data, &dir, "*/*"), ["sub/c"]);
+        assert_eq!(found(glob_data, &dir, "*.flidx"), ["a.flidx", "b.flidx"]);
+        assert_eq!(found(glob, &dir, "a*"), ["a", "a.flidx"], "a listing shows what is there");
     }
 
     #[test]

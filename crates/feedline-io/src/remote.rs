@@ -5,7 +5,7 @@ use crate::flights::Flight;
 use crate::fork::brief;
 use crate::location::{Location, without_secrets};
 use crate::net::{StoreKey, net, run};
-use crate::retry::{Patience, Trouble};
+use crate::retry::{Patience, Trouble, refusal};
 use crate::settings::{Settings, settings};
 use crate::source::{Hints, Source, Stat};
 use crate::{Buf, Error, Kind, Result, Task, bail};
@@ -71,7 +71,11 @@ impl Remote {
         let Some(message) = error.message().contains(secret).then(|| error.message().replace(secret, "...")) else {
             return error;
         };
-        Error::new(error.kind(), message)
+        let scrubbed = Error::new(error.kind(), message);
+        match error.cause() {
+            Some(cause) => scrubbed.with_source(cause.clone()),
+            None => scrubbed,
+        }
     }
 
     async fn fetch(&self, at: u64, len: usize) -> Result<Buf> {
@@ -267,7 +271,7 @@ impl Source for Remote {
         let flight = Flight::begin(&self.name, 0, 0);
         run(async move {
             let _flight = flight;
-            let missing = || Error::new(Kind::Io, "there is no such object").in_file(&self.name, None);
+            let missing = || refusal(Kind::Io, "there is no such object".into(), Some(404)).in_file(&self.name, None);
             let stat = self.look().await?.ok_or_else(missing)?;
             // Not checked against what was read first: this is what is there now.
             self.remember(&(stat.version.clone(), stat.len));

@@ -61,6 +61,17 @@ impl From<object_store::Error> for Trouble {
     }
 }
 
+/// A refusal as an error, with the cause that a file of this machine would have: whoever asks whether something is missing
+/// need not know where it lies.
+pub(crate) fn refusal(kind: Kind, text: String, status: Option<u16>) -> Error {
+    let cause = match status {
+        Some(404) => std::io::ErrorKind::NotFound,
+        Some(401 | 403) => std::io::ErrorKind::PermissionDenied,
+        _ => return Error::new(kind, text),
+    };
+    Error::new(kind, text).with_source(std::sync::Arc::new(std::io::Error::from(cause)))
+}
+
 fn advice(status: u16, cause: String) -> String {
     match status {
         401 | 403 => format!(
@@ -114,7 +125,7 @@ impl<'a> Patience<'a> {
     pub(crate) async fn again(&mut self, trouble: Trouble) -> Result<()> {
         let Patience { settings, what, began, tries } = self;
         let (cause, most, after) = match trouble {
-            Trouble::Final { kind, cause, .. } => return Err(Error::new(kind, format!("{what}: {cause}"))),
+            Trouble::Final { kind, cause, status } => return Err(refusal(kind, format!("{what}: {cause}"), status)),
             Trouble::Passing { cause, after } => (cause, settings.attempts, after),
             Trouble::Nonsense(cause) => (cause, settings.attempts.min(NONSENSE), None),
         };

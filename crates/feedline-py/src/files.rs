@@ -21,13 +21,15 @@ pub fn expand_files(py: Python<'_>, names: Vec<String>) -> PyResult<Vec<String>>
     .py()
 }
 
-/// What matches each of the patterns, sorted by full path; a file that two patterns match comes twice.
+/// What matches each of the patterns, sorted by full path; a file that two patterns match comes twice. The indexes that
+/// feedline keeps beside record files are left out: `list_files` feeds readers, and a pipeline that was made for tf.data
+/// must not fail because an index was made meanwhile. `matching_files` in a function shows what is there.
 #[pyfunction]
 pub fn glob_files(py: Python<'_>, patterns: Vec<String>) -> PyResult<Vec<String>> {
     py.detach(|| {
         let mut all = Vec::new();
         for pattern in &patterns {
-            all.extend(feedline_io::glob(pattern)?);
+            all.extend(feedline_io::glob_data(pattern)?);
         }
         all.sort_unstable();
         Ok(all)

@@ -39,6 +39,10 @@ pub trait Op: fmt::Debug + Send + Sync + Any {
     fn index(&self, _cx: &BuildCx, _node: &Plan) -> Result<Option<Arc<dyn Index>>> {
         Ok(None)
     }
+    /// Whether it reads its inputs by number when it runs.
+    fn reads_by_number(&self) -> bool {
+        false
+    }
     /// The same source with only some leaves, among them all that `reads` names, and the places that they had; `None` if
     /// it has none to leave out.
     fn narrowed(&self, _reads: &[bool]) -> Result<Option<Narrowed>> {

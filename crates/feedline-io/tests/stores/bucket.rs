@@ -263,11 +263,17 @@ fn stores_of_other_makers_conform() {
 #[test]
 fn objects_that_cannot_be_read_are_named() {
     with(&[]);
-    for (name, words) in [
-        ("s3://read/not/there", vec!["no such object", "s3://read/not/there", "NoSuchKey"]),
-        ("s3://secret/x", vec!["AccessDenied: not you", "credentials", "s3://secret/x"]),
+    use std::io::ErrorKind::{NotFound, PermissionDenied};
+    for (name, cause, words) in [
+        ("s3://read/not/there", NotFound, vec!["no such object", "s3://read/not/there", "NoSuchKey"]),
+        ("s3://secret/x", PermissionDenied, vec!["AccessDenied: not you", "credentials", "s3://secret/x"]),
     ] {
         let error = open(name).unwrap().read(0, 10).wait().unwrap_err();
+        // As those of this machine say it.
+        for error in [&error, &open(name).unwrap().stat().wait().unwrap_err()] {
+            let said = error.cause().and_then(|c| c.downcast_ref::<std::io::Error>()).map(|e| e.kind());
+            assert_eq!(said, Some(cause), "{error}");
+        }
         assert_eq!(error.kind(), Kind::Io);
         assert!(words.iter().all(|word| error.to_string().contains(word)), "{error}");
         assert!(!error.to_string().contains("hush"), "{error}");
@@ -282,6 +288,12 @@ fn objects_that_cannot_be_read_are_named() {
 fn patterns_find_objects() {
     let keys =
         ["a-1.txt", "a-2.txt", "b.txt", "sub/c.txt", "sub/d.txt", "sub/deep/e.txt", "other/f.txt", "q?.txt", ".h.txt"];
+    // An index beside a record file is no data.
+    with(&[("index/a", vec![1]), ("index/a.flidx", vec![1])]);
+    for name in ["s3://index", "s3://index/*", "s3://index/a*"] {
+        assert_eq!(expand(name).unwrap(), ["s3://index/a"]);
+    }
+    assert_eq!(expand("s3://index/a.flidx").unwrap(), ["s3://index/a.flidx"]);
     let objects: Vec<(String, Vec<u8>)> = keys.iter().map(|key| (format!("list/{key}"), vec![1])).collect();
     with(&objects.iter().map(|(name, bytes)| (name.as_str(), bytes.clone())).collect::<Vec<_>>());
     let found = |names: feedline_io::Result<Vec<String>>| -> Vec<String> {

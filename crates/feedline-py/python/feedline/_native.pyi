@@ -186,7 +186,10 @@ def expand_files(names: Sequence[str]) -> list[str]:
     """A folder is its files, a pattern what matches it (nothing is an error), any other name itself."""
 
 def glob_files(patterns: Sequence[str]) -> list[str]:
-    """What matches each of the patterns, sorted by full path; a file that two patterns match comes twice."""
+    """What matches each of the patterns, sorted by full path; a file that two patterns match comes twice.
+
+    Without the indexes that lie beside record files, unless a pattern asks for them.
+    """
 
 class RecordWriter:
     """A TFRecord file being written; it has its name only after `close`."""

@@ -3,7 +3,7 @@
 
 use super::from_tensors::Given;
 use crate::element::{Chunk, Column, DType, Origin, Packed, Pos, RowSource, Spec, StringsBuilder, Tensor, Traced};
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::plan::Plan;
 use crate::runtime::{At, BuildCx, Cx, Mark, Pull, Stage, unfit};
 use feedline_formats::compress::{Compression, Inflate, Step};
@@ -112,6 +112,8 @@ pub struct RecordFiles {
     sparse: bool,
     /// What rows come from, and the same with the file that is read, if they are traced.
     trace: Option<RowSource>,
+    /// The files as they were when their records were counted, if they were.
+    known: Option<Arc<dyn Fn(usize) -> (Arc<dyn Source>, Stat) + Send + Sync>>,
 }
 
 /// Where a file is begun.
@@ -137,8 +139,18 @@ struct Opened {
 }
 
 enum State {
-    Asking { stat: Task<Result<Stat>>, blocks: Option<Blocks> },
-    Reading { blocks: Blocks, inflate: Option<Box<Inflate>>, records: Box<dyn Records>, len: u64 },
+    /// `was`: what it must be still.
+    Asking {
+        stat: Task<Result<Stat>>,
+        was: Option<Stat>,
+        blocks: Option<Blocks>,
+    },
+    Reading {
+        blocks: Blocks,
+        inflate: Option<Box<Inflate>>,
+        records: Box<dyn Records>,
+        len: u64,
+    },
 }
 
 impl RecordFiles {
@@ -154,7 +166,16 @@ impl RecordFiles {
             skip: 0,
             sparse: false,
             trace: None,
+            known: None,
         }
+    }
+    /// Reads these files, and only as they were.
+    pub fn unchanged(
+        mut self,
+        known: impl Fn(usize) -> (Arc<dyn Source>, Stat) + Send + Sync + 'static,
+    ) -> RecordFiles {
+        self.known = Some(Arc::new(known));
+        self
     }
     /// Says of each record where it is from, in passes that want to know.
     pub fn traced(mut self, cx: &BuildCx, node: &Plan) -> RecordFiles {
@@ -175,9 +196,16 @@ impl RecordFiles {
             Start::Byte(byte, record) => (byte, record),
             _ => (0, 0),
         };
-        let opened = feedline_io::open(&name).map(|source| {
+        let (source, was) = match &self.known {
+            Some(known) => {
+                let (source, stat) = known(number);
+                (Ok(source), Some(stat))
+            }
+            None => (feedline_io::open(&name), None),
+        };
+        let opened = source.map(|source| {
             let blocks = Some(self.reading.blocks(&source, byte, self.sparse));
-            let state = State::Asking { stat: source.stat(), blocks };
+            let state = State::Asking { stat: source.stat(), was, blocks };
             Opened { name: name.clone(), number, record, start, state }
         });
         Some(opened.map_err(|e| e.in_file(&name, None)))
@@ -344,6 +372,13 @@ impl Iterator for Contents {
     }
 }
 
+/// What was found in a file is not there any more.
+#[cold]
+pub fn changed(file: &str) -> Error {
+    let text = "the file has changed since the dataset was made; make it again";
+    Error::new(Kind::Precondition, text).in_file(file, None)
+}
+
 #[cold]
 fn shrunk(byte: u64) -> Error {
     Error::loss(format!("the state goes on at byte {byte}, where this file has no record: it is another one by now"))
@@ -395,8 +430,11 @@ impl Opened {
     fn feed(&mut self, cx: &Cx<'_>, reading: &Reading, sparse: bool) -> Poll<Result<()>> {
         let waker = cx.std_waker();
         match &mut self.state {
-            State::Asking { stat, blocks } => {
+            State::Asking { stat, was, blocks } => {
                 let stat = std::task::ready!(stat.poll_with(&waker))?;
+                if was.as_ref().is_some_and(|was| *was != stat) {
+                    return Poll::Ready(Err(changed(&self.name)));
+                }
                 let inflate = match reading.compression {
                     Compression::None => None,
                     kind => Some(Box::new(Inflate::new(kind, reading.buffer.unwrap_or(256 << 10))?)),

@@ -1,6 +1,6 @@
 //! `TFRecordDataset(filenames)`: the records of TFRecord files, in the order of the files, or by number.
 
-use super::record_files::{Files, Reading, RecordFiles, block_bytes, record_spec};
+use super::record_files::{Files, Reading, RecordFiles, block_bytes, changed, record_spec};
 use crate::dataset::Dataset;
 use crate::element::{Chunk, Column, Pos, Spec, StringsBuilder};
 use crate::error::{Error, Result};
@@ -12,8 +12,9 @@ use feedline_formats::compress::Compression;
 use feedline_formats::records::Records;
 use feedline_formats::tfrecord::{self, AfterBad, Reader};
 use feedline_formats::tfrecord_index;
-use feedline_io::{Ranges, Source, Task, Want};
+use feedline_io::{Ranges, Source, Stat, Task, Want};
 use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 
 pub static INFO: OpInfo = OpInfo {
@@ -106,12 +107,18 @@ impl TfRecord {
             places: false,
             reader: Box::new(reader),
         };
-        Ok(RecordFiles::new(self.files.get(cx)?, reading).traced(cx, node))
+        let stage = RecordFiles::new(self.files.get(cx)?, reading).traced(cx, node);
+        if !self.index {
+            return Ok(stage);
+        }
+        // What was counted is what comes.
+        let files = self.numbered()?.files.clone();
+        Ok(stage.unchanged(move |number| (files[number].source.clone(), files[number].stat.clone())))
     }
     fn numbered(&self) -> Result<&Numbered> {
         let found = self.found.get_or_init(|| {
             let names = self.files.known().ok_or_else(|| Error::usage("an index needs names that are known now"))?;
-            Numbered::find(&names?, self.check)
+            Numbered::find(&names?, self.check, self.on_error.unwrap_or_default())
         });
         found.as_ref().map_err(Clone::clone)
     }
@@ -153,7 +160,8 @@ impl Op for TfRecord {
         match rows < numbered.len() {
             true => {
                 let (file, record) = numbered.place(rows);
-                stage.begin(rows, file, numbered.files[file].index.span(record).start, record as u64);
+                let index = &numbered.files[file].index;
+                stage.begin(rows, file, index.span(record).start, index.number(record));
             }
             false => stage.begin(numbered.len(), numbered.files.len(), 0, 0),
         }
@@ -196,22 +204,39 @@ struct Numbered {
 #[derive(Debug)]
 struct File {
     source: Arc<dyn Source>,
+    /// What it was when its records were found.
+    stat: Stat,
     index: tfrecord_index::Index,
 }
 
+impl File {
+    fn find(name: &str, check: bool, on_error: OnError) -> Result<File> {
+        let source = feedline_io::open(name)?;
+        let stat = source.clone().stat().wait()?;
+        let index = match on_error {
+            OnError::Raise => tfrecord_index::Index::of(&source, &stat)?,
+            OnError::Skip | OnError::Quarantine => tfrecord_index::Index::around_damage(&source, &stat, check)?,
+        };
+        Ok(File { source, stat, index })
+    }
+    /// Places are those of the file that was read. Far files are compared with their first answer as they are read.
+    fn check_unchanged(&self) -> Result<()> {
+        if self.source.name().contains("://") || self.source.clone().stat().wait()? == self.stat {
+            return Ok(());
+        }
+        Err(changed(self.source.name()))
+    }
+}
+
 impl Numbered {
-    fn find(names: &[Arc<str>], check: bool) -> Result<Numbered> {
+    fn find(names: &[Arc<str>], check: bool, on_error: OnError) -> Result<Numbered> {
         let tasks: Vec<Task<Result<File>>> = names
             .iter()
             .map(|name| {
                 let name = name.clone();
                 let (promise, task) = Task::promised(|| Err(Error::internal("making an index was given up")));
                 feedline_io::in_background(move || {
-                    let file = feedline_io::open(&name).and_then(|source| {
-                        let index = tfrecord_index::Index::of(&source)?;
-                        Ok(File { source, index })
-                    });
-                    promise.fulfil(file.map_err(|e| e.in_file(&name, None)));
+                    promise.fulfil(File::find(&name, check, on_error).map_err(|e| e.in_file(&name, None)));
                 });
                 task
             })
@@ -234,10 +259,16 @@ impl Index for Numbered {
     }
     fn place(&self, row: u64) -> Option<(Arc<str>, u64, u64)> {
         let (file, record) = (row < self.len()).then(|| Numbered::place(self, row))?;
-        let File { source, index } = &self.files[file];
-        Some((source.name().into(), record as u64, index.span(record).start + tfrecord::HEADER as u64))
+        let File { source, index, .. } = &self.files[file];
+        Some((source.name().into(), index.number(record), index.span(record).start + tfrecord::HEADER as u64))
     }
     fn get(&self, rows: &[u64]) -> Result<Chunk> {
+        let mut checked = HashSet::new();
+        for file in rows.iter().map(|&row| self.place(row).0) {
+            if checked.insert(file) {
+                self.files[file].check_unchanged()?;
+            }
+        }
         let wants: Vec<Want> = rows
             .iter()
             .map(|&row| {
@@ -251,7 +282,8 @@ impl Index for Numbered {
         let mut strings = StringsBuilder::with_capacity(rows.len());
         for (&row, want) in rows.iter().zip(wants) {
             let (source, record) = self.place(row);
-            let name = self.files[source].source.name();
+            let File { source, index, .. } = &self.files[source];
+            let (name, record) = (source.name(), index.number(record));
             let read = reads.next_range().ok_or_else(|| Error::internal("a read is missing"))?;
             let read = read.map_err(|e| e.in_file(name, None))?;
             let data = tfrecord::unframe(&read, self.check).map_err(|text| {
@@ -335,6 +367,68 @@ mod tests {
         assert_eq!(events(&by_number.skip(2).unwrap()), ["three"], "what is passed over is not read");
         let error = by_number.index().unwrap().get(&[1]).unwrap_err();
         assert_eq!((error.kind(), error.at().byte), (Kind::Loss, Some(19)));
+    }
+
+    #[test]
+    fn damage_is_left_out_by_number_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let records: Vec<Vec<u8>> = (0..20).map(|i| format!("{i:02}").into_bytes()).collect();
+        let name = file(&dir, "a", &records.iter().map(|r| &r[..]).collect::<Vec<_>>());
+        let sound = std::fs::read(&name).unwrap();
+        let op = |on_error| TfRecord { on_error, ..TfRecord::new(&[&name], "", true) };
+        // A length, contents, the end of the file: one record each.
+        let (mut length, mut contents) = (sound.clone(), sound.clone());
+        length[5 * 18] ^= 1;
+        contents[5 * 18 + 12] ^= 1;
+        for (bytes, lost) in [(length, 5), (contents.clone(), 5), (sound[..sound.len() - 3].to_vec(), 19)] {
+            std::fs::write(&name, bytes).unwrap();
+            let whole: Vec<String> = (0..20).filter(|i| *i != lost).map(|i| format!("{i:02}")).collect();
+            let ds = Dataset::source(op(Some(OnError::Skip))).unwrap();
+            assert_eq!(events(&ds), whole);
+            for rows in [1, 7, 100] {
+                let mut mixed = events(&in_chunks(&ds.shuffle(None, Some(1), true).unwrap(), rows));
+                mixed.sort();
+                assert_eq!(mixed, whole);
+            }
+        }
+        // Where the source raises, or an operator behind it fails, it is raised.
+        std::fs::write(&name, contents).unwrap();
+        let ds = Dataset::source(op(None)).unwrap();
+        let failed = events(&ds.shuffle(None, Some(1), true).unwrap()).iter().filter(|e| e.starts_with('!')).count();
+        assert_eq!(failed, 1);
+    }
+
+    #[test]
+    fn a_damaged_file_without_a_policy_is_refused_in_words() {
+        let dir = tempfile::tempdir().unwrap();
+        let name = file(&dir, "a", &[b"one", b"two"]);
+        let mut bytes = std::fs::read(&name).unwrap();
+        bytes[19] ^= 1;
+        std::fs::write(&name, bytes).unwrap();
+        // Also after one was made that leaves it out.
+        let skip = TfRecord { on_error: Some(OnError::Skip), ..TfRecord::new(&[&name], "", true) };
+        assert_eq!(events(&Dataset::source(skip).unwrap()), ["one"]);
+        let error = Dataset::tf_record_by_number(&[&name]).unwrap_err().to_string();
+        assert!(error.contains("at byte 19") && error.contains("on_error=\"skip\""), "{error}");
+    }
+
+    #[test]
+    fn a_file_that_changed_is_not_read_by_an_old_index() {
+        let dir = tempfile::tempdir().unwrap();
+        let name = file(&dir, "a", &[b"1", b"2", b"3"]);
+        let ds = Dataset::tf_record_by_number(&[&name]).unwrap();
+        // Replaced under its name: the old one is read on.
+        std::fs::rename(&name, dir.path().join("old")).unwrap();
+        file(&dir, "a", &[b"new"]);
+        assert_eq!(events(&ds), ["1", "2", "3"]);
+        // Written over: an error, however it is read.
+        file(&dir, "old", &[b"x", b"y"]);
+        let error = ds.index().unwrap().get(&[0]).unwrap_err();
+        assert_eq!(error.kind(), Kind::Precondition);
+        assert!(error.to_string().contains("has changed since the dataset was made"), "{error}");
+        for ds in [&ds, &ds.skip(1).unwrap()] {
+            assert_eq!(events(ds), ["!Precondition "]);
+        }
     }
 
     #[test]

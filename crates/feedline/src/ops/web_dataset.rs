@@ -1,10 +1,10 @@
 //! `WebDataset(filenames)`: samples in tar files. Members that follow each other and share a key are one element, with a
 //! field for each extension; in order, or by number where the files are not compressed.
 
-use super::record_files::{Contents, Files, Places, Reading, RecordFiles, block_bytes};
+use super::record_files::{Contents, Files, Places, Reading, RecordFiles, block_bytes, changed};
 use crate::dataset::Dataset;
 use crate::element::{Chunk, Column, DType, Leaf, Pos, Spec, StringsBuilder, Tree};
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Result};
 use crate::op::{Op, OpInfo, Param, read};
 use crate::options::OnError;
 use crate::plan::{Card, Plan};
@@ -312,8 +312,7 @@ impl File {
         if self.source.name().contains("://") || self.source.clone().stat().wait()? == self.stat {
             return Ok(());
         }
-        let text = "the file has changed since the dataset was made; make it again";
-        Err(Error::new(Kind::Precondition, text).in_file(self.source.name(), None))
+        Err(changed(self.source.name()))
     }
 }
 

@@ -1,7 +1,7 @@
 //! From a plan to running stages: what operators ask for while they start.
 
 use super::batches::{Batches, Lay};
-use super::errors::{Errors, Sieve};
+use super::errors::{Errors, NamedIndex, Sieve};
 use super::mark::{At, Mark, Saved};
 use super::meter::take_lock_wait;
 use super::pool::Pool;
@@ -321,6 +321,10 @@ impl BuildCx {
             return Ok(index.clone());
         }
         let mut index = plan.op.index(self, plan)?;
+        if self.run.errors.is_some() && plan.inputs.is_empty() && plan.op.on_error().is_some() {
+            let op = plan.name();
+            index = index.map(|index| Arc::new(NamedIndex { index, op }) as Arc<dyn Index>);
+        }
         if self.run.trace.is_some() && plan.inputs.is_empty() {
             index = index.map(|index| Arc::new(TracedIndex::new(self, plan, index)) as Arc<dyn Index>);
         }

@@ -4,17 +4,19 @@
 //!    that marks look the same wherever it runs. Without any there are no sieves. `with_options` has none, which does
 //!    nothing that could fail and may be there or not when a state is resumed.
 //! 2. The first sieve that an error meets is that of the operator that failed. It leaves the error out, or says whose it is
-//!    (`Error::in_node`) and passes it on; all others pass such errors on.
+//!    (`Error::in_node`) and passes it on; all others pass such errors on. A source that is read by number fails inside of
+//!    whoever reads it, behind no sieve of its own: its errors bear its name, and the sieve they meet does as it says.
 //! 3. A sieve sees the elements of its operator in their order, whoever computed them. What it leaves out, and at which
 //!    element the bound is exceeded, does not depend on workers or chunks. (Datasets inside functions that are read side by
 //!    side share one count: with a bound, the element at which it is exceeded may be another one there.)
 //! 4. Counts are in the marks: a pass that is resumed goes on counting, and what it makes again is not counted twice. What
 //!    workers have left out ahead of the consumer is in the counts that `explain` shows, but not in a state.
 
-use super::BuildCx;
 use super::mark::{At, Mark};
 use super::quarantine::{Entry, Quarantine};
 use super::stage::{Cx, Pull, Stage};
+use super::{BuildCx, Index};
+use crate::element::Chunk;
 use crate::error::{Error, Kind, Result};
 use crate::options::{MaxErrors, OnError};
 use crate::plan::Plan;
@@ -116,10 +118,9 @@ impl Errors {
         plan.op.on_error().unwrap_or(self.policy)
     }
     /// The error, if it is to be raised.
-    fn sift(&self, error: Error, tally: &Tally, key: u64) -> Option<Error> {
-        let count = tally.count(&error);
-        let (left, op) = (tally.policy, tally.op);
-        if left == OnError::Quarantine
+    fn sift(&self, error: Error, tally: &Tally, policy: OnError, key: u64) -> Option<Error> {
+        let (count, op) = (tally.count(&error), tally.op);
+        if policy == OnError::Quarantine
             && let Some(quarantine) = &self.quarantine
         {
             let entry = Entry { op, number: tally.number, epoch: self.epoch, key, error: &error };
@@ -161,11 +162,49 @@ fn is_about_an_element(error: &Error) -> bool {
     !error.ends() && matches!(error.kind(), Kind::Data | Kind::Loss | Kind::Io | Kind::Func | Kind::Range)
 }
 
+/// What the sources that an operator reads by number do with errors, where they say so themselves. Two of one name that do
+/// not agree count as one that raises: nobody could tell their errors apart.
+fn sources(plan: &Plan) -> Vec<(&'static str, OnError)> {
+    let mut all: Vec<(&'static str, OnError)> = Vec::new();
+    if !plan.op.reads_by_number() {
+        return all;
+    }
+    plan.walk(&mut |p| {
+        let (true, Some(own)) = (p.inputs.is_empty(), p.op.on_error()) else { return };
+        match all.iter_mut().find(|(name, _)| *name == p.name()) {
+            Some((_, other)) if *other != own => *other = OnError::Raise,
+            Some(_) => {}
+            None => all.push((p.name(), own)),
+        }
+    });
+    all
+}
+
+/// A source by number: its errors bear its name.
+pub struct NamedIndex {
+    pub index: Arc<dyn Index>,
+    pub op: &'static str,
+}
+
+impl Index for NamedIndex {
+    fn len(&self) -> u64 {
+        self.index.len()
+    }
+    fn place(&self, row: u64) -> Option<(Arc<str>, u64, u64)> {
+        self.index.place(row)
+    }
+    fn get(&self, rows: &[u64]) -> Result<Chunk> {
+        self.index.get(rows).map_err(|error| error.in_op(self.op))
+    }
+}
+
 /// Behind an operator: leaves out the elements that failed in it, if that is what was asked.
 pub struct Sieve {
     stage: Box<dyn Stage>,
     errors: Arc<Errors>,
     tally: Arc<Tally>,
+    policy: OnError,
+    sources: Vec<(&'static str, OnError)>,
     node: u64,
     /// What random numbers of the operator depend on.
     key: u64,
@@ -175,13 +214,21 @@ pub struct Sieve {
 impl Sieve {
     pub fn new(cx: &BuildCx, errors: &Arc<Errors>, plan: &Plan, stage: Box<dyn Stage>) -> Result<Sieve> {
         let policy = errors.policy(plan);
-        if policy == OnError::Quarantine && errors.quarantine.is_none() {
+        let sources = sources(plan);
+        let all = || sources.iter().map(|(_, own)| *own).chain([policy]);
+        if all().any(|p| p == OnError::Quarantine) && errors.quarantine.is_none() {
             return Err(Error::usage(
                 "on_error=\"quarantine\" needs a folder for what failed: with_options(quarantine=\"folder\")",
             ));
         }
-        let (tally, key, again) = (cx.tally(plan, policy), cx.epoch, cx.again);
-        Ok(Sieve { stage, errors: errors.clone(), tally, node: plan.id, key, again })
+        // Where it raises itself, what it leaves out is what a source said.
+        let shown = all().rev().find(|p| *p != OnError::Raise).unwrap_or_default();
+        let (tally, key, again) = (cx.tally(plan, shown), cx.epoch, cx.again);
+        Ok(Sieve { stage, errors: errors.clone(), tally, policy, sources, node: plan.id, key, again })
+    }
+    fn policy_of(&self, error: &Error) -> OnError {
+        let of = error.at().op.as_deref();
+        self.sources.iter().find(|(op, _)| of == Some(*op)).map_or(self.policy, |(_, own)| *own)
     }
 }
 
@@ -198,12 +245,13 @@ impl Stage for Sieve {
                 Pull::Fail(error) => error,
                 other => return other,
             };
-            if error.at().node.is_some() || self.tally.policy == OnError::Raise || !is_about_an_element(&error) {
+            let policy = self.policy_of(&error);
+            if error.at().node.is_some() || policy == OnError::Raise || !is_about_an_element(&error) {
                 return Pull::Fail(error.in_node(self.tally.op, self.node));
             }
             let error = error.in_op(self.tally.op);
             if !self.again
-                && let Some(error) = self.errors.sift(error, &self.tally, self.key)
+                && let Some(error) = self.errors.sift(error, &self.tally, policy, self.key)
             {
                 return Pull::Fail(error.in_node(self.tally.op, self.node));
             }

@@ -215,6 +215,9 @@ class Sources(Core):
         >>> list(fl.Dataset.list_files("*.txt", shuffle=False).as_numpy_iterator())
         [b'a.txt', b'b.txt']
 
+        The indexes that `index=True` leaves beside record files (`*.flidx`) are no data: they are left out,
+        unless the pattern asks for them.
+
         Args:
             file_pattern: A pattern or a list of patterns; `*`, `?` and `[a-z]` stand for parts of a name and
                 do not go across `/`. Paths, `s3://bucket/…` and the like.

@@ -39,7 +39,8 @@ def TFRecordDataset(
             runtime choose. By default one file after the other.
         name: A name for the operator, an identifier.
         index: Find all records first (the index is kept beside the file), so that `len`, `ds[i]` and
-            `shuffle()` over all records work. Not for compressed files.
+            `shuffle()` over all records work. Not for compressed files. A file with a damaged length or a cut
+            end is refused unless `on_error` here says to go on; then its whole records have numbers.
         verify_checksums: Compare the checksum of each record's data.
         on_error: "raise": a damaged record is a `DataLossError` in its place, and the rest of its file is
             given up, as in tf.data. "skip" and "quarantine" count it and go on behind it. None follows the

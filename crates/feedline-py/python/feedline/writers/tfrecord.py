@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from types import TracebackType
 from typing import Any
 
@@ -44,7 +45,8 @@ class TFRecordWriter:
     r"""Writes a TFRecord file.
 
     The file has its name only when it is closed: a program that breaks off leaves no half file. Used as a
-    context, an exception inside leaves nothing.
+    context, an exception inside leaves nothing. One that is let go of without `close` leaves nothing either,
+    with a `ResourceWarning`.
 
     >>> import feedline as fl
     >>> with fl.io.TFRecordWriter("numbers.tfrecord") as writer:
@@ -58,14 +60,13 @@ class TFRecordWriter:
         options: `TFRecordOptions`, or the name of a compression.
     """
 
-    __slots__ = ("_native",)
+    __slots__ = ("_native", "_path")
 
     def __init__(self, path: str | os.PathLike[str], options: TFRecordOptions | str | None = None) -> None:
         if not isinstance(options, TFRecordOptions):
             options = TFRecordOptions(options)
-        self._native = _native.RecordWriter(
-            os.fsdecode(path), options.compression_type, options.compression_level
-        )
+        self._path = os.fsdecode(path)
+        self._native = _native.RecordWriter(self._path, options.compression_type, options.compression_level)
 
     def write(self, record: bytes | str) -> None:
         """One record; text is written as UTF-8."""
@@ -82,6 +83,15 @@ class TFRecordWriter:
     def close(self) -> None:
         """Ends the file and gives it its name."""
         self._native.close()
+
+    # The name is bound here: while Python ends, modules may be gone.
+    def __del__(self, _warn: Any = warnings.warn) -> None:
+        writer = getattr(self, "_native", None)
+        if writer is not None and not writer.closed:
+            writer.discard()
+            what = f"TFRecordWriter({self._path!r}) was not closed"
+            advice = "what it wrote is gone; use it in a `with` statement, or call close"
+            _warn(f"{what}: {advice}", ResourceWarning, stacklevel=2, source=self)
 
     def __enter__(self) -> TFRecordWriter:
         return self

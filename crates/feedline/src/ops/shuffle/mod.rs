@@ -190,6 +190,9 @@ impl Op for Shuffle {
             true => Ok(Some(Arc::new(self.permuted(cx, &node.inputs[0])?))),
         }
     }
+    fn reads_by_number(&self) -> bool {
+        self.is_permutation()
+    }
     fn write(&self) -> Result<serde_json::Value> {
         Ok(serde_json::to_value(self)?)
     }
