@@ -1,6 +1,7 @@
 //! Plans across the border: operators are made from their names and parameters as JSON, with everything that JSON
 //! cannot hold put aside.
 
+use crate::apart::{apart, look_for_signals};
 use crate::error::{IntoPy, type_error, value_error};
 use crate::generator::PyGenerator;
 use crate::host::PyFunc;
@@ -57,8 +58,12 @@ impl PyPlan {
         self.0.plan.card.as_i64()
     }
     #[getter]
-    fn indexed(&self) -> bool {
-        feedline::runtime::index_of(&self.0, 0, process_pool()).is_ok()
+    fn indexed(&self, py: Python<'_>) -> bool {
+        // What only does not fit into memory is told to whoever asks for an element.
+        py.detach(|| match feedline::runtime::index_of(&self.0, 0, process_pool()) {
+            Ok(_) => true,
+            Err(error) => error.kind() == feedline::Kind::Budget,
+        })
     }
     #[getter]
     fn symbolic(&self) -> bool {
@@ -165,15 +170,15 @@ pub fn what_if(model: &str, change: &str) -> PyResult<String> {
 }
 
 #[pyfunction]
-pub fn unpickled(written: &str, attachments: Vec<Bound<'_, PyAny>>) -> PyResult<PyPlan> {
+pub fn unpickled(py: Python<'_>, written: &str, attachments: Vec<Bound<'_, PyAny>>) -> PyResult<PyPlan> {
     let json: Json = serde_json::from_str(written).map_err(|e| value_error(e.to_string()))?;
     let attachments = attachments.iter().map(attachment_from_py).collect::<PyResult<Attachments>>()?;
-    Ok(PyPlan::new(feedline::plan::read_plan(&json, attachments).py()?))
+    Ok(PyPlan::new(apart(py, move || feedline::plan::read_plan(&json, attachments))?))
 }
 
 #[pyfunction]
-pub fn read_plan(written: &str) -> PyResult<PyPlan> {
-    unpickled(written, vec![])
+pub fn read_plan(py: Python<'_>, written: &str) -> PyResult<PyPlan> {
+    unpickled(py, written, vec![])
 }
 
 /// `("array", ndarray)`, `("function", …)` or `("generator", …)`.
@@ -380,7 +385,12 @@ fn make_plan(op: &str, params: &Bound<'_, PyAny>, inputs: Vec<Plan>) -> PyResult
         }
     }
     let (made, _) = with_attachments(Reader::Here, attachments, || (info.read)(Json::Object(map)));
-    Plan::new(made.map_err(|e| e.in_op(op)).py()?, inputs).py()
+    let made = made.map_err(|e| e.in_op(op)).py()?;
+    // Only readers read when they are built, and a thread for every `map` would cost more than the plan.
+    match made.files().is_empty() {
+        true => Plan::new(made, inputs).py(),
+        false => apart(params.py(), move || Plan::new(made, inputs)),
+    }
 }
 
 #[pyfunction]
@@ -389,14 +399,6 @@ pub fn make(op: &str, params: &Bound<'_, PyAny>, inputs: Vec<Bound<'_, PyPlan>>)
     let env = inputs.iter().map(|p| p.get().0.env.clone()).find(|e| !e.is_empty()).unwrap_or_else(|| Arc::new([]));
     let inputs = inputs.iter().map(|p| p.get().0.plan.clone()).collect();
     Ok(PyPlan(BoundPlan { plan: make_plan(op, params, inputs)?, env }))
-}
-
-/// Asked while something long runs: has the user interrupted it?
-fn look_for_signals() -> feedline::Result<()> {
-    match Python::try_attach(|py| py.check_signals()) {
-        Some(Err(e)) => Err(crate::error::interrupted(e)),
-        _ => Ok(()),
-    }
 }
 
 #[pyfunction]
