@@ -360,7 +360,7 @@ mod tests {
         let ds = learned(1, &[&same, &other, &last]);
         let (json, _) = crate::plan::write_plan(ds.plan()).unwrap();
         let again = Dataset::from_plan(crate::plan::read_plan(&json, vec![]).unwrap());
-        for ds in [&ds, &again, &ds.ignore_errors().unwrap()] {
+        for ds in [&ds, &again, &ds.ignore_errors(false).unwrap()] {
             let all = rows(ds);
             assert!(all.len() == 2 && all[0] == "[1] [170]" && all[1].contains("b.csv at byte 0"), "{all:?}");
         }
