@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Any
 
 from .. import _native
+from ..paths import path_text
 
 __all__ = ["TFRecordOptions", "TFRecordWriter"]
 
@@ -64,7 +65,7 @@ class TFRecordWriter:
         if not isinstance(options, TFRecordOptions):
             options = TFRecordOptions(options)
         self._native = _native.RecordWriter(
-            os.fsdecode(path), options.compression_type, options.compression_level
+            path_text("TFRecordWriter", path), options.compression_type, options.compression_level
         )
 
     def write(self, record: bytes | str) -> None:
