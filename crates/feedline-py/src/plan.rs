@@ -103,22 +103,24 @@ impl PyPlan {
         element_to_py(py, &self.0.plan.spec, chunk.py()?.element(0))
     }
     #[pyo3(signature = (format="text"))]
-    fn explain(&self, format: &str) -> PyResult<String> {
-        Ok(feedline::plan::explain(&self.0.plan, Format::parse(format).py()?))
+    fn explain(&self, py: Python<'_>, format: &str) -> PyResult<String> {
+        let format = Format::parse(format).py()?;
+        // A plan is rewritten for it, and readers of fewer columns open their files.
+        Ok(py.detach(|| feedline::plan::explain(&self.0.plan, format)))
     }
     /// What is wrong with it: code, operator, sentence, fix.
     #[pyo3(signature = (fixed_shapes=false))]
-    fn lint(&self, fixed_shapes: bool) -> Vec<(&'static str, String, String, String)> {
-        let found = feedline::lint::lint(&self.0.plan, fixed_shapes);
+    fn lint(&self, py: Python<'_>, fixed_shapes: bool) -> Vec<(&'static str, String, String, String)> {
+        let found = py.detach(|| feedline::lint::lint(&self.0.plan, fixed_shapes));
         found.into_iter().map(|f| (f.code, f.at, f.text, f.fix)).collect()
     }
     /// The same when it is asked for the first time, and nothing after that.
-    fn lint_once(&self) -> Vec<(&'static str, String, String, String)> {
-        if self.0.plan.tell() { self.lint(false) } else { vec![] }
+    fn lint_once(&self, py: Python<'_>) -> Vec<(&'static str, String, String, String)> {
+        if self.0.plan.tell() { self.lint(py, false) } else { vec![] }
     }
     /// What the last pass was like, as JSON; `None` if there was none.
-    fn diagnosis(&self) -> Option<String> {
-        Diagnosis::of(&self.0.plan).map(|d| d.to_json().to_string())
+    fn diagnosis(&self, py: Python<'_>) -> Option<String> {
+        py.detach(|| Diagnosis::of(&self.0.plan).map(|d| d.to_json().to_string()))
     }
     /// The same with the first element of an operator in place of all that it gives.
     fn replayed(&self, id: u64, times: i64, ends: bool) -> PyResult<PyPlan> {
