@@ -554,8 +554,8 @@ pub fn fields(record: &[u8], dialect: Dialect) -> Result<Vec<Field>> {
 
 /// The names in a header. A byte order mark is no part of the first.
 pub fn header_names(record: &[u8], dialect: Dialect) -> Result<Vec<String>> {
-    let name = |text: &Vec<u8>| String::from_utf8_lossy(text).trim_start_matches('\u{feff}').to_owned();
-    Ok(texts(record, dialect)?.iter().map(name).collect())
+    let record = record.strip_prefix("\u{feff}".as_bytes()).unwrap_or(record);
+    Ok(texts(record, dialect)?.iter().map(|text| String::from_utf8_lossy(text).into_owned()).collect())
 }
 
 /// The texts of all fields of a record.
