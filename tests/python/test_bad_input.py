@@ -15,6 +15,7 @@ import pytest
 D = fl.Dataset
 NUMBERS = D.range(4)
 PAIRS = D.from_tensor_slices((np.arange(4, dtype=np.float32), np.arange(4)))
+make_csv = fl.data.experimental.make_csv_dataset
 DICTS = D.from_tensor_slices({"image": np.zeros((4, 2), np.float32), "label": np.arange(4)})
 ROWS = NUMBERS.map(lambda x: fl.fill([x], x))
 WHOLE = "whole number"
@@ -458,6 +459,29 @@ SOURCES = [
 
 @pytest.mark.parametrize(("op", "build", "words", "error"), SOURCES)
 def test_sources(op: str, build: Any, words: Any, error: Any) -> None:
+    check(op, build, words, error)
+
+
+NO_TEXT = b"\xff\xfe.tfrecord"
+READERS = [
+    refuse("TFRecordDataset", lambda: fl.TFRecordDataset(NO_TEXT), "xff", "UTF-8", error=ValueError),
+    refuse("TextLineDataset", lambda: fl.TextLineDataset([NO_TEXT]), "xff", "UTF-8", error=ValueError),
+    refuse("WebDataset", lambda: fl.WebDataset(NO_TEXT), "xff", "UTF-8", error=ValueError),
+    refuse("make_csv_dataset", lambda: make_csv(NO_TEXT, 1), "xff", "UTF-8", error=ValueError),
+    refuse("ParquetDataset", lambda: fl.ParquetDataset(NO_TEXT), "xff", "UTF-8", error=ValueError),
+    refuse("ArrowDataset", lambda: fl.ArrowDataset([NO_TEXT]), "xff", "UTF-8", error=ValueError),
+    refuse("NumpyDataset", lambda: fl.NumpyDataset(NO_TEXT), "xff", "UTF-8", error=ValueError),
+    refuse("list_files", lambda: D.list_files(NO_TEXT), "xff", "UTF-8", error=ValueError),
+    refuse("load", lambda: D.load(NO_TEXT), "xff", "UTF-8", error=ValueError),
+    refuse("save_tar", lambda: NUMBERS.save_tar(NO_TEXT), "xff", "UTF-8", error=ValueError),
+    refuse("TextLineDataset", lambda: fl.TextLineDataset("a", num_parallel_reads=0), "num_parallel_reads"),
+    refuse("TFRecordDataset", lambda: fl.TFRecordDataset("a", num_parallel_reads=1.5), "num_parallel_reads"),
+    refuse("make_csv_dataset", lambda: make_csv("a", 1, num_parallel_reads=0), "num_parallel_reads"),
+]
+
+
+@pytest.mark.parametrize(("op", "build", "words", "error"), READERS)
+def test_readers(op: str, build: Any, words: Any, error: Any) -> None:
     check(op, build, words, error)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -205,3 +206,27 @@ def test_a_quarantine_that_was_cut_off_or_is_foreign(tmp_path: Path) -> None:
     with pytest.raises(fl.errors.FeedlineError, match="quarantine-0"):
         fl.quarantined(tmp_path)
     assert _native.quarantined is not None
+
+
+def test_errors_say_where_in_attributes(tmp_path: Path) -> None:
+    path = tmp_path / "a.tfrecord"
+    with fl.io.TFRecordWriter(path) as writer:
+        for _ in range(3):
+            writer.write(b"abc" * 10)
+    data = bytearray(path.read_bytes())
+    data[-6] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(fl.errors.DataLossError) as caught:
+        list(fl.TFRecordDataset(path))
+    for error in (caught.value, pickle.loads(pickle.dumps(caught.value))):
+        assert (error.operator, error.file) == ("tf_record", str(path))
+        assert (error.byte, error.record, error.element) == (92, 2, None)
+    with pytest.raises(FileNotFoundError) as missing:
+        list(fl.TFRecordDataset(tmp_path / "none"))
+    assert isinstance(missing.value, fl.errors.NotFoundError)
+    assert missing.value.file == str(tmp_path / "none") and missing.value.byte is None
+    words = fl.Dataset.from_tensor_slices([b"abcd", b"abc"]).map(lambda x: fl.io.decode_raw(x, fl.int32))
+    with pytest.raises(fl.errors.DataError) as bad:
+        list(words)
+    assert (bad.value.element, bad.value.file) == (1, None)
+    assert fl.errors.DataError("made by hand").file is None

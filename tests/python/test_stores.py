@@ -64,6 +64,25 @@ def test_records_by_number(s3: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert list((tmp_path / "indexes").iterdir())
 
 
+def test_a_folder_is_its_files_of_the_kind(s3: S3, tmp_path: Path) -> None:
+    """As Spark leaves it: the data, and notes beside it."""
+    for k in (1, 0):
+        part = tmp_path / f"part-{k}.parquet"
+        fl.Dataset.range(2).map(lambda x, k=k: {"x": x + 2 * k}).save_parquet(part)
+        s3.put(f"spark/{part.name}", part.read_bytes())
+    for name in ("_SUCCESS", "._SUCCESS.crc", "_metadata.parquet", "notes.txt"):
+        s3.put(f"spark/{name}", b"no table")
+        (tmp_path / name).write_bytes(b"no table")
+    for folder in (s3.url("spark/"), str(tmp_path), f"file://{tmp_path}"):
+        assert [int(row["x"]) for row in fl.ParquetDataset(folder)] == [0, 1, 2, 3], folder
+    with pytest.raises(FileNotFoundError, match=r"spark/ ends with \.npy or \.npz"):
+        fl.NumpyDataset(s3.url("spark/"))
+    # Readers of any file take all but the notes.
+    s3.put("text/a.txt", b"a\n")
+    s3.put("text/_SUCCESS", b"b\n")
+    assert list(fl.TextLineDataset(s3.url("text/")).as_numpy_iterator()) == [b"a"]
+
+
 def test_files_are_written(s3: S3) -> None:
     url = s3.put("written/old", b"")
     target = url.replace("old", "new.tfrecord")

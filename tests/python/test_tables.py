@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -331,6 +332,22 @@ def test_a_folder_of_hugging_face_datasets(tmp_path: Path) -> None:
     (folder / "state.json").write_text(json.dumps(state | {"_data_files": [{"filename": "../x.arrow"}]}))
     with pytest.raises(ValueError, match="outside"):
         fl.ArrowDataset(folder)
+    for broken, why in [
+        ("{", "no JSON"),
+        ("[]", "not an object"),
+        ("{}", "_data_files"),
+        ('{"_data_files": 3}', "_data_files"),
+        ('{"_data_files": [{}]}', "filename"),
+        ('{"_data_files": ["a.arrow"]}', "filename"),
+        ('{"_data_files": [{"filename": null}]}', "filename"),
+    ]:
+        (folder / "state.json").write_text(broken)
+        with pytest.raises(fl.errors.DataError, match=f"state.json .*{why}") as caught:
+            fl.ArrowDataset(folder)
+        assert caught.value.file == str(folder / "state.json")
+    (tmp_path / "dataset_dict.json").write_bytes(b"\xff")
+    with pytest.raises(fl.errors.DataError, match=r"dataset_dict\.json is no JSON"):
+        fl.ArrowDataset(tmp_path)
 
 
 # ---- Shards and broken runs ----
@@ -469,6 +486,56 @@ def test_npz(tmp_path: Path, cube: np.ndarray, save: Callable[..., None]) -> Non
     save(tmp_path / "uneven.npz", x=cube, y=np.arange(99))
     with pytest.raises(fl.errors.DataError, match='99 rows and "x" has 100'):
         fl.NumpyDataset(tmp_path / "uneven.npz")
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_only_the_members_that_are_wanted_are_looked_at(tmp_path: Path, save: Callable[..., None]) -> None:
+    unwanted = {"short": np.arange(3), "single": np.int64(3), "objects": np.array([{}, 1], dtype=object)}
+    save(tmp_path / "a.npz", x=np.arange(5), **unwanted)
+    with zipfile.ZipFile(tmp_path / "a.npz", "a") as archive:
+        archive.writestr("meta.json", "{}")
+        archive.writestr("packed.npy", b"x" * 1000, zipfile.ZIP_BZIP2)
+    assert [int(row["x"]) for row in fl.NumpyDataset(tmp_path / "a.npz", columns=["x"])] == list(range(5))
+    with pytest.raises(ValueError, match=r'no column "z"; there are \["x", "short"'):
+        fl.NumpyDataset(tmp_path / "a.npz", columns=["x", "z"])
+    for name in (*unwanted, "meta.json", "packed"):
+        with pytest.raises(fl.errors.DataError, match=name):
+            fl.NumpyDataset(tmp_path / "a.npz", columns=["x", name])
+
+
+def test_compressed_arrays_are_unpacked_within_the_limit(tmp_path: Path) -> None:
+    np.savez_compressed(tmp_path / "a.npz", x=np.zeros((4, 1 << 20), np.uint8), y=np.arange(4))
+    ds = fl.NumpyDataset(tmp_path / "a.npz")
+    small = ds.with_options(memory_limit="2MB")
+    for read in (lambda: list(small), lambda: list(small.shuffle(seed=1))):
+        with pytest.raises(MemoryError, match=r"4\.2 MB are unpacked as a whole.*memory_limit of 2\.1 MB"):
+            read()
+    # Only what is wanted counts, and there is nothing to unpack before it is read.
+    assert [int(y) for y in small.map(lambda row: row["y"])] == list(range(4))
+    assert sum(row["x"].size for row in ds.with_options(memory_limit="8MB")) == 4 << 20
+    assert ds[2]["x"].shape == (1 << 20,)
+
+
+def test_compressed_arrays_are_unpacked_within_the_limit_of_the_process(tmp_path: Path, program: Any) -> None:
+    np.savez_compressed(tmp_path / "a.npz", x=np.zeros(320_000_000, np.uint8))
+    result = program(
+        f"""
+        import resource
+        import feedline as fl
+
+        fl.configure(memory_limit="100MB")
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        ds = fl.NumpyDataset({str(tmp_path / "a.npz")!r})
+        for read in (lambda: next(iter(ds)), lambda: ds[0]):
+            try:
+                read()
+            except MemoryError as error:
+                assert "320.0 MB" in str(error) and "104.9 MB" in str(error), error
+                print("refused")
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000
+        """
+    )
+    assert result.stdout.split() == ["refused", "refused"], result
 
 
 def test_arrays_side_by_side_and_one_after_the_other(tmp_path: Path) -> None:

@@ -93,6 +93,8 @@ def test_a_csv_error_says_where_and_what() -> None:
         next(rows)
     for part in ("field 0", "three", "int32", "bad.csv", "byte 12", "record 2"):
         assert part in str(caught.value), part
+    error = caught.value
+    assert (error.file, error.byte, error.record, error.element) == ("bad.csv", 12, 2, 2)
     assert list(rows) == []
 
 
@@ -120,6 +122,26 @@ def test_make_csv_dataset_reads_patterns_and_shuffles() -> None:
     assert list(by_number) == ["b"]
     with pytest.raises(fl.errors.FileError, match="no file matches"):
         make("none-*.csv", 1)
+
+
+@pytest.mark.parametrize("ignore_errors", [False, True])
+def test_csv_files_with_other_headers_are_refused(ignore_errors: bool) -> None:
+    Path("m1.csv").write_text("age,height\n1,170\n")
+    Path("m2.csv").write_text("height,age\n180,2\n")
+    make = fl.data.experimental.make_csv_dataset
+    options: dict[str, Any] = {"num_epochs": 1, "shuffle": False, "ignore_errors": ignore_errors}
+    rows = iter(make(["m1.csv", "m2.csv"], 1, num_rows_for_inference=1, select_columns=["age"], **options))
+    assert text_of(next(rows)) == {"age": [1]}
+    with pytest.raises(fl.errors.DataError, match=r'\["height", "age"\].*\["age", "height"\]') as caught:
+        next(rows)
+    assert caught.value.file == "m2.csv"
+    with pytest.raises(fl.errors.DataError, match=r"m2\.csv"):
+        list(make(["m1.csv", "m2.csv"], 1, **options))
+    # Names that were given are the user's to answer for.
+    given = make(["m1.csv", "m2.csv"], 1, column_names=["a", "b"], **options)
+    assert [text_of(row["a"]) for row in given] == [[1], [180]]
+    plain = fl.CsvDataset(["m1.csv", "m2.csv"], [fl.int32, fl.int32], header=True)
+    assert text_of(list(plain)) == [(1, 170), (180, 2)]
 
 
 # JSON lines
@@ -221,6 +243,8 @@ def test_tar_files_for_tarfile() -> None:
     assert text_of([row["cls"] for row in fl.WebDataset("a.tar.gz", ["cls"], "GZIP")]) == ["3", "4"]
     with pytest.raises(ValueError, match="__key__"):
         fl.Dataset.from_tensors({"jpg": b""}).save_tar("b.tar")
+    with pytest.raises(ValueError, match='"TXT" and "txt" differ only in capital letters'):
+        fl.Dataset.from_tensors({"__key__": b"a", "TXT": b"", "txt": b""}).save_tar("b.tar")
 
 
 def test_both_ways_with_webdataset() -> None:

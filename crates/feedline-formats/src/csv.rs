@@ -8,6 +8,7 @@ use crate::records::{Carry, Cut, Out, Records};
 use feedline_io::{Buf, Error, Result};
 use memchr::{memchr, memchr2, memchr3};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// What separates and what quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +47,10 @@ pub struct Rows {
     quoted: bool,
     /// The first record is still to be passed over.
     header: bool,
+    /// The names that it must have.
+    names: Option<Arc<[String]>>,
+    /// It has others: what follows would be taken for what it is not.
+    given_up: bool,
     /// In a record that was too long, up to the next line end.
     passing: bool,
     max_bytes: usize,
@@ -61,7 +66,12 @@ enum Found {
 impl Rows {
     pub fn new(dialect: Dialect, header: bool) -> Rows {
         let (carry, max_bytes) = (Carry::default(), MAX_RECORD_BYTES);
-        Rows { carry, dialect, seen: 0, quoted: false, header, passing: false, max_bytes }
+        let (names, given_up) = (None, false);
+        Rows { carry, dialect, seen: 0, quoted: false, header, names, given_up, passing: false, max_bytes }
+    }
+    /// Refuses files whose header has other names, or these in another order.
+    pub fn named(self, names: Option<Arc<[String]>>) -> Rows {
+        Rows { names, ..self }
     }
     pub fn max_bytes(self, max_bytes: usize) -> Rows {
         Rows { max_bytes, ..self }
@@ -104,6 +114,20 @@ impl Rows {
     fn advance(&mut self, bytes: usize) {
         self.carry.advance(bytes);
         (self.seen, self.quoted) = (0, false);
+    }
+    /// Passes over the header, which is so long, unless it has other names than the file should have.
+    fn pass_header(&mut self, len: usize, end: usize) -> Result<()> {
+        if let Some(names) = &self.names {
+            let found = header_names(&self.carry.rest()[..len], self.dialect)?;
+            if found[..] != names[..] {
+                return Err(Error::data(format!(
+                    "the header is {found:?}, but that of the first file is {names:?}; files that are read together must \
+                     have the same columns in the same order"
+                )));
+            }
+        }
+        self.advance(len + end);
+        Ok(())
     }
     /// Gives up the record in front: goes on after the first line end, wherever quotes stand.
     fn pass(&mut self) {
@@ -151,6 +175,9 @@ impl Records for Rows {
         true
     }
     fn cut(&mut self, want: usize, out: &mut dyn Out) -> Cut {
+        if self.given_up {
+            return Cut::End;
+        }
         if self.passing {
             self.pass();
         }
@@ -161,12 +188,16 @@ impl Records for Rows {
                 Found::Record(len, _) if len > self.max_bytes => break,
                 Found::Record(..) if self.quoted && given > 0 => break,
                 Found::Record(..) if self.quoted => return self.unclosed(),
-                Found::Record(len, end) => {
-                    if !std::mem::take(&mut self.header) {
-                        let start = self.carry.start();
-                        out.view(self.carry.block(), start..start + len);
-                        given += 1;
+                Found::Record(len, end) if std::mem::take(&mut self.header) => {
+                    if let Err(error) = self.pass_header(len, end) {
+                        self.given_up = true;
+                        return Cut::Fail(error.at_byte(0).that_ends());
                     }
+                }
+                Found::Record(len, end) => {
+                    let start = self.carry.start();
+                    out.view(self.carry.block(), start..start + len);
+                    given += 1;
                     self.advance(len + end);
                 }
                 Found::Nothing if given > 0 => break,
@@ -519,6 +550,12 @@ pub fn fields(record: &[u8], dialect: Dialect) -> Result<Vec<Field>> {
         all.push(field);
     }
     Ok(all)
+}
+
+/// The names in a header. A byte order mark is no part of the first.
+pub fn header_names(record: &[u8], dialect: Dialect) -> Result<Vec<String>> {
+    let record = record.strip_prefix("\u{feff}".as_bytes()).unwrap_or(record);
+    Ok(texts(record, dialect)?.iter().map(|text| String::from_utf8_lossy(text).into_owned()).collect())
 }
 
 /// The texts of all fields of a record.

@@ -48,8 +48,9 @@ fn exact(source: &Arc<dyn Source>, at: u64, len: u64) -> Result<Buf> {
     Ok(buf)
 }
 
-/// The members, in the order of the directory. `len` is the size of the file.
-pub fn members(source: &Arc<dyn Source>, len: u64) -> Result<Vec<Member>> {
+/// The members that are wanted, in the order of the directory, and the names of all. `len` is the size of the file.
+/// Nothing is said of what others are like.
+pub fn members(source: &Arc<dyn Source>, len: u64, want: &dyn Fn(&str) -> bool) -> Result<(Vec<Member>, Vec<String>)> {
     let tail_at = len.saturating_sub(TAIL);
     let tail = exact(source, tail_at, len - tail_at)?;
     let (start, size, count) = directory(tail.as_slice(), tail_at, len)?;
@@ -57,8 +58,9 @@ pub fn members(source: &Arc<dyn Source>, len: u64) -> Result<Vec<Member>> {
         return Err(Error::data(format!("the directory claims {size} bytes at byte {start}; the file has {len}")));
     }
     let directory = exact(source, start, size)?;
-    let found = entries(directory.as_slice(), count, len)?;
-    found.into_iter().map(|(member, local)| placed(source, member, local, len)).collect()
+    let (found, names) = entries(directory.as_slice(), count, len, want)?;
+    let members: Result<_> = found.into_iter().map(|(member, local)| placed(source, member, local, len)).collect();
+    Ok((members?, names))
 }
 
 /// Where the directory begins, its size, and how many members it has.
@@ -82,9 +84,16 @@ fn directory(tail: &[u8], tail_at: u64, len: u64) -> Result<(u64, u64, u64)> {
     Ok((u64_at(record, 48), u64_at(record, 40), u64_at(record, 32)))
 }
 
-/// The entries of the directory, with the places of their local headers.
-fn entries(bytes: &[u8], count: u64, len: u64) -> Result<Vec<(Member, u64)>> {
+/// Wanted entries of the directory with the places of their local headers, and the names of all.
+#[allow(clippy::type_complexity)]
+fn entries(
+    bytes: &[u8],
+    count: u64,
+    len: u64,
+    want: &dyn Fn(&str) -> bool,
+) -> Result<(Vec<(Member, u64)>, Vec<String>)> {
     let mut out: Vec<(Member, u64)> = Vec::new();
+    let mut names = Vec::new();
     let mut at = 0;
     for _ in 0..count {
         let cut = || Error::data("the directory of the archive ends early");
@@ -95,6 +104,11 @@ fn entries(bytes: &[u8], count: u64, len: u64) -> Result<Vec<(Member, u64)>> {
         let entry = entry.get(..end).ok_or_else(cut)?;
         let name_end = 46 + name as usize;
         let name = String::from_utf8_lossy(&entry[46..name_end]).into_owned();
+        names.push(name.clone());
+        at += end;
+        if !want(&name) {
+            continue;
+        }
         let mut numbers = [u32_at(entry, 24), u32_at(entry, 20), u32_at(entry, 42)];
         large(&entry[name_end..name_end + extra as usize], &mut numbers);
         let [size, stored, local] = numbers;
@@ -110,9 +124,8 @@ fn entries(bytes: &[u8], count: u64, len: u64) -> Result<Vec<(Member, u64)>> {
         }
         let crc = u32_at(entry, 16) as u32;
         out.push((Member { name, compressed: method == 8, range: 0..stored, size, crc }, local));
-        at += end;
     }
-    Ok(out)
+    Ok((out, names))
 }
 
 /// Numbers that were too large for their places stand in a field of their own, in this order.
@@ -146,6 +159,20 @@ fn placed(source: &Arc<dyn Source>, member: Member, local: u64, len: u64) -> Res
     let start = local + 30 + u16_at(head, 26) + u16_at(head, 28);
     let end = start.checked_add(member.range.end).filter(|end| *end <= len).ok_or_else(wrong)?;
     Ok(Member { range: start..end, ..member })
+}
+
+/// The first `len` bytes of a compressed member, or all if it has fewer. `read` gives so many of its stored bytes.
+pub fn inflated_head(member: &Member, len: usize, read: &dyn Fn(usize) -> Result<Buf>) -> Result<Vec<u8>> {
+    let len = len.min(usize::try_from(member.size).unwrap_or(usize::MAX));
+    // A code of deflate takes at most 15 bits, and what says the codes some hundred bytes.
+    let stored = usize::try_from(member.range.end - member.range.start).unwrap_or(usize::MAX);
+    let stored = read(stored.min(len.saturating_mul(2).saturating_add(4096)))?;
+    let mut out = vec![0; len];
+    let mut inflate = flate2::Decompress::new(false);
+    let done = inflate.decompress(stored.as_slice(), &mut out, flate2::FlushDecompress::None);
+    done.map_err(|e| Error::data(format!("it cannot be decompressed: {e}")))?;
+    out.truncate(inflate.total_out() as usize);
+    Ok(out)
 }
 
 /// A compressed member as it was. `stored` are the bytes of its range.

@@ -2,9 +2,10 @@
 //!
 //! `glob` is TensorFlow's `matching_files`: each part of a path is matched on its own (`*` and `?` do not cross `/`),
 //! hidden files match, folders that match are named too, the result is sorted by its bytes, and nothing found is no
-//! error. `expand` is for readers: also a plain file, or a folder (its files, without hidden ones), or `**` as a part of
-//! its own (any number of folders, without hidden ones); only files come out, and nothing found is an error. The indexes
-//! that are kept beside record files are no data: `expand` leaves them out, unless one is named outright.
+//! error. `expand` is for readers: also a plain file, or a folder (its files, without those whose names begin with `.` or
+//! `_`, which are hidden or notes of whoever wrote it, as Spark's `_SUCCESS`), or `**` as a part of its own (any number of
+//! folders, without hidden ones); only files come out, and nothing found is an error. The indexes that are kept beside record
+//! files are no data: `expand` leaves them out, unless one is named outright.
 //!
 //! A web address names itself: servers have no folders, and `?` begins a query. A name that is no UTF-8 is an error if it
 //! is wanted: names travel as text, and a changed one could not be opened.
@@ -43,6 +44,11 @@ pub fn glob_data(pattern: &str) -> Result<Vec<String>> {
 
 /// The files that a reader means by a name.
 pub fn expand(name: &str) -> Result<Vec<String>> {
+    expand_ending(name, &[])
+}
+
+/// The same; a folder stands for those of its files whose names end with one of these, if there are any of these.
+pub fn expand_ending(name: &str, endings: &[String]) -> Result<Vec<String>> {
     let Some(named) = Named::new(name)? else { return Ok(vec![name.to_string()]) };
     let Named { tree, path, .. } = &named;
     // What is there under the very name needs no pattern: `data[1].csv` may be a file. Nobody writes a `*` into one, and
@@ -50,7 +56,7 @@ pub fn expand(name: &str) -> Result<Vec<String>> {
     let there = if path.contains('*') { None } else { tree.kind(path.as_bytes())? };
     match there {
         Some(Is::File) => return Ok(vec![name.to_string()]),
-        Some(Is::Folder) => return named.files_of_folder(name),
+        Some(Is::Folder) => return named.files_of_folder(name, endings),
         None => {}
     }
     if !is_pattern(path) {
@@ -74,7 +80,7 @@ pub fn files_in(folder: &str) -> Result<Vec<String>> {
         _ => return Err(missing(format!("there is no folder {folder}{}", named.tree.seen_from(named.path)))),
     }
     let has_files = named.tree.children(&named.folder())?.iter().any(Child::is_data);
-    if has_files { named.files_of_folder(folder) } else { Ok(vec![]) }
+    if has_files { named.files_of_folder(folder, &[]) } else { Ok(vec![]) }
 }
 
 /// The files that a reader means by several names, in their order. Objects are looked for side by side.
@@ -161,7 +167,7 @@ impl Named<'_> {
         }
         folder
     }
-    fn files_of_folder(&self, name: &str) -> Result<Vec<String>> {
+    fn files_of_folder(&self, name: &str, endings: &[String]) -> Result<Vec<String>> {
         let folder = self.folder();
         let mut children = self.tree.children(&folder)?;
         let has_folders = children.iter().any(|child| child.is == Is::Folder);
@@ -169,6 +175,12 @@ impl Named<'_> {
         if children.is_empty() {
             let instead = if has_folders { ", only folders; name them, or use **" } else { "" };
             return Err(missing(format!("the folder {name} has no files{instead}")));
+        }
+        if !endings.is_empty() {
+            children.retain(|child| endings.iter().any(|ending| child.name.ends_with(ending.as_bytes())));
+            if children.is_empty() {
+                return Err(missing(format!("no file in {name} ends with {}", endings.join(" or "))));
+            }
         }
         children.sort_by(|a, b| a.name.cmp(&b.name));
         children.into_iter().map(|child| self.text([folder.as_slice(), &child.name].concat())).collect()
@@ -200,7 +212,7 @@ pub(crate) struct Child {
 impl Child {
     /// Whether a reader means it by the name of its folder.
     fn is_data(&self) -> bool {
-        self.is == Is::File && !self.name.starts_with(b".") && !is_index(&self.name)
+        self.is == Is::File && !self.name.starts_with(b".") && !self.name.starts_with(b"_") && !is_index(&self.name)
     }
 }
 
@@ -463,6 +475,14 @@ mod tests {
         assert_eq!(found(expand, &dir, "sub"), ["sub/e.txt"]);
         assert_eq!(found(expand, &dir, "**/*.txt"), [".hidden.txt", "a.txt", "b.txt", "sub/deep/f.txt", "sub/e.txt"]);
         assert_eq!(found(expand, &dir, "sub/**"), ["sub/deep/f.txt", "sub/e.txt"]);
+        let spark = tree(&["_SUCCESS", "._SUCCESS.crc", "part-1.parquet", "part-0.parquet", "notes.txt", "_x.parquet"]);
+        assert_eq!(found(expand, &spark, ""), ["notes.txt", "part-0.parquet", "part-1.parquet"]);
+        assert_eq!(found(expand, &spark, "_x.parquet"), ["_x.parquet"]);
+        let tables: Find = |name| expand_ending(name, &[".parquet".into()]);
+        assert_eq!(found(tables, &spark, ""), ["part-0.parquet", "part-1.parquet"]);
+        assert_eq!(found(tables, &spark, "*"), found(expand, &spark, "*"));
+        let error = expand_ending(spark.path().to_str().unwrap(), &[".npy".into(), ".npz".into()]).unwrap_err();
+        assert!(error.message().contains("ends with .npy or .npz"), "{error}");
         let url = format!("file://{}/sub/*", dir.path().display());
         assert_eq!(expand(&url).unwrap(), [url.replace('*', "e.txt")]);
         let both = [format!("{}/b.txt", dir.path().display()), format!("{}/a*", dir.path().display())];

@@ -1,6 +1,6 @@
 //! Errors across the border: ours become Python exceptions by kind; the user's own come back as they were raised.
 
-use feedline::{Error, Kind};
+use feedline::{At, Error, Kind};
 use feedline_workers::Told;
 use pyo3::exceptions::{PyRuntimeError, PyStopIteration, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -56,8 +56,8 @@ pub fn to_py(error: &Error) -> PyErr {
         let text = error.to_string();
         match error.kind() {
             Kind::Usage => PyValueError::new_err(text),
-            Kind::Io => by_kind(py, io_kind(error), text).unwrap_or_else(|e| e),
-            kind => by_kind(py, kind.name(), text).unwrap_or_else(|e| e),
+            Kind::Io => by_kind(py, io_kind(error), text, error.at()).unwrap_or_else(|e| e),
+            kind => by_kind(py, kind.name(), text, error.at()).unwrap_or_else(|e| e),
         }
     })
 }
@@ -92,11 +92,24 @@ fn place(error: &Error) -> String {
     at.element.map_or_else(|| op.to_string(), |n| format!("{op}, element {n}"))
 }
 
-fn by_kind(py: Python<'_>, kind: &str, text: String) -> PyResult<PyErr> {
+/// An exception of feedline's own, which also says where as attributes.
+fn by_kind(py: Python<'_>, kind: &str, text: String, at: &At) -> PyResult<PyErr> {
     let find = BY_KIND
         .get_or_try_init(py, || Ok::<_, PyErr>(py.import("feedline.errors")?.getattr("by_kind")?.unbind()))?
         .bind(py);
-    Ok(PyErr::from_value(find.call1((kind,))?.call1((text,))?))
+    let made = find.call1((kind,))?.call1((text,))?;
+    // What is not known is None in the class already.
+    for (name, text) in [("operator", &at.op), ("file", &at.file)] {
+        if let Some(text) = text {
+            made.setattr(name, &**text)?;
+        }
+    }
+    for (name, number) in [("byte", at.byte), ("record", at.record), ("element", at.element)] {
+        if let Some(number) = number {
+            made.setattr(name, number)?;
+        }
+    }
+    Ok(PyErr::from_value(made))
 }
 
 pub trait IntoPy<T> {

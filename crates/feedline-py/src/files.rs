@@ -1,24 +1,32 @@
 //! What file names and patterns mean.
 
-use crate::error::IntoPy;
+use crate::apart::apart;
 use pyo3::prelude::*;
 
-/// The files that a reader means: a folder is its files, a pattern what matches it, and any other name itself, whether
-/// there is such a file or not.
+/// The files that a reader means: a folder is its files (those that end so, if there are endings), a pattern what matches
+/// it, and any other name itself, whether there is such a file or not.
 #[pyfunction]
-pub fn expand_files(py: Python<'_>, names: Vec<String>) -> PyResult<Vec<String>> {
-    py.detach(|| {
+#[pyo3(signature = (names, endings=vec![]))]
+pub fn expand_files(py: Python<'_>, names: Vec<String>, endings: Vec<String>) -> PyResult<Vec<String>> {
+    let stands_for_others = |name: &String| {
+        let local = name.strip_prefix("file://").unwrap_or(name);
+        name.ends_with('/') || name.contains(['*', '?', '[']) || std::path::Path::new(local).is_dir()
+    };
+    let looked_for: Vec<bool> = py.detach(|| names.iter().map(stands_for_others).collect());
+    // The commonest case needs no look at anything, nor a thread for it.
+    if !looked_for.contains(&true) {
+        return Ok(names);
+    }
+    apart(py, move || {
         let mut all = Vec::with_capacity(names.len());
-        for name in names {
-            let folder = name.ends_with('/') || std::path::Path::new(&name).is_dir();
-            match folder || name.contains(['*', '?', '[']) {
-                true => all.extend(feedline_io::expand(&name)?),
+        for (name, looked_for) in names.into_iter().zip(looked_for) {
+            match looked_for {
+                true => all.extend(feedline_io::expand_ending(&name, &endings)?),
                 false => all.push(name),
             }
         }
         Ok(all)
     })
-    .py()
 }
 
 /// What matches each of the patterns, sorted by full path; a file that two patterns match comes twice. The indexes that
@@ -26,7 +34,7 @@ pub fn expand_files(py: Python<'_>, names: Vec<String>) -> PyResult<Vec<String>>
 /// must not fail because an index was made meanwhile. `matching_files` in a function shows what is there.
 #[pyfunction]
 pub fn glob_files(py: Python<'_>, patterns: Vec<String>) -> PyResult<Vec<String>> {
-    py.detach(|| {
+    apart(py, move || {
         let mut all = Vec::new();
         for pattern in &patterns {
             all.extend(feedline_io::glob_data(pattern)?);
@@ -34,5 +42,4 @@ pub fn glob_files(py: Python<'_>, patterns: Vec<String>) -> PyResult<Vec<String>
         all.sort_unstable();
         Ok(all)
     })
-    .py()
 }

@@ -1,6 +1,7 @@
 //! A pass over a dataset, as Python's iterator. The interpreter is released while it waits.
 
-use crate::error::{IntoPy, interrupted, to_py};
+use crate::apart::look_for_signals;
+use crate::error::{IntoPy, to_py};
 use crate::host::is_shut_down;
 use crate::passes::Pass;
 use crate::plan::{json_to_py, state_from_py};
@@ -136,12 +137,7 @@ impl Iterator {
             if self.is_forked() {
                 return Err(forked());
             }
-            let more = py.detach(|| {
-                iter.fetch(&mut || match Python::try_attach(|py| py.check_signals()) {
-                    Some(Err(e)) => Err(interrupted(e)),
-                    _ => Ok(()),
-                })
-            });
+            let more = py.detach(|| iter.fetch(&mut look_for_signals));
             match more {
                 Ok(true) => {}
                 Ok(false) => return Ok(None),

@@ -1,5 +1,6 @@
 //! The compiled part of the Python package: `feedline._native`. What it offers is described in `_native.pyi`.
 
+mod apart;
 mod cli;
 mod error;
 mod example;

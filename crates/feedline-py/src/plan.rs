@@ -1,6 +1,7 @@
 //! Plans across the border: operators are made from their names and parameters as JSON, with everything that JSON
 //! cannot hold put aside.
 
+use crate::apart::{apart, look_for_signals};
 use crate::error::{IntoPy, type_error, value_error};
 use crate::generator::PyGenerator;
 use crate::host::PyFunc;
@@ -57,8 +58,12 @@ impl PyPlan {
         self.0.plan.card.as_i64()
     }
     #[getter]
-    fn indexed(&self) -> bool {
-        feedline::runtime::index_of(&self.0, 0, process_pool()).is_ok()
+    fn indexed(&self, py: Python<'_>) -> bool {
+        // What only does not fit into memory is told to whoever asks for an element.
+        py.detach(|| match feedline::runtime::index_of(&self.0, 0, process_pool()) {
+            Ok(_) => true,
+            Err(error) => error.kind() == feedline::Kind::Budget,
+        })
     }
     #[getter]
     fn symbolic(&self) -> bool {
@@ -98,22 +103,24 @@ impl PyPlan {
         element_to_py(py, &self.0.plan.spec, chunk.py()?.element(0))
     }
     #[pyo3(signature = (format="text"))]
-    fn explain(&self, format: &str) -> PyResult<String> {
-        Ok(feedline::plan::explain(&self.0.plan, Format::parse(format).py()?))
+    fn explain(&self, py: Python<'_>, format: &str) -> PyResult<String> {
+        let format = Format::parse(format).py()?;
+        // A plan is rewritten for it, and readers of fewer columns open their files.
+        Ok(py.detach(|| feedline::plan::explain(&self.0.plan, format)))
     }
     /// What is wrong with it: code, operator, sentence, fix.
     #[pyo3(signature = (fixed_shapes=false))]
-    fn lint(&self, fixed_shapes: bool) -> Vec<(&'static str, String, String, String)> {
-        let found = feedline::lint::lint(&self.0.plan, fixed_shapes);
+    fn lint(&self, py: Python<'_>, fixed_shapes: bool) -> Vec<(&'static str, String, String, String)> {
+        let found = py.detach(|| feedline::lint::lint(&self.0.plan, fixed_shapes));
         found.into_iter().map(|f| (f.code, f.at, f.text, f.fix)).collect()
     }
     /// The same when it is asked for the first time, and nothing after that.
-    fn lint_once(&self) -> Vec<(&'static str, String, String, String)> {
-        if self.0.plan.tell() { self.lint(false) } else { vec![] }
+    fn lint_once(&self, py: Python<'_>) -> Vec<(&'static str, String, String, String)> {
+        if self.0.plan.tell() { self.lint(py, false) } else { vec![] }
     }
     /// What the last pass was like, as JSON; `None` if there was none.
-    fn diagnosis(&self) -> Option<String> {
-        Diagnosis::of(&self.0.plan).map(|d| d.to_json().to_string())
+    fn diagnosis(&self, py: Python<'_>) -> Option<String> {
+        py.detach(|| Diagnosis::of(&self.0.plan).map(|d| d.to_json().to_string()))
     }
     /// The same with the first element of an operator in place of all that it gives.
     fn replayed(&self, id: u64, times: i64, ends: bool) -> PyResult<PyPlan> {
@@ -165,15 +172,15 @@ pub fn what_if(model: &str, change: &str) -> PyResult<String> {
 }
 
 #[pyfunction]
-pub fn unpickled(written: &str, attachments: Vec<Bound<'_, PyAny>>) -> PyResult<PyPlan> {
+pub fn unpickled(py: Python<'_>, written: &str, attachments: Vec<Bound<'_, PyAny>>) -> PyResult<PyPlan> {
     let json: Json = serde_json::from_str(written).map_err(|e| value_error(e.to_string()))?;
     let attachments = attachments.iter().map(attachment_from_py).collect::<PyResult<Attachments>>()?;
-    Ok(PyPlan::new(feedline::plan::read_plan(&json, attachments).py()?))
+    Ok(PyPlan::new(apart(py, move || feedline::plan::read_plan(&json, attachments))?))
 }
 
 #[pyfunction]
-pub fn read_plan(written: &str) -> PyResult<PyPlan> {
-    unpickled(written, vec![])
+pub fn read_plan(py: Python<'_>, written: &str) -> PyResult<PyPlan> {
+    unpickled(py, written, vec![])
 }
 
 /// `("array", ndarray)`, `("function", …)` or `("generator", …)`.
@@ -380,7 +387,12 @@ fn make_plan(op: &str, params: &Bound<'_, PyAny>, inputs: Vec<Plan>) -> PyResult
         }
     }
     let (made, _) = with_attachments(Reader::Here, attachments, || (info.read)(Json::Object(map)));
-    Plan::new(made.map_err(|e| e.in_op(op)).py()?, inputs).py()
+    let made = made.map_err(|e| e.in_op(op)).py()?;
+    // Only readers read when they are built, and a thread for every `map` would cost more than the plan.
+    match made.files().is_empty() {
+        true => Plan::new(made, inputs).py(),
+        false => apart(params.py(), move || Plan::new(made, inputs)),
+    }
 }
 
 #[pyfunction]
@@ -389,14 +401,6 @@ pub fn make(op: &str, params: &Bound<'_, PyAny>, inputs: Vec<Bound<'_, PyPlan>>)
     let env = inputs.iter().map(|p| p.get().0.env.clone()).find(|e| !e.is_empty()).unwrap_or_else(|| Arc::new([]));
     let inputs = inputs.iter().map(|p| p.get().0.plan.clone()).collect();
     Ok(PyPlan(BoundPlan { plan: make_plan(op, params, inputs)?, env }))
-}
-
-/// Asked while something long runs: has the user interrupted it?
-fn look_for_signals() -> feedline::Result<()> {
-    match Python::try_attach(|py| py.check_signals()) {
-        Some(Err(e)) => Err(crate::error::interrupted(e)),
-        _ => Ok(()),
-    }
 }
 
 #[pyfunction]

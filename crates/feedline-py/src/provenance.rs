@@ -1,6 +1,7 @@
 //! Where rows came from, and what operators made of them.
 
-use crate::error::{IntoPy, interrupted};
+use crate::apart::look_for_signals;
+use crate::error::IntoPy;
 use crate::plan::{PyPlan, state_from_py};
 use crate::values::element_to_py;
 use feedline::element::Origin;
@@ -19,13 +20,9 @@ pub fn locate<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     let bound = plan.get().0.clone();
     let state = state.map(state_from_py).transpose()?;
-    let mut look = || match Python::try_attach(|py| py.check_signals()) {
-        Some(Err(e)) => Err(interrupted(e)),
-        _ => Ok(()),
-    };
     let found = py.detach(|| {
         let start = feedline::start_of(&bound, state)?;
-        feedline::locate(&bound, None, &start, step, row, &mut look)
+        feedline::locate(&bound, None, &start, step, row, &mut look_for_signals)
     });
     let found = found.py()?;
     let dict = PyDict::new(py);

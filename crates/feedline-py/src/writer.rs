@@ -1,5 +1,6 @@
 //! Writing from Python: record by record, or a whole dataset.
 
+use crate::apart::apart;
 use crate::error::{IntoPy, interrupted, value_error};
 use crate::plan::PyPlan;
 use feedline::element::{DType, Spec};
@@ -29,8 +30,8 @@ impl RecordWriter {
 #[pymethods]
 impl RecordWriter {
     #[new]
-    fn new(path: &str, compression_type: &str, level: Option<i32>) -> PyResult<RecordWriter> {
-        let output = Box::new(Staged::create(path).py()?);
+    fn new(py: Python<'_>, path: &str, compression_type: &str, level: Option<i32>) -> PyResult<RecordWriter> {
+        let output = Box::new(py.detach(|| Staged::create(path)).py()?);
         let writer = TfRecordWriter::new(output, &Spec::scalar(DType::String), compression_type, level).py()?;
         Ok(RecordWriter(Mutex::new(Some(writer))))
     }
@@ -100,8 +101,8 @@ pub fn save_set<'py>(
 
 /// How many shards a saved set has.
 #[pyfunction]
-pub fn shards_of_set(path: &str) -> PyResult<usize> {
-    Ok(save::Manifest::read(path).py()?.map_or(0, |manifest| manifest.shards.len()))
+pub fn shards_of_set(py: Python<'_>, path: String) -> PyResult<usize> {
+    apart(py, move || Ok(save::Manifest::read(&path)?.map_or(0, |manifest| manifest.shards.len())))
 }
 
 /// Signals are looked at, and whoever watches hears of the progress.

@@ -182,8 +182,11 @@ def call(name: str, args: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
 def call_parts(name: str, args: Sequence[Any], attrs: Mapping[str, Any]) -> list[Any]:
     """The same for a function of several results."""
 
-def expand_files(names: Sequence[str]) -> list[str]:
-    """A folder is its files, a pattern what matches it (nothing is an error), any other name itself."""
+def expand_files(names: Sequence[str], endings: Sequence[str] = ...) -> list[str]:
+    """A folder is its files (those that end so), a pattern what matches it, any other name itself.
+
+    Nothing found is an error.
+    """
 
 def glob_files(patterns: Sequence[str]) -> list[str]:
     """What matches each of the patterns, sorted by full path; a file that two patterns match comes twice.

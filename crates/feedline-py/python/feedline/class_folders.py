@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from .dataset import Dataset
 from .dataset.pickling import pickled
+from .paths import path_text
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -70,7 +71,7 @@ def folder_of(op: str, directory: Any) -> str:
     """The path of a folder that is there."""
     if not isinstance(directory, (str, bytes, os.PathLike)):
         raise TypeError(f"{op}: directory must be a path, not {directory!r}")
-    folder = os.fsdecode(directory).removeprefix("file://")
+    folder = path_text(op, directory).removeprefix("file://")
     if "://" in folder:
         raise ValueError(
             f"{op}: {folder} is not on a local disk; list the files with fl.io.matching_files and give them "

@@ -31,11 +31,27 @@ __all__ = [
 
 
 class FeedlineError(Exception):
-    """Any error that feedline raises itself."""
+    """Any error that feedline raises itself. Where it happened is in the message, and in its attributes.
+
+    Attributes:
+        operator: The operator or the function that failed, such as `"map"`.
+        file: The file that was read.
+        byte: Where in the file, in bytes from its beginning.
+        record: The number of the record in the file, from 0.
+        element: The number of the element in the stream that the operator read, from 0.
+
+    Each of them is None where it is not known or makes no sense.
+    """
+
+    operator: str | None = None
+    file: str | None = None
+    byte: int | None = None
+    record: int | None = None
+    element: int | None = None
 
 
 class OpError(FeedlineError):
-    """An error of an operator: which one, and where in the data, is in the message."""
+    """An error of an operator: which one, and where in the data, is in the message and in attributes."""
 
     @property
     def message(self) -> str:

@@ -65,13 +65,13 @@ def on_error(op: str, value: Any) -> str | None:
     return value  # type: ignore[no-any-return]
 
 
-def parallel_calls(op: str, value: Any) -> int | None:
+def parallel_calls(op: str, value: Any, parameter: str = "num_parallel_calls") -> int | None:
     """None, -1 for AUTOTUNE, or a positive number."""
     if value is None:
         return None
-    count = integer(op, "num_parallel_calls", value)
+    count = integer(op, parameter, value)
     if not isinstance(count, int) or count == 0 or count < -1:
-        raise ValueError(f"{op}: num_parallel_calls must be positive, fl.AUTOTUNE or None, not {value!r}")
+        raise ValueError(f"{op}: {parameter} must be positive, fl.AUTOTUNE or None, not {value!r}")
     return count
 
 

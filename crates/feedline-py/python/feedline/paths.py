@@ -9,7 +9,21 @@ from typing import Any
 from . import _native
 from .params import naming
 
-__all__ = ["expanded"]
+__all__ = ["expanded", "path_text"]
+
+
+def path_text(op: str, path: str | bytes | os.PathLike[Any]) -> str:
+    """A path as text.
+
+    Raises:
+        ValueError: It is not UTF-8: names travel as text, and a changed one could not be opened.
+    """
+    name = os.fsdecode(path)
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{op}: the path {path!r} is not UTF-8; names of files must be: rename it") from None
+    return name
 
 
 def expanded(op: str, files: Any, suffixes: Sequence[str]) -> list[str]:
@@ -23,21 +37,12 @@ def expanded(op: str, files: Any, suffixes: Sequence[str]) -> list[str]:
     given = [files] if isinstance(files, (str, bytes, os.PathLike)) else files
     if not isinstance(given, Iterable):
         raise TypeError(f"{op}: files must be a path or a list of paths, not {files!r}")
-    names = [name for path in given for name in _of(op, path, suffixes)]
+    names = []
+    for path in given:
+        if not isinstance(path, (str, bytes, os.PathLike)):
+            raise TypeError(f"{op}: {path!r} is no path")
+        names.append(path_text(op, path))
     if not names:
         raise ValueError(f"{op}: no files were given")
-    return names
-
-
-def _of(op: str, path: Any, suffixes: Sequence[str]) -> list[str]:
-    if not isinstance(path, (str, bytes, os.PathLike)):
-        raise TypeError(f"{op}: {path!r} is no path")
-    name = os.fsdecode(path)
-    folder = name.removeprefix("file://")
-    if os.path.isdir(folder):
-        found = sorted(entry.path for entry in os.scandir(folder) if entry.name.endswith(tuple(suffixes)))
-        if not found:
-            raise FileNotFoundError(f"{op}: no file in {name} ends with {' or '.join(suffixes)}")
-        return found
     with naming(op):
-        return _native.expand_files([name])
+        return _native.expand_files(names, suffixes)

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from .dataset import Dataset
+from .errors import DataError
 from .params import check_name
-from .paths import expanded
+from .paths import expanded, path_text
 
 __all__ = ["ArrowDataset", "NumpyDataset", "ParquetDataset"]
 
@@ -77,7 +78,8 @@ def ArrowDataset(
 
     Raises:
         FileNotFoundError: A pattern or a folder has no such file.
-        DataError: A file is no Arrow file, is damaged, or has other columns than the first.
+        DataError: A file is no Arrow file, is damaged, or has other columns than the first; or what
+            `datasets` wrote beside the data is.
         ValueError: A column does not exist, or has a type that has no place in an element.
     """
     check_name("ArrowDataset", name)
@@ -95,10 +97,12 @@ def _saved(path: Any) -> list[Any]:
     """The files of a folder that Hugging Face `datasets` saved, in its order; any other path as it is."""
     if not isinstance(path, (str, bytes, os.PathLike)):
         return [path]
-    folder = os.fsdecode(path)
-    if os.path.isfile(os.path.join(folder, "dataset_dict.json")):
-        with open(os.path.join(folder, "dataset_dict.json"), encoding="utf-8") as file:
-            splits = json.load(file).get("splits", [])
+    folder = path_text("ArrowDataset", path)
+    splits_file = os.path.join(folder, "dataset_dict.json")
+    if os.path.isfile(splits_file):
+        splits = _described(splits_file).get("splits")
+        if not isinstance(splits, list):
+            raise _damaged(splits_file, 'has no list "splits"')
         raise ValueError(
             f"ArrowDataset: {folder} has several splits; name one of them: "
             + ", ".join(os.path.join(folder, str(split)) for split in splits)
@@ -106,37 +110,68 @@ def _saved(path: Any) -> list[Any]:
     state_file = os.path.join(folder, "state.json")
     if not os.path.isfile(state_file):
         return [path]
-    with open(state_file, encoding="utf-8") as file:
-        state = json.load(file)
+    state = _described(state_file)
+    if "_data_files" not in state and not os.path.isfile(os.path.join(folder, "dataset_info.json")):
+        return [path]  # somebody else's
     if state.get("_indices_files") or state.get("_indices_data_files"):
         raise ValueError(
             f"ArrowDataset: {folder} has rows that are chosen by a list of indices; "
             "save dataset.flatten_indices() instead"
         )
-    names = [str(entry["filename"]) for entry in state.get("_data_files", [])]
+    entries = state.get("_data_files")
+    if not isinstance(entries, list):
+        raise _damaged(state_file, 'has no list "_data_files", which says what to read')
+    names: list[str] = []
+    for entry in entries:
+        if not isinstance(entry, dict) or not isinstance(entry.get("filename"), str):
+            raise _damaged(state_file, 'has an entry without "filename" in "_data_files"')
+        names.append(entry["filename"])
     if any(os.path.basename(part) != part for part in names):
         raise ValueError(f"ArrowDataset: {state_file} names files outside of its folder")
     return [os.path.join(folder, part) for part in names] or [path]
+
+
+def _described(file: str) -> dict[str, Any]:
+    """What a file that `datasets` wrote beside the data says."""
+    try:
+        with open(file, encoding="utf-8") as text:
+            said = json.load(text)
+    except ValueError as error:  # no JSON, or no UTF-8
+        raise _damaged(file, f"is no JSON ({error})") from None
+    if not isinstance(said, dict):
+        raise _damaged(file, f"holds a {type(said).__name__}, not an object with names")
+    return said
+
+
+def _damaged(file: str, why: str) -> DataError:
+    error = DataError(
+        f"ArrowDataset: {file} {why}; was the folder copied as a whole? "
+        "Its .arrow files can also be named themselves"
+    )
+    error.file = file
+    return error
 
 
 def NumpyDataset(files: Any, columns: Sequence[str] | None = None, name: str | None = None) -> Dataset:
     """The rows of arrays in .npy and .npz files, along the first axis.
 
     Arrays are not loaded: rows are read where they lie, some megabytes at a time, and each can be had by its
-    number. Compressed members of an .npz are the exception; they are decompressed as a whole. An .npy file
-    gives arrays (a structured dtype dicts of its fields), an .npz file dicts of its arrays. Arrays of Python
-    objects are refused: reading them means running code out of the file.
+    number. Compressed members of an .npz are the exception: those that are read are decompressed as a whole
+    and kept, and must fit into `memory_limit`. An .npy file gives arrays (a structured dtype dicts of its
+    fields), an .npz file dicts of its arrays. Arrays of Python objects are refused: reading them means
+    running code out of the file.
 
     Args:
         files: A path, a pattern, a folder (all its .npy and .npz files, sorted), or a list of them, whose
             rows follow each other; or a dict or tuple of these, whose rows go side by side.
-        columns: The arrays of an .npz, or the fields of a structured array, to read, in this order.
-            None: all.
+        columns: The arrays of an .npz, or the fields of a structured array, to read, in this order; others
+            are not looked at. None: all.
         name: A name for the operator, an identifier.
 
     Raises:
         FileNotFoundError: A pattern or a folder has no such file.
         DataError: A file is no .npy or .npz file, is cut off, or has other arrays than the first.
+        MemoryError: Compressed arrays do not fit into `memory_limit`; raised when they are to be read.
     """
     check_name("NumpyDataset", name)
     if isinstance(files, Mapping):

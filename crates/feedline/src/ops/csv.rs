@@ -10,7 +10,7 @@ use crate::op::{Op, OpInfo, Param, read};
 use crate::plan::{Card, Plan};
 use crate::runtime::{BuildCx, Built, ChunkFn, Item};
 use feedline_formats::compress::Compression;
-use feedline_formats::csv::{Dialect, Inference, Rows, Schema, texts};
+use feedline_formats::csv::{Dialect, Inference, Rows, Schema, header_names, texts};
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, OnceLock};
 
@@ -30,6 +30,11 @@ pub static INFO: OpInfo = OpInfo {
         Param::new("names", "None", "the names of columns that are learned, where there is no header"),
         Param::new("infer_rows", "100", "how many rows are looked at to learn the dtypes; 0: all"),
         Param::new("as_dict", "False", "elements are dictionaries by the names of the columns"),
+        Param::new(
+            "header_names",
+            "None",
+            "what the header of every file must be; None: what was learned, if anything was",
+        ),
     ],
     read: read::<Csv>,
 };
@@ -60,9 +65,18 @@ pub struct Csv {
     infer_rows: usize,
     #[serde(default)]
     as_dict: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    header_names: Option<Vec<String>>,
     /// What was learned, once somebody asked.
     #[serde(skip)]
-    learned: OnceLock<Result<Vec<CsvColumn>>>,
+    learned: OnceLock<Result<Learned>>,
+}
+
+#[derive(Clone, Debug)]
+struct Learned {
+    columns: Vec<CsvColumn>,
+    /// All names of the first file, where they come from it.
+    header: Option<Arc<[String]>>,
 }
 
 fn comma() -> String {
@@ -101,6 +115,7 @@ impl Dataset {
             names: None,
             infer_rows: hundred(),
             as_dict: true,
+            header_names: None,
             learned: OnceLock::new(),
         })
     }
@@ -110,27 +125,38 @@ impl Csv {
     fn dialect(&self) -> Result<Dialect> {
         Dialect::new(&self.field_delim, self.use_quote_delim)
     }
-    fn reading(&self, header: bool) -> Result<Reading> {
+    fn reading(&self, header: bool, names: Option<Arc<[String]>>) -> Result<Reading> {
         let dialect = self.dialect()?;
         Ok(Reading {
             compression: Compression::parse(&self.compression_type)?,
             buffer: block_bytes(self.buffer_size)?,
             parts: 1,
             places: true,
-            reader: Box::new(move |_| Ok(Box::new(Rows::new(dialect, header)))),
+            reader: Box::new(move |_| Ok(Box::new(Rows::new(dialect, header).named(names.clone())))),
         })
+    }
+    fn learned(&self) -> Result<&Learned> {
+        self.learned.get_or_init(|| self.learn()).as_ref().map_err(Clone::clone)
     }
     fn columns(&self) -> Result<&[CsvColumn]> {
         match &self.columns {
             Some(columns) => Ok(columns),
-            None => self.learned.get_or_init(|| self.learn()).as_deref().map_err(Clone::clone),
+            None => self.learned().map(|learned| &learned.columns[..]),
+        }
+    }
+    /// The header that every file must have, where names were taken from that of the first.
+    fn header_names(&self) -> Result<Option<Arc<[String]>>> {
+        match (&self.header_names, &self.columns) {
+            (Some(names), _) => Ok(Some(names[..].into())),
+            (None, Some(_)) => Ok(None),
+            (None, None) => Ok(self.learned()?.header.clone()),
         }
     }
     fn schema(&self) -> Result<Schema> {
         schema(self.dialect()?, self.columns()?, self.select_cols.as_deref(), &self.na_value)
     }
     /// Names from the header or as given, dtypes from the first rows.
-    fn learn(&self) -> Result<Vec<CsvColumn>> {
+    fn learn(&self) -> Result<Learned> {
         let files =
             self.files.known().ok_or_else(|| Error::usage("columns cannot be learned from unknown files"))??;
         let dialect = self.dialect()?;
@@ -142,21 +168,21 @@ impl Csv {
                 return Err(Error::usage("the files have no header, so names for the columns must be given"));
             }
             (None, true) => {
-                let Some(first) = first_records(&files, &self.reading(false)?, 1)?.pop() else {
+                let Some((file, first)) = first_records(&files, &self.reading(false, None)?, 1)?.pop() else {
                     return Err(Error::usage(format!("{} is empty: there is no header", self.files.show())));
                 };
-                let names = texts_of(&first)?;
-                // A byte order mark is no part of the first name.
-                let name = |t: &Vec<u8>| String::from_utf8_lossy(t).trim_start_matches('\u{feff}').to_owned();
-                names.iter().map(name).collect()
+                header_names(&first, dialect).map_err(|e| e.in_file(&files[file], None))?
             }
         };
+        let header: Option<Arc<[String]>> = self.names.is_none().then(|| names[..].into());
         if let Some(twice) = names.iter().enumerate().find(|(i, n)| names[..*i].contains(n)) {
             return Err(Error::usage(format!("two columns have the name {:?}", twice.1)));
         }
         let count = if self.infer_rows == 0 { usize::MAX } else { self.infer_rows };
         let mut found = Inference::new(names.len());
-        for (number, record) in first_records(&files, &self.reading(self.header)?, count)?.iter().enumerate() {
+        for (number, record) in
+            first_records(&files, &self.reading(self.header, header.clone())?, count)?.iter().enumerate()
+        {
             let row = texts_of(record)?;
             found.row(&row, self.na_value.as_bytes()).map_err(|e| {
                 let text = format!("{}, in record {number} of those that dtypes are learned from", e.message());
@@ -164,14 +190,17 @@ impl Csv {
             })?;
         }
         let all = inferred(names, &found.types());
-        match &self.select_cols {
-            None => Ok(all),
+        let columns = match &self.select_cols {
+            None => all,
             Some(select) => select
                 .iter()
                 .map(|i| usize::try_from(*i).ok().and_then(|i| all.get(i)).cloned())
                 .collect::<Option<_>>()
-                .ok_or_else(|| Error::usage(format!("select_cols is {select:?}, and there are {} columns", all.len()))),
-        }
+                .ok_or_else(|| {
+                    Error::usage(format!("select_cols is {select:?}, and there are {} columns", all.len()))
+                })?,
+        };
+        Ok(Learned { columns, header })
     }
 }
 
@@ -181,7 +210,7 @@ impl Op for Csv {
     }
     fn spec(&self, _: &[Plan]) -> Result<Spec> {
         self.files.check()?;
-        self.reading(self.header)?;
+        self.reading(self.header, None)?;
         self.schema()?;
         let columns = self.columns()?;
         let leaf = |c: &CsvColumn| Tree::Leaf(Leaf::scalar(c.dtype));
@@ -203,7 +232,7 @@ impl Op for Csv {
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
         let files = self.files.get(cx)?;
         let places = Places(files.clone().into());
-        let head = RecordFiles::new(files, self.reading(self.header)?).traced(cx, node);
+        let head = RecordFiles::new(files, self.reading(self.header, self.header_names()?)?).traced(cx, node);
         Ok(cx.open(node, Box::new(head), Arc::new(ParseRows { schema: self.schema()?, places })))
     }
     fn tunables(&self) -> &'static [&'static str] {
@@ -217,6 +246,7 @@ impl Op for Csv {
         // What was learned stays so, wherever the plan is read.
         if self.columns.is_none() {
             json["columns"] = serde_json::to_value(self.columns()?)?;
+            json["header_names"] = serde_json::to_value(self.header_names()?.as_deref())?;
         }
         Ok(json)
     }
@@ -306,6 +336,38 @@ mod tests {
             assert!(all[3].contains("has 1 fields, 2 are expected") && all[3].contains("byte 20"), "{}", all[3]);
             assert_eq!(all.len(), 5);
         }
+    }
+
+    #[test]
+    fn files_with_another_header_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let same = file(&dir, "a.csv", "age,height\n1,170\n");
+        let other = file(&dir, "b.csv", "height,age\n180,2\n");
+        let last = file(&dir, "c.csv", "\u{feff}\"age\",height\n3,190\n");
+        let rows = |ds: &Dataset| events(ds).into_iter().map(|e| e.replace("int32[] ", "")).collect::<Vec<_>>();
+        let ok = Dataset::csv(&[&same, &last]).unwrap();
+        assert_eq!(rows(&ok), ["[1] [170]", "[3] [190]"]);
+        // Dtypes are learned from the first rows: here of both files.
+        let said = Dataset::csv(&[&same, &other]).unwrap_err().to_string();
+        for part in [r#"["height", "age"]"#, r#"["age", "height"]"#, "b.csv"] {
+            assert!(said.contains(part), "{said}");
+        }
+        // Here the second is only met when it is read, and nothing of it comes out, whatever is left out.
+        let learned = |n: usize, files: &[&String]| {
+            source("csv", json!({ "files": Files::new(files), "header": true, "infer_rows": n, "as_dict": true }))
+                .unwrap()
+        };
+        let ds = learned(1, &[&same, &other, &last]);
+        let (json, _) = crate::plan::write_plan(ds.plan()).unwrap();
+        let again = Dataset::from_plan(crate::plan::read_plan(&json, vec![]).unwrap());
+        for ds in [&ds, &again, &ds.ignore_errors(false).unwrap()] {
+            let all = rows(ds);
+            assert!(all.len() == 2 && all[0] == "[1] [170]" && all[1].contains("b.csv at byte 0"), "{all:?}");
+        }
+        // Without learned names there is nothing to compare.
+        let columns = json!([{"name": "", "dtype": "int32"}, {"name": "", "dtype": "int32"}]);
+        let given = json!({ "files": Files::new(&[&same, &other]), "columns": columns, "header": true });
+        assert_eq!(rows(&source("csv", given).unwrap()), ["[1] [170]", "[180] [2]"]);
     }
 
     #[test]

@@ -9,10 +9,10 @@ use crate::element::{
 use crate::error::{Error, Kind, Result};
 use crate::op::{Narrowed, Op, OpInfo, Param};
 use crate::plan::{Card, Plan};
-use crate::runtime::{BuildCx, Built, Index};
+use crate::runtime::{BuildCx, Built, Index, Over, bytes_text};
 use feedline_formats::npy::{self, Field, Npy};
 use feedline_formats::npz::{self, Member};
-use feedline_io::{Buf, Source, Stat};
+use feedline_io::{Account, Buf, Source, Stat};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -67,8 +67,15 @@ struct Array {
 enum Place {
     /// The items begin at this byte of the file.
     File(u64),
-    /// They were compressed, and lie here from this byte on.
-    Memory(Buf, usize),
+    /// They are compressed: unpacked as a whole when the first of them is wanted.
+    Packed(Packed),
+}
+
+struct Packed {
+    member: Member,
+    /// The byte of the unpacked member at which the items begin.
+    start: usize,
+    unpacked: OnceLock<Result<Buf>>,
 }
 
 struct File {
@@ -106,41 +113,67 @@ fn header(read: &dyn Fn(usize) -> Result<Buf>) -> Result<Npy> {
     npy::parse(read(len)?.as_slice())
 }
 
-fn open_member(source: &Arc<dyn Source>, member: &Member) -> Result<Array> {
+fn open_member(source: &Arc<dyn Source>, member: Member) -> Result<Array> {
     let at = member.range.start;
     let size = usize::try_from(member.size).map_err(|_| Error::data("a member is too large for this machine"))?;
-    let (npy, place) = if member.compressed {
-        check_room(DType::Uint8, &[size])?;
-        let stored = source.clone().read(at, (member.range.end - at) as usize).wait()?;
-        let all = npz::inflated(member, stored.as_slice())?;
-        let npy = npy::parse(all.as_slice())?;
-        let start = npy.start;
-        (npy, Place::Memory(all, start))
-    } else {
-        let npy = header(&|len| source.clone().read(at, len.min(size)).wait())?;
-        let start = at + npy.start as u64;
-        (npy, Place::File(start))
+    let stored = |len: usize| source.clone().read(at, len).wait();
+    let npy = match member.compressed {
+        true => header(&|len| npz::inflated_head(&member, len, &stored).map(|bytes| Buf::copied(&bytes)))?,
+        false => header(&|len| stored(len.min(size)))?,
     };
     if npy.start as u64 + npy.bytes() > member.size {
         return Err(Error::loss(format!("has {} bytes; its header says more", member.size)));
     }
-    let name = member.name.strip_suffix(".npy").unwrap_or(&member.name).to_string();
+    let (name, start) = (array_name(&member.name).to_string(), npy.start);
+    let place = match member.compressed {
+        true => Place::Packed(Packed { member, start, unpacked: OnceLock::new() }),
+        false => Place::File(at + start as u64),
+    };
     Ok(Array { name, npy, place })
 }
 
-impl File {
-    fn open(name: &str) -> Result<File> {
-        let source = feedline_io::open(name)?;
-        File::read(source).map_err(|e| e.in_file(name, None))
+/// What NumPy calls a member.
+fn array_name(member: &str) -> &str {
+    member.strip_suffix(".npy").unwrap_or(member)
+}
+
+impl Packed {
+    /// The items, from the byte that is given with them on.
+    fn items(&self, file: &File) -> Result<(&Buf, usize)> {
+        let unpack = || {
+            let Member { range, size, .. } = &self.member;
+            check_room(DType::Uint8, &[*size as usize])?;
+            // It stays when the pass is over.
+            let _nobody = Account::enter(None);
+            let stored = file.source.clone().read(range.start, (range.end - range.start) as usize).wait()?;
+            npz::inflated(&self.member, stored.as_slice())
+        };
+        let unpacked = self
+            .unpacked
+            .get_or_init(|| file.check().and_then(|()| unpack()).map_err(|e| e.in_file(file.source.name(), None)));
+        unpacked.as_ref().map(|buf| (buf, self.start)).map_err(Clone::clone)
     }
-    fn read(source: Arc<dyn Source>) -> Result<File> {
+}
+
+impl File {
+    fn open(name: &str, columns: Option<&[String]>) -> Result<File> {
+        let source = feedline_io::open(name)?;
+        File::read(source, columns).map_err(|e| e.in_file(name, None))
+    }
+    /// Of an archive, only the arrays that are wanted are looked at.
+    fn read(source: Arc<dyn Source>, columns: Option<&[String]>) -> Result<File> {
         let stat = source.clone().stat().wait()?;
         let head = source.clone().read(0, 4).wait()?;
         let arrays = if head.as_slice().starts_with(b"PK") {
-            let members = npz::members(&source, stat.len)?;
-            let arrays = members.iter().map(|m| {
-                open_member(&source, m)
-                    .map_err(|e| Error::new(e.kind(), format!("member {:?}: {}", m.name, e.message())))
+            let wanted = |name: &str| columns.is_none_or(|c| c.iter().any(|c| c == array_name(name)));
+            let (members, names) = npz::members(&source, stat.len, &wanted)?;
+            let names: Vec<&str> = names.iter().map(|name| array_name(name)).collect();
+            if let Some(missing) = columns.into_iter().flatten().find(|c| !names.contains(&c.as_str())) {
+                return Err(Error::usage(format!("there is no column {missing:?}; there are {names:?}")));
+            }
+            let arrays = members.into_iter().map(|m| {
+                let name = m.name.clone();
+                open_member(&source, m).map_err(|e| Error::new(e.kind(), format!("member {name:?}: {}", e.message())))
             });
             arrays.collect::<Result<Vec<_>>>()?
         } else {
@@ -155,6 +188,14 @@ impl File {
         };
         let rows = rows_of(&arrays)?;
         Ok(File { source, stat, arrays, wanted: vec![], rows })
+    }
+    /// Refuses a file that is another one by now.
+    fn check(&self) -> Result<()> {
+        if self.source.clone().stat().wait()? == self.stat {
+            return Ok(());
+        }
+        let text = "the file has changed since the dataset was made; make it again";
+        Err(Error::new(Kind::Precondition, text).in_file(self.source.name(), None))
     }
     /// Fields with their names from the outside in.
     fn fields(&self) -> impl Iterator<Item = (usize, usize, Vec<&str>)> {
@@ -270,7 +311,7 @@ fn dtype_of(field: &Field) -> DType {
 
 impl Files {
     fn open(names: &[String], columns: Option<&[String]>) -> Result<Files> {
-        let mut files = names.iter().map(|name| File::open(name)).collect::<Result<Vec<_>>>()?;
+        let mut files = names.iter().map(|name| File::open(name, columns)).collect::<Result<Vec<_>>>()?;
         let first = files.first_mut().ok_or_else(|| Error::usage("no files were given"))?;
         let wanted = first.choose(columns).map_err(|e| e.in_file(first.source.name(), None))?;
         let spec = match wanted.as_slice() {
@@ -337,12 +378,7 @@ impl Table for Files {
         out
     }
     fn check(&self, block: usize) -> Result<()> {
-        let file = &self.files[self.blocks[block].0];
-        if file.source.clone().stat().wait()? == file.stat {
-            return Ok(());
-        }
-        let text = "the file has changed since the dataset was made; make it again";
-        Err(Error::new(Kind::Precondition, text).in_file(file.source.name(), None))
+        self.files[self.blocks[block].0].check()
     }
     fn block(&self, _: usize, read: Vec<Buf>, _: usize) -> Vec<Buf> {
         read
@@ -353,13 +389,16 @@ impl Table for Files {
         let mut columns = Vec::with_capacity(file.wanted.len());
         for a in file.wanted_arrays() {
             let array = &file.arrays[a];
-            let parts: Vec<(Buf, usize)> = ranges(&array.npy, rows.clone())
+            let parts: Result<Vec<(Buf, usize)>> = ranges(&array.npy, rows.clone())
                 .into_iter()
                 .map(|range| match &array.place {
-                    Place::File(_) => (read.next().expect("a read for each range").clone(), 0),
-                    Place::Memory(buf, start) => (buf.clone(), start + range.start as usize),
+                    Place::File(_) => Ok((read.next().expect("a read for each range").clone(), 0)),
+                    Place::Packed(packed) => {
+                        packed.items(file).map(|(buf, start)| (buf.clone(), start + range.start as usize))
+                    }
                 })
                 .collect();
+            let parts = parts?;
             let items = Items { npy: &array.npy, rows: rows.len(), parts };
             for (_, f) in file.wanted.iter().filter(|(b, _)| *b == a) {
                 columns.push(Column::Dense(items.field(&array.npy.fields[*f])?.slice(piece.clone())));
@@ -497,6 +536,15 @@ struct RowReads {
 const LARGE_ROW: usize = 4 << 10;
 
 impl Files {
+    /// What the arrays that are compressed take when they are not.
+    fn packed_bytes(&self) -> usize {
+        let arrays = self.files.iter().flat_map(|file| &file.arrays);
+        let packed = arrays.map(|array| match &array.place {
+            Place::Packed(packed) => usize::try_from(packed.member.size).unwrap_or(usize::MAX),
+            Place::File(_) => 0,
+        });
+        packed.fold(0, usize::saturating_add)
+    }
     fn has_large_rows(&self) -> bool {
         let direct = |f: &File| f.wanted_arrays().all(|a| !f.arrays[a].npy.fortran || f.arrays[a].npy.shape.len() == 1);
         self.files.iter().all(|f| direct(f) && f.row_bytes() >= LARGE_ROW)
@@ -516,15 +564,18 @@ impl Index for RowReads {
             let started = file.wanted_arrays().map(|a| {
                 let array = &file.arrays[a];
                 let range = ranges(&array.npy, at..at + 1).remove(0);
-                match &array.place {
+                Ok(match &array.place {
                     Place::File(start) => {
                         let len = (range.end - range.start) as usize;
                         (a, len, Ok(file.source.clone().read(start + range.start, len)))
                     }
-                    Place::Memory(buf, start) => (a, 0, Err((buf.clone(), start + range.start as usize))),
-                }
+                    Place::Packed(packed) => {
+                        let (buf, start) = packed.items(file)?;
+                        (a, 0, Err((buf.clone(), start + range.start as usize)))
+                    }
+                })
             });
-            reads.push((file, started.collect::<Vec<_>>()));
+            reads.push((file, started.collect::<Result<Vec<_>>>()?));
         }
         let mut elements = Vec::with_capacity(rows.len());
         for (file, started) in reads {
@@ -556,6 +607,18 @@ impl Numpy {
         let table = NumpyTable(Arc::new(Files::open(&self.files, self.columns.as_deref())?));
         Ok(self.table.get_or_init(|| table))
     }
+    /// The files for a pass, which must have room for what is compressed in them: it is unpacked, and kept.
+    fn files_for(&self, cx: &BuildCx) -> Result<Arc<Files>> {
+        let files = &self.table()?.0;
+        let budget = &cx.run.budget;
+        let (bytes, most, limit) = (files.packed_bytes(), budget.most(), budget.limit());
+        if bytes <= most {
+            return Ok(files.clone());
+        }
+        let what = format!("compressed arrays of {} are unpacked as a whole", bytes_text(bytes));
+        let instead = "save them uncompressed (np.savez), or leave some out with columns=[...]";
+        Err(Over { bytes, others: 0, most, limit }.error(&what, instead).in_op(INFO.name))
+    }
 }
 
 impl Op for Numpy {
@@ -569,13 +632,13 @@ impl Op for Numpy {
         self.table().map_or(Card::Unknown, |t| Card::Known(*t.0.starts.last().expect("starts with 0")))
     }
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
-        Ok(table::build(self.table()?.0.clone(), cx, node, 0))
+        Ok(table::build(self.files_for(cx)?, cx, node, 0))
     }
     fn build_behind(&self, cx: &BuildCx, node: &Plan, rows: u64) -> Result<Option<Built>> {
-        Ok(Some(table::build(self.table()?.0.clone(), cx, node, rows)))
+        Ok(Some(table::build(self.files_for(cx)?, cx, node, rows)))
     }
     fn index(&self, cx: &BuildCx, _: &Plan) -> Result<Option<Arc<dyn Index>>> {
-        let files = self.table()?.0.clone();
+        let files = self.files_for(cx)?;
         let blocks = TableIndex::new(files.clone(), self.pieces.clone(), cx);
         Ok(Some(if files.has_large_rows() { Arc::new(RowReads { files, blocks }) } else { Arc::new(blocks) }))
     }

@@ -547,6 +547,9 @@ impl Stage for RecordFiles {
                     // Also of those that are to be passed over: they did not fail when they were given.
                     Cut::Fail(error) => {
                         file.record += 1;
+                        if error.ends() {
+                            (self.later, self.next) = (None, self.files.len());
+                        }
                         return Pull::Fail(error.at_record(file.record - 1).in_file(&file.name, None));
                     }
                     Cut::End => {

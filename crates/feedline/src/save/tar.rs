@@ -45,6 +45,18 @@ fn names(spec: &Spec) -> Result<Vec<String>> {
              enumerate() and fl.strings.as_string",
         ));
     }
+    // Readers of these files do not tell them apart.
+    let folded = |name: &str| name.to_ascii_lowercase();
+    let twice = items.iter().enumerate().find_map(|(i, (name, _))| {
+        let (other, _) = items[..i].iter().find(|(other, _)| folded(other) == folded(name))?;
+        Some((other, name))
+    });
+    if let Some((a, b)) = twice {
+        return Err(Error::usage(format!(
+            "the fields {a:?} and {b:?} differ only in capital letters, and extensions in a tar file are read without \
+             regard to them; rename one"
+        )));
+    }
     items
         .iter()
         .map(|(name, item)| match item {

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from .. import _native, nest
 from ..dtypes import int64
 from ..params import integer, naming
+from ..paths import path_text
 from .core import Core
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ class Saving(Core):
         self, format: str, path: str | os.PathLike[str], shards: int | None, overwrite: bool, **options: Any
     ) -> Saved:
         given = {key: value for key, value in options.items() if value is not None}
-        saved = _native.save_dataset(self._plan, format, os.fsdecode(path), shards, bool(overwrite), given)
+        file = path_text(f"save_{format}", path)
+        saved = _native.save_dataset(self._plan, format, file, shards, bool(overwrite), given)
         return Saved(**saved)
 
     def save(
@@ -85,7 +87,9 @@ class Saving(Core):
                 dataset = dataset.map(lambda *parts: (cast(number(*parts), int64), parts))
             else:
                 dataset = dataset.map(lambda element: (cast(number(element), int64), element))
-        saved = _native.save_set(dataset._plan, os.fsdecode(path), compression or "", shard_func is not None)
+        saved = _native.save_set(
+            dataset._plan, path_text("save", path), compression or "", shard_func is not None
+        )
         return Saved(**saved)
 
     @classmethod
@@ -112,7 +116,7 @@ class Saving(Core):
             ValueError: The elements have another spec than `element_spec`.
             DataLossError: A file is cut off or damaged; raised when it is read.
         """
-        folder = os.fsdecode(path)
+        folder = path_text("load", path)
         with naming("load"):
             whole = cls._make("load", {"path": folder})
         if element_spec is not None and element_spec != whole.element_spec:
@@ -353,7 +357,7 @@ class Saving(Core):
             overwrite: Replace a file that exists already.
         """
         ending = ".npz" if nest.is_nested(self.element_spec) else ".npy"
-        if not os.fsdecode(path).endswith(ending):
+        if not path_text("save_npy", path).endswith(ending):
             raise ValueError(
                 f"save_npy: elements of {self.element_spec} go into a file that ends with {ending}"
             )

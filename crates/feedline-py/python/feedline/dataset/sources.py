@@ -13,6 +13,7 @@ from ..errors import InvalidArgumentError
 from ..function import register_classes
 from ..lazy_numpy import np
 from ..params import check_name, integer, naming
+from ..paths import path_text
 from ..ragged import RaggedTensor
 from ..seeds import get_seed
 from ..sparse import SparseTensor
@@ -234,7 +235,7 @@ class Sources(Core):
         if hasattr(given, "tolist"):
             given = given.tolist()
             given = given if isinstance(given, list) else [given]
-        patterns = [os.fsdecode(pattern) for pattern in given]
+        patterns = [path_text("list_files", pattern) for pattern in given]
         with naming("list_files"):
             found = _native.glob_files(patterns)
         if not found:

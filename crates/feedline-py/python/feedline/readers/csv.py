@@ -8,7 +8,7 @@ from typing import Any
 from ..dataset import AUTOTUNE, Dataset
 from ..dataset.sources import values
 from ..io.csv import csv_columns
-from ..params import optional_integer
+from ..params import optional_integer, parallel_calls
 from .files import Files, compression, expanded, read_files
 
 __all__ = ["CsvDataset", "make_csv_dataset"]
@@ -111,7 +111,8 @@ def make_csv_dataset(
     Args:
         file_pattern: A path, also with `*`, `?` and `[]` in it, or a list of them.
         batch_size: Rows of a batch.
-        column_names: The names; by default those in the header of the first file.
+        column_names: The names; by default those in the header of the first file, which all others must have
+            in the same order: a file with another header is an error when it is opened.
         column_defaults: As `record_defaults` of `CsvDataset`; by default learned from the first rows, as the
             first of int32, int64, float32, float64 and string that fits, and 0 or "" for empty fields.
         label_name: The column to split off: elements are then pairs of a dictionary and the label.
@@ -135,10 +136,12 @@ def make_csv_dataset(
     Raises:
         FileError: No file matches.
         ValueError: A column is unknown or there twice, or the first rows do not fit.
+        DataError: A file has another header than the first; raised when it is read.
     """
     op = "make_csv_dataset"
     if encoding.lower().replace("-", "") != "utf8":
         raise ValueError(f"{op}: encoding must be 'utf-8', not {encoding!r}; convert the files first")
+    reads = parallel_calls(op, num_parallel_reads, "num_parallel_reads")
     files = _matching(op, file_pattern)
     reading = {
         "header": bool(header),
@@ -150,6 +153,7 @@ def make_csv_dataset(
     if column_names is None and not header:
         raise ValueError(f"{op}: the files have no header, so column_names must be given")
     columns = None
+    from_header = column_names is None
     if column_names is None or column_defaults is None:
         rows = (
             1
@@ -186,7 +190,13 @@ def make_csv_dataset(
     chosen = names if select is None else [names[i] for i in select]
     if label_name is not None and label_name not in chosen:
         raise ValueError(f"{op}: label_name {label_name!r} is not a column; the columns are {chosen}")
-    params = {"columns": columns, "select_cols": select, "as_dict": True, **reading}
+    params = {
+        "columns": columns,
+        "select_cols": select,
+        "as_dict": True,
+        "header_names": names if from_header else None,
+        **reading,
+    }
 
     def rows_of(name: Any) -> Dataset:
         rows = Dataset._make("csv", {"files": values(name), **params})
@@ -195,10 +205,10 @@ def make_csv_dataset(
     dataset = Dataset.from_tensor_slices(files)
     if shuffle:
         dataset = dataset.shuffle(len(files), shuffle_seed)
-    if num_parallel_reads == AUTOTUNE:
+    if reads == AUTOTUNE:
         dataset = dataset.interleave(rows_of, num_parallel_calls=AUTOTUNE, deterministic=not sloppy)
     else:
-        cycle = num_parallel_reads or 1
+        cycle = reads or 1
         dataset = dataset.interleave(rows_of, cycle, num_parallel_calls=cycle, deterministic=not sloppy)
     if shuffle:
         dataset = dataset.shuffle(shuffle_buffer_size, shuffle_seed)

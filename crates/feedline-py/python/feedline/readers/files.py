@@ -10,6 +10,7 @@ from .. import _native, calls
 from ..dataset import AUTOTUNE, Dataset
 from ..dataset.sources import values
 from ..params import naming, parallel_calls
+from ..paths import path_text
 
 __all__ = ["Files", "compression", "expanded", "file_names", "read_files"]
 
@@ -20,18 +21,18 @@ Files = Any
 def file_names(op: str, filenames: Files) -> str | list[str]:
     """The names as text; one name stays one."""
     if isinstance(filenames, (str, bytes, os.PathLike)):
-        return os.fsdecode(filenames)
+        return path_text(op, filenames)
     if hasattr(filenames, "tolist"):  # NumPy, and whatever looks like it
         filenames = filenames.tolist()
         if isinstance(filenames, (str, bytes)):
-            return os.fsdecode(filenames)
+            return path_text(op, filenames)
     if not isinstance(filenames, Iterable):
         raise TypeError(f"{op}: filenames must be a path or a list of paths, not {filenames!r}")
     names = []
     for name in filenames:
         if not isinstance(name, (str, bytes, os.PathLike)):
             raise TypeError(f"{op}: file names are text, not {name!r}")
-        names.append(os.fsdecode(name))
+        names.append(path_text(op, name))
     return names
 
 
@@ -83,7 +84,7 @@ def _several(names: Dataset, num_parallel_reads: Any, op: str, make: Callable[[A
 
     if num_parallel_reads is None:
         return names.flat_map(open_file)
-    count = parallel_calls(op, num_parallel_reads)
+    count = parallel_calls(op, num_parallel_reads, "num_parallel_reads")
     cycle = None if count in (None, AUTOTUNE) else count
     return names.interleave(open_file, cycle_length=cycle, num_parallel_calls=count)
 

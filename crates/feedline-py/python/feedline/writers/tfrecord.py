@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any
 
 from .. import _native
+from ..paths import path_text
 
 __all__ = ["TFRecordOptions", "TFRecordWriter"]
 
@@ -65,7 +66,7 @@ class TFRecordWriter:
     def __init__(self, path: str | os.PathLike[str], options: TFRecordOptions | str | None = None) -> None:
         if not isinstance(options, TFRecordOptions):
             options = TFRecordOptions(options)
-        self._path = os.fsdecode(path)
+        self._path = path_text("TFRecordWriter", path)
         self._native = _native.RecordWriter(self._path, options.compression_type, options.compression_level)
 
     def write(self, record: bytes | str) -> None:

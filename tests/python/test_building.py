@@ -1,0 +1,213 @@
+"""Building a dataset may read far-away files: other threads go on meanwhile, and Ctrl-C is answered."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import feedline as fl
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+DELAY = 0.3
+"""How long the server thinks about every request, in seconds."""
+
+
+@contextmanager
+def slow_server(files: dict[str, bytes], delay: float) -> Iterator[str]:
+    """The address of a server in this process that answers each request only after a while."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def answer(self, body: bool) -> None:
+            time.sleep(delay)
+            data = files[self.path.strip("/")]
+            first, last = 0, len(data) - 1
+            asked = self.headers.get("Range")
+            if asked:
+                first_text, last_text = asked.removeprefix("bytes=").split("-")
+                if first_text:
+                    first = int(first_text)
+                    last = min(last, int(last_text or last))
+                else:
+                    first = max(0, len(data) - int(last_text))
+            part = data[first : last + 1]
+            self.send_response(206 if asked else 200)
+            self.send_header("Content-Length", str(len(part)))
+            self.send_header("Accept-Ranges", "bytes")
+            self.send_header("ETag", '"1"')
+            if asked:
+                self.send_header("Content-Range", f"bytes {first}-{last}/{len(data)}")
+            self.end_headers()
+            if body:
+                self.wfile.write(part)
+
+        def do_GET(self) -> None:
+            self.answer(True)
+
+        def do_HEAD(self) -> None:
+            self.answer(False)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@contextmanager
+def ticks() -> Iterator[list[float]]:
+    """The longest time, so far, for which another Python thread was stopped."""
+    longest = [0.0]
+    over = threading.Event()
+
+    def run() -> None:
+        last = time.monotonic()
+        while not over.wait(0.005):
+            now = time.monotonic()
+            longest[0] = max(longest[0], now - last)
+            last = now
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield longest
+    finally:
+        over.set()
+        thread.join()
+
+
+def parquet() -> bytes:
+    out = io.BytesIO()
+    pq.write_table(pa.table({"x": [1, 2, 3], "y": [4, 5, 6]}), out)
+    return out.getvalue()
+
+
+def npy() -> bytes:
+    out = io.BytesIO()
+    np.save(out, np.arange(3))
+    return out.getvalue()
+
+
+def records(folder: Path) -> bytes:
+    with fl.io.TFRecordWriter(folder / "records") as writer:
+        for word in (b"a", b"b", b"c"):
+            writer.write(word)
+    return (folder / "records").read_bytes()
+
+
+READERS: dict[str, Callable[[str], fl.Dataset]] = {
+    "a.parquet": fl.ParquetDataset,
+    "a.npy": fl.NumpyDataset,
+    "a.jsonl": fl.JsonLinesDataset,
+    "a.csv": lambda url: fl.data.experimental.make_csv_dataset(url, 3, num_epochs=1, shuffle=False),
+    "a.tfrecord": lambda url: fl.TFRecordDataset(url, index=True),
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_other_threads_go_on(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The server is one of those threads: if it were stopped, this would wait for ever.
+    monkeypatch.setenv("FEEDLINE_INDEX_DIR", str(tmp_path))
+    files = {
+        "a.parquet": parquet,
+        "a.npy": npy,
+        "a.jsonl": lambda: b'{"x": 1}\n{"x": 2}\n{"x": 3}\n',
+        "a.csv": lambda: b"x\n1\n2\n3\n",
+        "a.tfrecord": lambda: records(tmp_path),
+    }
+    with slow_server({name: files[name]()}, DELAY) as address, ticks() as longest:
+        start = time.monotonic()
+        dataset = READERS[name](f"{address}/{name}")
+        assert time.monotonic() - start >= DELAY, "nothing was read: the test tests nothing"
+        assert longest[0] < DELAY / 2
+        assert len(list(dataset)) == (1 if name == "a.csv" else 3)
+
+
+def test_a_pickled_dataset_is_made_again_without_the_interpreter() -> None:
+    import pickle
+
+    with slow_server({"a.parquet": parquet()}, DELAY) as address, ticks() as longest:
+        pickled = pickle.dumps(fl.ParquetDataset(f"{address}/a.parquet"))
+        assert len(list(pickle.loads(pickled))) == 3
+        assert longest[0] < DELAY / 2
+
+
+def test_a_reader_of_fewer_columns_is_made_without_the_interpreter() -> None:
+    # `explain` and a pass rewrite the plan, for which the file is opened again.
+    archive = io.BytesIO()
+    np.savez(archive, x=np.arange(3), y=np.arange(3))
+    with slow_server({"a.npz": archive.getvalue()}, DELAY) as address, ticks() as longest:
+        for look in (lambda ds: "columns" in ds.explain(), lambda ds: len(list(ds)) == 3):
+            assert look(fl.NumpyDataset(f"{address}/a.npz").map(lambda row: row["x"]))
+        assert longest[0] < DELAY / 2
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+@pytest.mark.parametrize(
+    "build", ["fl.ParquetDataset(url)", "fl.TFRecordDataset(url, index=True)", "fl.NumpyDataset([url, url])"]
+)
+def test_ctrl_c_while_building(build: str, tmp_path: Path) -> None:
+    file = tmp_path / "program.py"
+    file.write_text(
+        textwrap.dedent(f"""
+            import sys, time
+            import feedline as fl
+
+            url = sys.argv[1]
+            print("ready", flush=True)
+            try:
+                {build}
+            except KeyboardInterrupt:
+                print("interrupted", time.time(), flush=True)
+                print("works", [int(x) for x in fl.Dataset.range(3).map(lambda x: x + 1)], flush=True)
+        """)
+    )
+    with slow_server({"a": parquet()}, 5.0) as address:
+        process = subprocess.Popen(
+            [sys.executable, str(file), f"{address}/a"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert process.stdout is not None and process.stdout.readline() == "ready\n"
+            time.sleep(0.5)
+            sent = time.time()
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=4)
+        finally:
+            process.kill()
+    lines = out.splitlines()
+    assert lines and lines[0].startswith("interrupted"), (out, err)
+    assert float(lines[0].split()[1]) - sent < 1.0
+    assert lines[1] == "works [1, 2, 3]"
+    assert process.returncode == 0 and err == ""
+
+
+def test_errors_come_through(tmp_path: Path) -> None:
+    (tmp_path / "bad.parquet").write_bytes(b"PAR1 this is none PAR1")
+    with pytest.raises(fl.errors.DataError, match=r"bad\.parquet"):
+        fl.ParquetDataset(tmp_path / "bad.parquet")
+    with pytest.raises(FileNotFoundError, match=r"missing\.parquet"):
+        fl.ParquetDataset(tmp_path / "missing.parquet")
