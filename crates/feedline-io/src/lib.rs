@@ -46,7 +46,7 @@ pub use cache::{Cache, Cached};
 pub use error::{At, Error, Kind, Result};
 pub use flights::{Read, reads_under_way};
 pub use fork::{Brief, brief, in_child};
-pub use list::{exists, expand, expand_all, files_in, glob};
+pub use list::{exists, expand, expand_all, expand_each, files_in, glob};
 pub use local::Local;
 pub use ranges::{Ranges, Want};
 #[cfg(feature = "remote")]
