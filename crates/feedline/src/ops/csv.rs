@@ -30,6 +30,7 @@ pub static INFO: OpInfo = OpInfo {
         Param::new("names", "None", "the names of columns that are learned, where there is no header"),
         Param::new("infer_rows", "100", "how many rows are looked at to learn the dtypes; 0: all"),
         Param::new("as_dict", "False", "elements are dictionaries by the names of the columns"),
+        Param::new("exact", "False", "numbers that would not be written back as they are (007, +1) are errors"),
     ],
     read: read::<Csv>,
 };
@@ -60,6 +61,8 @@ pub struct Csv {
     infer_rows: usize,
     #[serde(default)]
     as_dict: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    exact: bool,
     /// What was learned, once somebody asked.
     #[serde(skip)]
     learned: OnceLock<Result<Vec<CsvColumn>>>,
@@ -101,6 +104,7 @@ impl Dataset {
             names: None,
             infer_rows: hundred(),
             as_dict: true,
+            exact: false,
             learned: OnceLock::new(),
         })
     }
@@ -127,7 +131,8 @@ impl Csv {
         }
     }
     fn schema(&self) -> Result<Schema> {
-        schema(self.dialect()?, self.columns()?, self.select_cols.as_deref(), &self.na_value)
+        let schema = schema(self.dialect()?, self.columns()?, self.select_cols.as_deref(), &self.na_value)?;
+        Ok(if self.exact { schema.exact() } else { schema })
     }
     /// Names from the header or as given, dtypes from the first rows.
     fn learn(&self) -> Result<Vec<CsvColumn>> {
