@@ -791,7 +791,7 @@ fn nulls_of_tables_are_no_damage() {
         let shown = place.run(&["show", name, "1"]);
         assert!(shown.code == 0 && shown.out.contains("a: null"), "{}", shown.err);
 
-        let ran = place.run(&["convert", name, "o.csv", "--columns", "a,s"]);
+        let ran = place.run(&["convert", name, "none.csv", "--columns", "a,s"]);
         assert!(ran.code == 1 && ran.err.contains("\"a\" is null here; --fill"), "{}", ran.err);
         assert!(ran.err.contains(name) && !ran.err.contains("ignore_errors"), "{}", ran.err);
         let words = ["convert", "--overwrite", name, "o.csv", "--columns", "s,a", "--fill", "a=-1", "--fill", "s=?"];
