@@ -5,7 +5,9 @@ use crate::file::{File, Inputs, Reading, open_all};
 use crate::formats::{self, Format, Kind, Writing};
 use crate::rows::{self, Base64, Records, SEEN_RECORDS};
 use crate::session::{Session, Unit, bytes, plural, rate};
+use crate::wanted::{Columns, Fill, Wanted, in_our_words};
 use clap::{Args, ValueEnum};
+use feedline::element::Tree;
 use feedline::plan::Bound;
 use feedline::save::{self, Target};
 use feedline::{Dataset, Error, Result};
@@ -17,8 +19,10 @@ use std::time::Instant;
 /// Convert files to another format, other shards, another compression
 ///
 /// The format of OUT is told by its ending. Rows become tf.train.Examples in TFRecord files; Examples become rows by their
-/// schema, which is learned from the first 100 records, or given. Files appear under their names when all of them are
-/// whole: a run that breaks off leaves none.
+/// schema, which is learned from the first 100 records, or given. Columns of text are numbers (int64, float64) if all of
+/// their rows are, and come back as they were written: 007 stays text. Nulls and empty numbers are refused, unless --fill
+/// says what stands for them. Files appear under their names when all of them are whole: a run that breaks off leaves
+/// none.
 #[derive(Args)]
 #[command(after_long_help = "\
 Examples:
@@ -27,6 +31,7 @@ Examples:
   feedline convert old.tfrecord new.tfrecord.gz --shards 8        new-00000-of-00008.tfrecord.gz, …
   feedline convert a.tfrecord a.jsonl --base64 image
   feedline convert a.tfrecord a.csv --schema 'label: int64, x: float32[4]'
+  feedline convert a.parquet a.csv --columns id,age --fill age=-1
 
 Types: an Example stores int64, float32 and strings; other whole numbers and truth values become int64, other floats
 float32. Rows get a __key__ (their number) in tar files, where numbers are text. Rows of CSV files are scalars.")]
@@ -53,9 +58,15 @@ pub struct Convert {
     /// [] behind for lists
     #[arg(long, value_name = "SCHEMA")]
     schema: Option<String>,
-    /// Learn the schema of Examples from so many records; 0: from all, which reads the files twice
-    #[arg(long, value_name = "N", default_value_t = SEEN_RECORDS)]
-    infer: usize,
+    #[command(flatten)]
+    columns: Columns,
+    /// What stands for nulls, empty numbers and missing fields: COLUMN=VALUE, or VALUE for every column that it fits
+    #[arg(long, value_name = "[COLUMN=]VALUE", allow_hyphen_values = true)]
+    fill: Vec<String>,
+    /// Learn the schema of Examples, or the types of text, from so many records; 0: from all, which reads the files
+    /// twice. Default: 100 for Examples and for text from far away, all for text on this machine
+    #[arg(long, value_name = "N")]
+    infer: Option<usize>,
     /// Fields of bytes that are no text, in Parquet and Arrow files; default: those that the first rows show to be so
     #[arg(long, value_name = "FIELD", value_delimiter = ',')]
     binary: Vec<String>,
@@ -98,6 +109,7 @@ impl Convert {
         let to = self.format_of(&out)?;
         to.writes()?;
         let schema = self.schema.as_deref().map(Schema::parse).transpose()?;
+        let fill = Fill::parse(&self.fill)?;
         let target = Target { path: out.clone(), shards: self.shards.map(|n| n as usize), overwrite: self.overwrite };
         self.check_names(&target)?;
 
@@ -105,7 +117,9 @@ impl Convert {
         let files = open_all(session, &inputs)?;
         let watch = session.watch("looking", 0, Unit::Bytes);
         let looked: Result<Looked> = session.aside(|| {
-            let (rows, remarks) = self.rows(&files, to, schema.as_ref(), &watch)?;
+            let (columns, infer) = (&self.columns.columns, self.infer);
+            let wanted = Wanted { columns, fill: &fill, infer, strict: true, watch: &watch };
+            let (rows, remarks) = self.rows(&files, to, schema.as_ref(), &wanted)?;
             let about = rows::estimate(&files, &rows, &watch)?;
             let binary = match (to.kind, self.binary.is_empty()) {
                 (Kind::Table, true) => rows::binary(&rows, &watch)?,
@@ -114,7 +128,7 @@ impl Convert {
             Ok(Looked { rows, remarks, about, binary })
         });
         watch.finish();
-        let Looked { rows, remarks, about, binary } = looked?;
+        let Looked { rows, remarks, about, binary } = looked.map_err(|e| self.explained(e))?;
         let compression = self.compression.map(Packing::compression);
         let writing = Writing { name: &out, compression, binary: &binary };
         let open = save::format(to.writer, &(to.options)(&writing)?)?;
@@ -154,6 +168,9 @@ impl Convert {
     }
 
     fn format_of(&self, out: &str) -> Result<&'static Format> {
+        if out == "-" {
+            feedline::bail!(Usage, "files are written under a name, when they are whole; standard output (-) has none");
+        }
         if out.ends_with('/') || std::path::Path::new(out).is_dir() {
             feedline::bail!(Usage, "{out} is a folder; name the file to write in it, with --shards for several");
         }
@@ -182,24 +199,29 @@ impl Convert {
         files: &[File],
         to: &Format,
         schema: Option<&Schema>,
-        watch: &crate::session::Watch<'_>,
+        wanted: &Wanted<'_>,
     ) -> Result<(Dataset, Vec<String>)> {
         let from = files[0].format;
-        let mut rows = rows::dataset(files)?;
-        if from.kind == Kind::Records && to.kind == Kind::Records && schema.is_none() {
+        let mut rows = rows::dataset(files, wanted)?;
+        let is_whole = schema.is_none() && wanted.columns.is_empty();
+        if from.kind == Kind::Records && to.kind == Kind::Records && is_whole {
             return Ok((rows, vec![]));
         }
         if from.kind == Kind::Records {
             let learned = match schema {
                 Some(schema) => Records::Examples(schema.clone()),
-                None => rows::look(files, self.infer, watch)?,
+                None => rows::look(files, self.infer.unwrap_or(SEEN_RECORDS), wanted.watch)?,
             };
             rows = match learned {
-                Records::Examples(schema) => examples::parse(&rows, &schema)?,
-                Records::Bytes => rows::as_rows(&rows)?,
+                Records::Examples(schema) => rows::only(&examples::parse(&rows, &schema)?, wanted.columns)?,
+                Records::Bytes => rows::only(&rows::as_rows(&rows, "record")?, wanted.columns)?,
             };
         } else if schema.is_some() {
             feedline::bail!(Usage, "--schema is for Examples, and {} is {}", files[0].name, from.name);
+        }
+        // An array has no name in its file; in files of columns it needs one.
+        if matches!(rows.spec(), Tree::Leaf(_)) && !std::ptr::eq(from, to) {
+            rows = rows::as_rows(&rows, "value")?;
         }
         let is_text = |format: &Format| format.kind == Kind::Text;
         if !self.base64.is_empty() && is_text(from) != is_text(to) {
@@ -211,6 +233,17 @@ impl Convert {
 
     /// An error in words of the command line.
     fn explained(&self, error: Error) -> Error {
+        let at = error.at().clone();
+        let with_place = |text: String| {
+            let mut said = Error::new(error.kind(), text);
+            if let Some(file) = &at.file {
+                said = said.in_file(file, at.byte);
+            }
+            at.element.into_iter().fold(said, Error::at_element)
+        };
+        if let Some(text) = in_our_words(&error) {
+            return with_place(text);
+        }
         let hint = match error.message() {
             text if text.contains("UTF-8") => {
                 "--base64 FIELD encodes a field of bytes in text, --binary FIELD keeps them in Parquet and Arrow"
@@ -218,13 +251,11 @@ impl Convert {
             text if self.schema.is_none() && text.contains("feature") => {
                 "if the first records are not like the others: --infer 0 learns from all, --schema says what to read"
             }
+            text if text.contains("would not stay so") || text.contains(", not an int64") => {
+                "if the first rows are not like the others: --infer 0 learns from all"
+            }
             _ => return error,
         };
-        let at = error.at().clone();
-        let mut said = Error::new(error.kind(), format!("{}; {hint}", error.message()));
-        if let Some(file) = &at.file {
-            said = said.in_file(file, at.byte);
-        }
-        said
+        with_place(format!("{}; {hint}", error.message()))
     }
 }

@@ -56,9 +56,11 @@ impl File {
         let format = match &reading.format {
             Some(asked) => formats::find(asked)?,
             None => formats::recognise(name, &head).ok_or_else(|| {
-                let what =
-                    if stat.len == 0 { "it is empty, and its name" } else { "neither its contents nor its name" };
-                Error::usage(format!("{what} does not say what it is; --format does"))
+                let what = match stat.len {
+                    0 => "it is empty, and its name does not say",
+                    _ => "neither its contents nor its name says",
+                };
+                Error::usage(format!("{what} what it is; --format does"))
             })?,
         };
         let header = !reading.no_header;
@@ -74,6 +76,10 @@ impl File {
         Ok(Contents { blocks: Blocks::new(self.source.clone(), 0, None), inflate, watch })
     }
 
+    /// It is not on this machine.
+    pub fn is_far(&self) -> bool {
+        self.name.contains("://") && !self.name.starts_with("file://")
+    }
     pub fn is_plain(&self) -> bool {
         self.compression == Compression::None
     }
@@ -164,9 +170,15 @@ pub fn open_each(session: &Session<'_>, inputs: &Inputs) -> Result<Vec<(String, 
     let mut jobs = Vec::new();
     for given in &inputs.files {
         session.go_on()?;
-        match feedline_io::expand(given) {
-            Ok(found) if found.len() == 1 && found[0] == *given => jobs.push(Job::named(given)),
-            Ok(found) => jobs.extend(found.into_iter().map(|name| Job { name, found: true, missing: None })),
+        match feedline_io::expand_each(given) {
+            Ok(found) if matches!(found.as_slice(), [Ok(name)] if name == given) => jobs.push(Job::named(given)),
+            Ok(found) => jobs.extend(found.into_iter().map(|found| match found {
+                Ok(name) => Job { name, found: true, missing: None },
+                Err(error) => {
+                    let name = error.at().file.as_deref().unwrap_or(given).to_owned();
+                    Job { name, found: true, missing: Some(error) }
+                }
+            })),
             Err(error) => jobs.push(Job { missing: Some(error), ..Job::named(given) }),
         }
     }

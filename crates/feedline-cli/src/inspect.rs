@@ -95,7 +95,11 @@ impl Inspect {
             let types = ds.spec().leaves().into_iter().map(|leaf| leaf.to_string());
             found.schema = column_names(ds.spec()).into_iter().zip(types).collect();
         }
-        if self.rows > 0 {
+        if let Some(show) = file.format.show {
+            let shown = show(file, 0..self.rows, Limit::SHORT, watch)?;
+            found.rows = shown.rows;
+            found.damage = shown.damage.map(|(_, error)| error).or(found.damage);
+        } else if self.rows > 0 {
             let (rows, damage) = head::first(file, self.rows, Limit::SHORT, watch)?;
             found.rows = rows;
             found.damage = found.damage.or(damage);

@@ -27,6 +27,7 @@ mod show;
 mod terminal;
 mod top;
 mod verify;
+mod wanted;
 
 use clap::{Args, Parser, Subcommand};
 use feedline::{Error, Kind};

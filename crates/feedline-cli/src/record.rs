@@ -5,7 +5,7 @@ use crate::rows;
 use crate::session::{Session, Unit, bytes};
 use crate::show::{self, Limit};
 use clap::Args;
-use feedline::element::{DType, Value};
+use feedline::element::{DType, Element, Spec, Value};
 use feedline::{Error, Result};
 use feedline_formats::example::{Entries, Stored};
 use feedline_image::codec::{Opened, jpeg};
@@ -61,6 +61,12 @@ impl Field {
     }
 }
 
+enum Found {
+    Row(Spec, Element),
+    /// With nulls in it.
+    Shown(Json),
+}
+
 impl Show {
     pub fn run(self, session: &Session<'_>) -> Result<bool> {
         let limit = if self.full || session.json { Limit::NONE } else { Limit::SHORT };
@@ -70,11 +76,31 @@ impl Show {
             let missing = || Error::range(format!("{} has no record {}", self.file, self.record));
             let ds = rows::of_file(&file, &watch)?.ok_or_else(missing)?;
             let number = i64::try_from(self.record).map_err(|_| missing())?;
-            let row = ds.skip(number)?.take(1)?.iter()?.next().ok_or_else(missing)??;
-            Ok::<_, Error>((ds.spec().clone(), row))
+            let row = ds.skip(number)?.take(1)?.iter()?.next().ok_or_else(missing)?;
+            match (row, file.format.show) {
+                // What has no place in an element can be shown all the same.
+                (Err(error), Some(show)) if self.out.is_none() => {
+                    let at = usize::try_from(self.record).map_err(|_| missing())?;
+                    let shown = show(&file, at..at + 1, limit, &watch)?;
+                    Ok(Found::Shown(shown.rows.into_iter().next().ok_or(error)?))
+                }
+                (row, _) => Ok::<_, Error>(Found::Row(ds.spec().clone(), row?)),
+            }
         });
         watch.finish();
-        let (spec, row) = found?;
+        let (spec, row) = match found? {
+            Found::Row(spec, row) => (spec, row),
+            Found::Shown(row) if session.json => {
+                session.document(&json!({ "record": row, "pictures": {} }))?;
+                return Ok(true);
+            }
+            Found::Shown(row) => {
+                for (name, value) in row.as_object().into_iter().flatten() {
+                    session.line(format!("{name}: {value}"))?;
+                }
+                return Ok(true);
+            }
+        };
         let fields = strings(&spec, &row);
         let shown = match fields.as_slice() {
             // A record that is one string may be an Example.
@@ -128,7 +154,7 @@ impl Show {
 }
 
 /// The scalar strings of a row, by name.
-fn strings(spec: &feedline::element::Spec, row: &feedline::element::Element) -> Vec<Field> {
+fn strings(spec: &Spec, row: &Element) -> Vec<Field> {
     let string = |(value, name): (&Value, String)| match value {
         Value::Tensor(t) if t.dtype() == DType::String && t.rank() == 0 => {
             Some(Field { name, bytes: t.str_at(0).to_vec() })

@@ -2,11 +2,13 @@
 
 use crate::examples::{self, Schema};
 use crate::file::File;
-use crate::formats::{Kind, each_record, sample};
+use crate::formats::{Format, Kind, each_record, sample};
 use crate::session::Watch;
+use crate::wanted::{Wanted, places};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use feedline::element::{DType, Element, Leaf, StringsBuilder, Tree, Value};
+use feedline::expr::Builder;
 use feedline::plan::{Card, Plan};
 use feedline::save::column_names;
 use feedline::{Dataset, Error, Result};
@@ -15,7 +17,7 @@ use feedline::{Dataset, Error, Result};
 pub const SEEN_RECORDS: usize = 100;
 
 /// The elements of files as their operator gives them: rows, or byte strings.
-pub fn dataset(files: &[File]) -> Result<Dataset> {
+pub fn dataset(files: &[File], wanted: &Wanted<'_>) -> Result<Dataset> {
     let first = files.first().ok_or_else(|| Error::usage("there are no files to read"))?;
     for other in files {
         if !std::ptr::eq(other.format, first.format) || other.compression != first.compression {
@@ -26,13 +28,49 @@ pub fn dataset(files: &[File]) -> Result<Dataset> {
             feedline::bail!(Usage, "all files must be of one kind, but {} and {}", what(first), what(other));
         }
     }
-    let op = (first.format.reads()?.read)((first.format.params)(files)?)?;
-    Ok(Dataset::from_plan(Plan::new(op, vec![])?))
+    let rows = of_params(first.format, (first.format.params)(files, wanted)?)?;
+    match first.format.kind {
+        Kind::Records => Ok(rows),
+        _ => only(&rows, wanted.columns),
+    }
+}
+
+/// The elements that a format's operator gives.
+pub fn of_params(format: &Format, params: serde_json::Value) -> Result<Dataset> {
+    Ok(Dataset::from_plan(Plan::new((format.reads()?.read)(params)?, vec![])?))
+}
+
+/// These columns, in this order; all if none is named.
+pub fn only(rows: &Dataset, wanted: &[String]) -> Result<Dataset> {
+    let Tree::Map { items, .. } = rows.spec() else {
+        return match wanted {
+            [] => Ok(rows.clone()),
+            _ => Err(Error::usage(format!("--columns: the rows have no columns, they are {}", rows.spec()))),
+        };
+    };
+    let names: Vec<String> = items.iter().map(|(name, _)| name.to_string()).collect();
+    if wanted.is_empty() || wanted == names {
+        return Ok(rows.clone());
+    }
+    // The first leaf of each column.
+    let starts: Vec<usize> = items
+        .iter()
+        .scan(0, |at, (_, item)| {
+            *at += item.leaf_count();
+            Some(*at - item.leaf_count())
+        })
+        .collect();
+    let mut made = Vec::new();
+    for place in places(wanted, &names)? {
+        let mut leaf = starts[place]..;
+        made.push((items[place].0.clone(), items[place].1.map(|_| leaf.next().unwrap_or_default())));
+    }
+    rows.map_graph(Builder::new(rows.spec()).finish(&Tree::Map { tag: None, items: made }))
 }
 
 /// The rows of one file; `None` if there are none to tell what they are.
 pub fn of_file(file: &File, watch: &Watch<'_>) -> Result<Option<Dataset>> {
-    match dataset(std::slice::from_ref(file)) {
+    match dataset(std::slice::from_ref(file), &Wanted::all(watch)) {
         Ok(rows) => Ok(Some(rows)),
         Err(error) => match is_empty(file, watch)? {
             true => Ok(None),
@@ -82,10 +120,10 @@ pub fn look(files: &[File], count: usize, watch: &Watch<'_>) -> Result<Records> 
     inference.finish()
 }
 
-/// Records as rows of one field, for what is no Example.
-pub fn as_rows(records: &Dataset) -> Result<Dataset> {
-    let spec = Tree::Map { tag: None, items: vec![("record".into(), records.spec().clone())] };
-    records.map_fn(spec, Ok)
+/// Elements as rows of one field, for what has no fields.
+pub fn as_rows(elements: &Dataset, name: &str) -> Result<Dataset> {
+    let spec = Tree::Map { tag: None, items: vec![(name.into(), elements.spec().clone())] };
+    elements.map_fn(spec, Ok)
 }
 
 /// Which way base64 goes.

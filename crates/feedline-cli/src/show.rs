@@ -43,7 +43,7 @@ fn value(value: &Value, limit: Limit) -> Json {
 }
 
 /// A list, cut where it gets long.
-fn list(len: usize, limit: Limit, item: impl Fn(usize) -> Json) -> Json {
+pub fn list(len: usize, limit: Limit, item: impl Fn(usize) -> Json) -> Json {
     let mut items: Vec<Json> = (0..len.min(limit.items)).map(item).collect();
     if len > limit.items {
         items.push(json!(format!("… {len} in all")));
@@ -74,17 +74,27 @@ fn tensor(t: &Tensor, limit: Limit) -> Json {
 }
 
 /// In its own shortest form: 0.1 is not 0.10000000149.
-fn float32(x: f32) -> Json {
+pub fn float32(x: f32) -> Json {
     float(if x.is_finite() { x.to_string().parse().unwrap_or(f64::from(x)) } else { f64::from(x) })
 }
 
 /// JSON has no infinities; protobuf's JSON form spells them.
-fn float(x: f64) -> Json {
+pub fn float(x: f64) -> Json {
     match x {
         x if x.is_nan() => json!("NaN"),
         f64::INFINITY => json!("Infinity"),
         f64::NEG_INFINITY => json!("-Infinity"),
         x => json!(x),
+    }
+}
+
+/// What is JSON already.
+pub fn json(value: &Json, limit: Limit) -> Json {
+    match value {
+        Json::String(text) => self::text(text.as_bytes(), limit),
+        Json::Array(items) => list(items.len(), limit, |i| json(&items[i], limit)),
+        Json::Object(fields) => fields.iter().map(|(name, v)| (name.clone(), json(v, limit))).collect(),
+        other => other.clone(),
     }
 }
 

@@ -646,3 +646,233 @@ fn what_was_quarantined_is_read_again() {
     let ran = place.run(&["retry", "none"]);
     assert!(ran.code == 1 && ran.err.contains("no folder"), "{}", ran.err);
 }
+
+#[test]
+fn text_is_converted_as_it_was_written() {
+    let place = Place::new();
+    let rows: String = (0..200).map(|n| format!("{n},{n}\n")).collect();
+    place.put("late.csv", format!("n,m\n{}", rows.replace("150,150\n", "150,2.5\n")));
+    assert_eq!(place.run(&["convert", "late.csv", "late.jsonl"]).code, 0);
+    assert_eq!(place.rows("late.jsonl")[150], serde_json::json!({ "n": 150, "m": 2.5 }));
+    // Where only some rows are looked at, what they did not show is said.
+    let ran = place.run(&["convert", "late.csv", "few.jsonl", "--infer", "100"]);
+    assert!(ran.code == 1 && ran.err.contains("record 150") && ran.err.contains("--infer 0"), "{}", ran.err);
+    place.put("zeros.csv", "id\n1\n2\n007\n");
+    let ran = place.run(&["convert", "zeros.csv", "few.jsonl", "--infer", "2"]);
+    assert!(ran.code == 1 && ran.err.contains("007") && ran.err.contains("--infer 0"), "{}", ran.err);
+
+    place.put(
+        "a.csv",
+        "x,y,id,plus,long,big,t\n0.1234567890123,123456789.25,007,+1,9223372036854775807,12345678901234567890,\n\
+         1.5,2,8,2,1,1,u\n",
+    );
+    assert_eq!(place.run(&["convert", "a.csv", "a.jsonl"]).code, 0);
+    let text = String::from_utf8(place.get("a.jsonl")).unwrap();
+    let first = r#"{"x":0.1234567890123,"y":123456789.25,"id":"007","plus":"+1","long":9223372036854775807,"#;
+    assert!(text.starts_with(&format!("{first}\"big\":\"12345678901234567890\",\"t\":\"\"}}\n")), "{text}");
+    assert_eq!(place.run(&["convert", "a.jsonl", "b.csv"]).code, 0);
+    assert_eq!(place.rows("b.csv"), place.rows("a.csv"));
+    assert_eq!(place.run(&["convert", "a.csv", "some.csv", "--columns", "t,id"]).code, 0);
+    assert_eq!(place.get("some.csv"), b"t,id\n,007\nu,8\n");
+    let (code, json) = place.json(&["head", "--columns", "t,id", "a.csv"]);
+    assert_eq!((code, json["rows"][1].to_string()), (0, "{\"t\":\"u\",\"id\":\"8\"}".into()));
+    assert_eq!(place.run(&["head", "--columns", "none", "a.csv"]).code, 2);
+    assert_eq!(place.run(&["convert", "a.csv", "none.csv", "--columns", "none"]).code, 2);
+
+    // Columns in another order are others.
+    place.put("h1.csv", "age,height\n1,2\n");
+    place.put("h2.csv", "height,age\n3,4\n");
+    let ran = place.run(&["convert", "h1.csv", "h2.csv", "h.jsonl"]);
+    assert_eq!(ran.code, 1);
+    for word in ["h1.csv", "h2.csv", "age,height", "height,age"] {
+        assert!(ran.err.contains(word), "{word}: {}", ran.err);
+    }
+    assert!(!place.names().contains(&"h.jsonl".to_owned()));
+}
+
+#[test]
+fn nothing_stands_for_empty_fields_unasked() {
+    let place = Place::new();
+    place.put("a.csv", "n,x,t\n1,1.5,a\n,2.5,\n3,,c\n");
+    let ran = place.run(&["convert", "a.csv", "a.jsonl"]);
+    assert_eq!(ran.code, 1);
+    for word in ["\"n\"", "row 1", "a.csv", "--fill n=VALUE"] {
+        assert!(ran.err.contains(word), "{word}: {}", ran.err);
+    }
+    let ran = place.run(&["convert", "a.csv", "a.jsonl", "--infer", "1"]);
+    assert!(ran.code == 1 && ran.err.contains("(\"n\") is empty") && ran.err.contains("--fill"), "{}", ran.err);
+    assert_eq!(place.run(&["convert", "a.csv", "a.jsonl", "--fill", "n=-1", "--fill", "x=0.5"]).code, 0);
+    let text = "{\"n\":1,\"x\":1.5,\"t\":\"a\"}\n{\"n\":-1,\"x\":2.5,\"t\":\"\"}\n{\"n\":3,\"x\":0.5,\"t\":\"c\"}\n";
+    assert_eq!(place.get("a.jsonl"), text.as_bytes());
+    assert_eq!(place.run(&["convert", "a.csv", "b.csv", "--fill", "-7", "--fill", "t=none"]).code, 0);
+    assert_eq!(place.get("b.csv"), b"n,x,t\n1,1.5,a\n-7,2.5,none\n3,-7.0,c\n");
+    for wrong in [["--fill", "none=1"], ["--fill", "n=x"]] {
+        assert_eq!(place.run(&[&["convert", "a.csv", "c.csv"], &wrong[..]].concat()).code, 2, "{wrong:?}");
+    }
+    assert_eq!(place.rows("a.csv")[1], serde_json::json!({ "n": null, "x": 2.5, "t": "" }));
+
+    place.put("b.jsonl", "{\"a\":1,\"b\":null,\"l\":[1]}\n{\"b\":2.5,\"c\":{\"d\":\"x\"}}\n");
+    let ran = place.run(&["convert", "b.jsonl", "c.csv", "--columns", "b"]);
+    assert!(
+        ran.code == 1 && ran.err.contains("\"b\" is null in line 0") && ran.err.contains("--fill b="),
+        "{}",
+        ran.err
+    );
+    let ran = place.run(&["convert", "b.jsonl", "c.csv", "--columns", "a,b", "--fill", "b=0"]);
+    assert!(ran.code == 1 && ran.err.contains("\"a\" is missing in line 1"), "{}", ran.err);
+    assert_eq!(place.run(&["convert", "b.jsonl", "c.jsonl", "--fill", "-1", "--fill", "c.d=?"]).code, 0);
+    let rows =
+        "{\"a\":1,\"b\":-1.0,\"l\":[1],\"c\":{\"d\":\"?\"}}\n{\"a\":-1,\"b\":2.5,\"l\":[],\"c\":{\"d\":\"x\"}}\n";
+    assert_eq!(String::from_utf8(place.get("c.jsonl")).unwrap(), rows);
+    assert_eq!(place.rows("b.jsonl")[0], serde_json::json!({ "a": 1, "b": null, "l": [1] }));
+    // Fields that are always null, or of several kinds, are text of JSON: nothing stands for a null of it unasked.
+    place.put("n.jsonl", "{\"a\":1,\"b\":null}\n");
+    let ran = place.run(&["convert", "n.jsonl", "n.csv"]);
+    assert!(ran.code == 1 && ran.err.contains("\"b\" is null"), "{}", ran.err);
+    let tar = ["convert", "a.tfrecord", "t.csv", "--fill", "1"];
+    files(&place, 3);
+    assert_eq!(place.run(&tar).code, 2);
+}
+
+#[test]
+fn nulls_of_tables_are_no_damage() {
+    use feedline_formats::columnar::array::builder::{Int64Builder, ListBuilder, StringBuilder};
+    use feedline_formats::columnar::array::{ArrayRef, RecordBatch, StructArray};
+    use feedline_formats::columnar::buffer::NullBuffer;
+    use feedline_formats::columnar::schema::{DataType, Field};
+    use std::sync::Arc;
+
+    let place = Place::new();
+    let (mut a, mut s, mut l) = (Int64Builder::new(), StringBuilder::new(), ListBuilder::new(Int64Builder::new()));
+    [Some(1), None, Some(3)].into_iter().for_each(|n| a.append_option(n));
+    [Some("x"), None, Some("")].into_iter().for_each(|t| s.append_option(t));
+    l.append_value([Some(1), None]);
+    l.append_null();
+    l.append_value([]);
+    let inner: ArrayRef = Arc::new({
+        let mut b = Int64Builder::new();
+        b.append_slice(&[7, 8, 9]);
+        b.finish()
+    });
+    let fields = vec![Arc::new(Field::new("q", DataType::Int64, true))].into();
+    let st = StructArray::new(fields, vec![inner], Some(NullBuffer::from(vec![true, false, true])));
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("a", Arc::new(a.finish())),
+        ("s", Arc::new(s.finish())),
+        ("l", Arc::new(l.finish())),
+        ("st", Arc::new(st)),
+    ];
+    let batch = RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(n, c)| (n, c, true))).unwrap();
+    let options = feedline_formats::parquet::WriteOptions { compression: "snappy".into(), group_rows: 2 };
+    let mut out = feedline_formats::parquet::ParquetWriter::new(Vec::new(), batch.schema(), &options).unwrap();
+    out.write(&batch).unwrap();
+    place.put("n.parquet", out.finish().unwrap());
+    let mut out = feedline_formats::arrow_ipc::ArrowWriter::new(Vec::new(), &batch.schema(), "none").unwrap();
+    out.write(&batch).unwrap();
+    place.put("n.arrow", out.finish().unwrap());
+
+    let rows = [
+        r#"{"a":1,"s":"x","l":[1,null],"st":{"q":7}}"#,
+        r#"{"a":null,"s":null,"l":null,"st":null}"#,
+        r#"{"a":3,"s":"","l":[],"st":{"q":9}}"#,
+    ];
+    for name in ["n.parquet", "n.arrow"] {
+        let (code, json) = place.json(&["verify", name]);
+        assert_eq!((code, &json["records"], &json["broken_files"]), (0, &3.into(), &0.into()), "{json}");
+        assert_eq!(place.run(&["head", name]).out, format!("{}\n", rows.join("\n")));
+        let (code, json) = place.json(&["inspect", name]);
+        let file = &json["files"][0];
+        assert_eq!((code, &file["error"], file["rows"][1]["a"].is_null()), (0, &Json::Null, true), "{json}");
+        assert_eq!(file["schema"]["a"], "int64", "{json}");
+        assert_eq!(
+            place.json(&["head", "--columns", "st,a", name]).1["rows"][1].to_string(),
+            r#"{"st":null,"a":null}"#
+        );
+        let shown = place.run(&["show", name, "1"]);
+        assert!(shown.code == 0 && shown.out.contains("a: null"), "{}", shown.err);
+
+        let ran = place.run(&["convert", name, "none.csv", "--columns", "a,s"]);
+        assert!(ran.code == 1 && ran.err.contains("\"a\" is null here; --fill"), "{}", ran.err);
+        assert!(ran.err.contains(name) && !ran.err.contains("ignore_errors"), "{}", ran.err);
+        let words = ["convert", "--overwrite", name, "o.csv", "--columns", "s,a", "--fill", "a=-1", "--fill", "s=?"];
+        assert_eq!(place.run(&words).code, 0);
+        assert_eq!(place.get("o.csv"), b"s,a\nx,1\n?,-1\n,3\n");
+        assert_eq!(place.run(&["convert", "--overwrite", name, "o.jsonl", "--fill", "0"]).code, 0);
+        let second = serde_json::json!({ "a": 0, "s": "0", "l": [], "st": { "q": 0 } });
+        assert_eq!(place.rows("o.jsonl")[1], second);
+    }
+}
+
+#[test]
+fn good_lines_are_shown_beside_a_bad_one() {
+    let place = Place::new();
+    place.put("c.csv", "a,b\n1,2\n3\n4,5\n");
+    place.put("d.jsonl", "{\"a\":1}\n{\"a\":\n{\"a\":3}\n");
+    for (name, second) in [("c.csv", r#"{"a":4,"b":5}"#), ("d.jsonl", r#"{"a":3}"#)] {
+        let head = place.run(&["head", name]);
+        assert_eq!((head.code, head.out.lines().count()), (1, 2), "{name}: {}", head.err);
+        assert!(head.out.contains(second) && head.err.contains("at byte 8"), "{name}: {} {}", head.out, head.err);
+        let (code, json) = place.json(&["inspect", name]);
+        let file = &json["files"][0];
+        assert_eq!((code, file["rows"].as_array().unwrap().len()), (1, 2), "{json}");
+        assert_eq!(file["schema"]["a"], "int64", "{json}");
+        assert_eq!(file["error"]["byte"], 8, "{json}");
+        let ran = place.run(&["convert", name, "o.jsonl"]);
+        assert!(ran.code == 1 && ran.err.contains("record 1"), "{}", ran.err);
+        // A bad line behind what is shown is not the first lines' matter.
+        assert_eq!(place.run(&["head", "-n", "1", name]).code, 0);
+    }
+    // The last line, too, says what it costs.
+    place.put("e.csv", "a,b\n1,2\n3\n");
+    place.put("e.jsonl", "{\"a\":1}\n{\"a\":");
+    for (name, lost) in [("e.csv", 2), ("e.jsonl", 5)] {
+        let (code, json) = place.json(&["verify", name]);
+        let file = &json["files"][0];
+        assert_eq!(
+            (code, &file["lost_bytes"], &file["damage"][0]["lost_bytes"]),
+            (1, &lost.into(), &lost.into()),
+            "{json}"
+        );
+    }
+}
+
+#[test]
+fn a_name_that_is_no_text_costs_one_file() {
+    use std::os::unix::ffi::OsStrExt;
+    let place = Place::new();
+    let odd = std::ffi::OsStr::from_bytes(b"odd\xff.csv");
+    if std::fs::write(place.0.path().join(odd), "a,b\n1,2\n").is_err() {
+        // A file system that knows only text has no such files.
+        return;
+    }
+    place.put("a.csv", "a,b\n1,2\n");
+    for pattern in [".", "*.csv"] {
+        let ran = place.run(&["verify", pattern]);
+        assert_eq!(ran.code, 1, "{}", ran.out);
+        assert!(ran.out.contains("a.csv  csv, 1 record") && ran.out.contains("odd\\xff.csv: the name"), "{}", ran.out);
+        assert!(ran.out.contains("2 files, 1 broken"), "{}", ran.out);
+    }
+}
+
+#[test]
+fn small_things_of_convert() {
+    let place = Place::new();
+    place.put("a.csv", "a,b\n1,2\n");
+    for words in [&["convert", "a.csv", "-"][..], &["convert", "a.csv", "-", "--to", "jsonl"]] {
+        let ran = place.run(words);
+        assert!(ran.code == 2 && ran.err.contains("standard output"), "{}", ran.err);
+    }
+    assert_eq!(place.names(), ["a.csv"]);
+    // An array without a name.
+    let mut npy = b"\x93NUMPY\x01\x00\x76\x00".to_vec();
+    npy.extend(format!("{:<117}\n", "{'descr': '<i8', 'fortran_order': False, 'shape': (2,), }").bytes());
+    npy.extend([5i64, -6].iter().flat_map(|n| n.to_le_bytes()));
+    place.put("x.npy", npy);
+    assert_eq!(place.run(&["convert", "x.npy", "x.jsonl"]).code, 0);
+    assert_eq!(place.get("x.jsonl"), b"{\"value\":5}\n{\"value\":-6}\n");
+    assert_eq!(place.run(&["convert", "x.npy", "x.csv"]).code, 0);
+    assert_eq!(place.get("x.csv"), b"value\n5\n-6\n");
+    place.put("noise", [0u8, 1, 2, 0xff]);
+    let ran = place.run(&["inspect", "noise"]);
+    assert!(ran.code == 2 && ran.err.contains("neither its contents nor its name says what it is"), "{}", ran.err);
+}

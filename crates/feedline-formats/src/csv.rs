@@ -292,6 +292,8 @@ pub struct Schema {
     na: Vec<u8>,
     /// A record of no bytes has one empty field, as a blank line in a file does; otherwise it has none.
     blank_is_a_field: bool,
+    /// Numbers that would not be written back as they are written are errors.
+    exact: bool,
     /// Bytes at which an unquoted field ends, or must not go on.
     stops: [bool; 256],
 }
@@ -304,11 +306,15 @@ impl Schema {
             stops[byte as usize] = true;
         }
         stops[b'"' as usize] |= dialect.quotes;
-        Ok(Schema { dialect, columns, select, na, blank_is_a_field: true, stops })
+        Ok(Schema { dialect, columns, select, na, blank_is_a_field: true, exact: false, stops })
     }
     /// For strings from elsewhere, in which an empty one has no fields.
     pub fn blank_has_no_field(self) -> Schema {
         Schema { blank_is_a_field: false, ..self }
+    }
+    /// For whoever writes the numbers again: 007 and +1 are errors, since they would come back as 7 and 1.
+    pub fn exact(self) -> Schema {
+        Schema { exact: true, ..self }
     }
     pub fn columns(&self) -> &[Column] {
         &self.columns
@@ -425,6 +431,10 @@ impl<'a> Parser<'a> {
         if *ty == Type::String {
             self.texts.push((column, field));
             return Ok(());
+        }
+        if schema.exact && !is_na && !keeps(text, *ty) {
+            let (called, ty) = (schema.called(column), ty.name());
+            return Err(Error::data(format!("{called} is {}, which would not stay so as an {ty}", shown(text))));
         }
         // Doubled quotes in a number are an error in any form of them.
         match (ty, is_na) {
@@ -592,6 +602,66 @@ impl Inference {
     /// A column of which nothing is known is text.
     pub fn types(&self) -> Vec<Type> {
         self.types.iter().map(|t| t.unwrap_or(Type::String)).collect()
+    }
+}
+
+/// What a field could be, for whoever writes it again: what a number would not keep is text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Looks {
+    Empty,
+    /// A whole number that a float holds exactly.
+    Int,
+    /// One that only an int64 does.
+    LongInt,
+    Float,
+    /// nan or inf, which may be words.
+    NotFinite,
+    Text,
+}
+
+impl Looks {
+    pub fn of(text: &[u8]) -> Looks {
+        if text.is_empty() {
+            return Looks::Empty;
+        }
+        match int(text) {
+            _ if has_more_than_number(text) => Looks::Text,
+            Ok(0) if text.contains(&b'-') => Looks::Float,
+            Ok(n) if n.unsigned_abs() <= EXACT_IN_FLOAT => Looks::Int,
+            Ok(_) => Looks::LongInt,
+            Err(NotInt::Beyond) => Looks::Text,
+            Err(NotInt::Text) => match float::<f64>(text) {
+                Some(x) if x.is_finite() => Looks::Float,
+                // 1e999 is not infinite, it is beyond what a float64 holds.
+                Some(_) if !text.iter().any(u8::is_ascii_digit) => Looks::NotFinite,
+                _ => Looks::Text,
+            },
+        }
+    }
+}
+
+/// Whole numbers up to this one are different as float64.
+const EXACT_IN_FLOAT: u64 = 1 << 53;
+
+/// Whether a text has a plus sign or leading zeros, which a number does not have.
+fn has_more_than_number(text: &[u8]) -> bool {
+    let digits = match trim(text) {
+        [b'+', ..] => return true,
+        [b'-', digits @ ..] => digits,
+        digits => digits,
+    };
+    matches!(digits, [b'0', b'0'..=b'9', ..])
+}
+
+/// Whether a number can stand for its text in a column of that type. That it is a number is found out elsewhere.
+fn keeps(text: &[u8], ty: Type) -> bool {
+    let is_minus_zero = || matches!(trim(text), [b'-', zeros @ ..] if zeros.iter().all(|b| *b == b'0'));
+    match ty {
+        _ if has_more_than_number(text) => false,
+        Type::Int32 | Type::Int64 => !is_minus_zero(),
+        // Long enough to be beyond what a float holds.
+        Type::Float32 | Type::Float64 if text.len() > 15 => !matches!(Looks::of(text), Looks::LongInt | Looks::Text),
+        _ => true,
     }
 }
 
@@ -863,6 +933,36 @@ mod tests {
         let columns = || required(&[Type::String, Type::String]);
         for select in [vec![1, 0], vec![0, 0], vec![0], vec![-1, 0]] {
             assert!(Schema::new(Dialect::default(), columns(), Some(select), vec![]).is_err());
+        }
+    }
+
+    #[test]
+    fn texts_that_numbers_do_not_keep_are_text() {
+        for (text, looks) in [
+            ("", Looks::Empty),
+            ("7", Looks::Int),
+            ("-12", Looks::Int),
+            (" 3 ", Looks::Int),
+            ("0", Looks::Int),
+            ("-0", Looks::Float),
+            ("9007199254740993", Looks::LongInt),
+            ("9223372036854775808", Looks::Text),
+            ("007", Looks::Text),
+            ("+1", Looks::Text),
+            ("-01.5", Looks::Text),
+            ("0.5", Looks::Float),
+            ("1e3", Looks::Float),
+            ("1e999", Looks::Text),
+            ("nan", Looks::NotFinite),
+            ("-inf", Looks::NotFinite),
+            ("x", Looks::Text),
+        ] {
+            assert_eq!(Looks::of(text.as_bytes()), looks, "{text}");
+        }
+        let s = schema(&[Type::Int64, Type::Float64]).exact();
+        assert_eq!(parse(&s, "7,-0").unwrap(), ["7", "-0"]);
+        for bad in ["007,1", "+7,1", "-0,1", "7,+1", "7,01", "7,9007199254740993", "7,99999999999999999999"] {
+            assert!(parse(&s, bad).unwrap_err().contains("would not stay so"), "{bad}");
         }
     }
 

@@ -227,6 +227,11 @@ impl<'de> DeserializeSeed<'de> for Seed<'_> {
                     let raw: &RawValue = serde::Deserialize::deserialize(json)?;
                     let start = raw.get().as_ptr() as usize - self.base;
                     let cell = &mut self.row.cells[*i];
+                    // Null is a text like any other, unless something is to stand for it.
+                    if raw.get() == "null" && leaf.fill.is_some() {
+                        cell.null = true;
+                        return Ok(());
+                    }
                     cell.found = true;
                     cell.texts.push(Text::View(start..start + raw.get().len()));
                     return Ok(());
@@ -787,6 +792,11 @@ mod tests {
         assert_eq!(row.text(b"", &row.cells[2].texts[0]), b"dd");
         assert_eq!(row.cells[3].shape, [0]);
         assert_eq!(row.text(b"", &row.cells[4].texts[0]), b"null");
+        let line = br#"{"x":null}"#;
+        row.read(&one(Kind::Json, 0, Some(Fill::Text(b"-".to_vec()))), line).unwrap();
+        assert_eq!(row.text(line, &row.cells[0].texts[0]), b"-");
+        row.read(&one(Kind::Json, 0, None), line).unwrap();
+        assert_eq!(row.text(line, &row.cells[0].texts[0]), b"null");
     }
 
     #[test]

@@ -48,7 +48,7 @@ pub use cache::{Cache, Cached};
 pub use error::{At, Error, Kind, Result};
 pub use flights::{Read, reads_under_way};
 pub use fork::{Brief, brief, in_child};
-pub use list::{INDEX_ENDING, exists, expand, expand_all, expand_ending, files_in, glob, glob_data};
+pub use list::{INDEX_ENDING, exists, expand, expand_all, expand_each, expand_ending, files_in, glob, glob_data};
 pub use local::Local;
 pub use ranges::{Ranges, Want};
 #[cfg(feature = "remote")]

@@ -49,13 +49,22 @@ pub fn expand(name: &str) -> Result<Vec<String>> {
 
 /// The same; a folder stands for those of its files whose names end with one of these, if there are any of these.
 pub fn expand_ending(name: &str, endings: &[String]) -> Result<Vec<String>> {
-    let Some(named) = Named::new(name)? else { return Ok(vec![name.to_string()]) };
+    expand_to(name, endings)?.into_iter().collect()
+}
+
+/// The same for whoever can do without some: a file whose name is no text is an error in its place.
+pub fn expand_each(name: &str) -> Result<Vec<Result<String>>> {
+    expand_to(name, &[])
+}
+
+fn expand_to(name: &str, endings: &[String]) -> Result<Vec<Result<String>>> {
+    let Some(named) = Named::new(name)? else { return Ok(vec![Ok(name.to_string())]) };
     let Named { tree, path, .. } = &named;
     // What is there under the very name needs no pattern: `data[1].csv` may be a file. Nobody writes a `*` into one, and
     // a store may not answer to names that are not there.
     let there = if path.contains('*') { None } else { tree.kind(path.as_bytes())? };
     match there {
-        Some(Is::File) => return Ok(vec![name.to_string()]),
+        Some(Is::File) => return Ok(vec![Ok(name.to_string())]),
         Some(Is::Folder) => return named.files_of_folder(name, endings),
         None => {}
     }
@@ -65,10 +74,9 @@ pub fn expand_ending(name: &str, endings: &[String]) -> Result<Vec<String>> {
     let parts = parts(path, true);
     let mut found = find(&**tree, &parts)?;
     found.retain(|f| f.is == Is::File && !is_index(&f.path));
-    let found: Result<Vec<String>> = found.into_iter().map(|f| named.text(f.path)).collect();
-    match found?.as_slice() {
-        [] => Err(nothing(name, &named, &parts)),
-        found => Ok(found.to_vec()),
+    match found.is_empty() {
+        true => Err(nothing(name, &named, &parts)),
+        false => Ok(found.into_iter().map(|f| named.text(f.path)).collect()),
     }
 }
 
@@ -80,7 +88,7 @@ pub fn files_in(folder: &str) -> Result<Vec<String>> {
         _ => return Err(missing(format!("there is no folder {folder}{}", named.tree.seen_from(named.path)))),
     }
     let has_files = named.tree.children(&named.folder())?.iter().any(Child::is_data);
-    if has_files { named.files_of_folder(folder, &[]) } else { Ok(vec![]) }
+    if has_files { named.files_of_folder(folder, &[])?.into_iter().collect() } else { Ok(vec![]) }
 }
 
 /// The files that a reader means by several names, in their order. Objects are looked for side by side.
@@ -153,7 +161,7 @@ impl Named<'_> {
         match String::from_utf8(path) {
             Ok(path) => Ok(format!("{}{path}", self.before)),
             Err(e) => {
-                let path = String::from_utf8_lossy(e.as_bytes()).into_owned();
+                let path = escaped(e.as_bytes());
                 Err(Error::new(Kind::Io, "the name of this file is not UTF-8; rename it").in_file(&path, None))
             }
         }
@@ -167,7 +175,7 @@ impl Named<'_> {
         }
         folder
     }
-    fn files_of_folder(&self, name: &str, endings: &[String]) -> Result<Vec<String>> {
+    fn files_of_folder(&self, name: &str, endings: &[String]) -> Result<Vec<Result<String>>> {
         let folder = self.folder();
         let mut children = self.tree.children(&folder)?;
         let has_folders = children.iter().any(|child| child.is == Is::Folder);
@@ -183,8 +191,14 @@ impl Named<'_> {
             }
         }
         children.sort_by(|a, b| a.name.cmp(&b.name));
-        children.into_iter().map(|child| self.text([folder.as_slice(), &child.name].concat())).collect()
+        Ok(children.into_iter().map(|child| self.text([folder.as_slice(), &child.name].concat())).collect())
     }
+}
+
+/// A name that is no text, so that it can be told from others: bytes that are none as `\xff`.
+fn escaped(name: &[u8]) -> String {
+    let part = |chunk: std::str::Utf8Chunk<'_>| format!("{}{}", chunk.valid(), chunk.invalid().escape_ascii());
+    name.utf8_chunks().map(part).collect()
 }
 
 /// Something with files in folders. Paths are bytes: file names need not be text.
@@ -551,8 +565,10 @@ mod tests {
         assert_eq!(found(glob, &dir, "*.txt"), ["a.txt"]);
         for how in [glob as Find, expand] {
             let error = how(&format!("{}/*.dat", dir.path().display())).unwrap_err();
-            assert!(error.to_string().contains("not UTF-8") && error.to_string().contains("odd"), "{error}");
+            assert!(error.to_string().contains("not UTF-8") && error.to_string().contains("odd\\xff.dat"), "{error}");
         }
         assert!(expand(dir.path().to_str().unwrap()).is_err());
+        let each = expand_each(dir.path().to_str().unwrap()).unwrap();
+        assert!(each.len() == 2 && each[0].is_ok() && each[1].is_err(), "{each:?}");
     }
 }

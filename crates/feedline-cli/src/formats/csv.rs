@@ -1,14 +1,19 @@
 //! CSV: the first line has the names, unless the command line says otherwise.
 
-use super::{Checked, Format, Kind, Likely, Writing, count_records, each_record, files_param};
+use super::csv_columns::{self, Place, Seen};
+use super::{Checked, Format, Kind, Likely, Shown, Writing, count_records, each_record, files_param, first_records};
 use crate::file::File;
+use crate::rows::SEEN_RECORDS;
 use crate::session::Watch;
-use feedline::element::Leaf;
+use crate::show::{self, Limit};
+use crate::wanted::Wanted;
+use feedline::element::{DType, Leaf};
 use feedline::save::column_names;
 use feedline::{Dataset, Error, Result};
-use feedline_formats::csv::{Dialect, Rows, fields, texts};
+use feedline_formats::csv::{Dialect, Looks, Rows, fields, texts};
 use feedline_formats::records::Records;
 use serde_json::{Value as Json, json};
+use std::ops::Range;
 
 pub static FORMAT: Format = Format {
     name: "csv",
@@ -23,6 +28,7 @@ pub static FORMAT: Format = Format {
     check,
     count: count_records,
     kind: Kind::Text,
+    show: Some(show),
     prepare: only_scalars,
 };
 
@@ -55,23 +61,109 @@ fn dialect(file: &File) -> Dialect {
     dialect_of(&file.name, &file.head)
 }
 
-fn params(files: &[File]) -> Result<Json> {
+fn params(files: &[File], wanted: &Wanted<'_>) -> Result<Json> {
     let first = &files[0];
     let dialect = dialect(first);
-    let mut params = json!({
+    let names = csv_columns::names(first, dialect, wanted.watch)?
+        .ok_or_else(|| Error::usage("is empty, so nothing tells its columns").in_file(&first.name, None))?;
+    for other in files[1..].iter().filter(|file| file.header) {
+        same_names(&names, first, other, dialect, wanted.watch)?;
+    }
+    let places = wanted.places(&names)?;
+    let most = wanted.rows(files);
+    let mut seen = Seen::new(names.len(), dialect)?;
+    for (number, file) in files.iter().enumerate() {
+        seen.file(file, number, most.saturating_sub(seen.rows), dialect, wanted.watch)?;
+    }
+    // They are read in the order of the file.
+    let select: Vec<usize> = (0..names.len()).filter(|i| places.contains(i)).collect();
+    let mut columns = Vec::new();
+    for &i in &select {
+        let (name, dtype) = (&names[i], seen.dtype(i));
+        let fill = match dtype {
+            // An empty text is a text.
+            DType::String => wanted.fill.named(name, dtype)?.or(Some("".into())),
+            dtype => wanted.fill.of(name, dtype)?,
+        };
+        if let (None, Some(place), true) = (&fill, seen.empty[i], wanted.strict) {
+            let text = format!(
+                "the column {name:?} of {dtype} is empty in row {} of the file; --fill {name}=VALUE says what stands for \
+                 it, --columns NAME,… leaves the column out",
+                place.row
+            );
+            return Err(Error::data(text).in_file(&files[place.file].name, Some(place.byte)));
+        }
+        columns.push(json!({ "name": name, "dtype": dtype, "default": fill }));
+    }
+    Ok(json!({
         "files": files_param(files)?,
         "header": first.header,
         "field_delim": char::from(dialect.delim).to_string(),
         "compression_type": first.compression.name(),
         "as_dict": true,
-    });
-    if !first.header {
-        let line = first.head.split(|b| *b == b'\n').next().unwrap_or_default();
-        let columns =
-            texts(line.strip_suffix(b"\r").unwrap_or(line), dialect).map_err(|e| e.in_file(&first.name, None))?;
-        params["names"] = (0..columns.len()).map(|i| format!("c{i}")).collect();
+        "exact": true,
+        "columns": columns,
+        "select_cols": select,
+    }))
+}
+
+/// Refuses a further file whose columns are others, or in another order.
+fn same_names(names: &[String], first: &File, other: &File, dialect: Dialect, watch: &Watch<'_>) -> Result<()> {
+    match csv_columns::names(other, dialect, watch)? {
+        Some(others) if others != names => Err(Error::data(format!(
+            "all files must have the same header, but {} has {:?} and {} has {:?}",
+            first.name,
+            names.join(","),
+            other.name,
+            others.join(",")
+        ))),
+        _ => Ok(()),
     }
-    Ok(params)
+}
+
+/// Rows by the types that the first rows show; an empty field of numbers is null.
+fn show(file: &File, rows: Range<usize>, limit: Limit, watch: &Watch<'_>) -> Result<Shown> {
+    let dialect = dialect(file);
+    let mut shown = Shown::default();
+    let Some(names) = csv_columns::names(file, dialect, watch)? else { return Ok(shown) };
+    let (mut seen, mut kept, mut number) = (Seen::new(names.len(), dialect)?, Vec::new(), 0);
+    let most = rows.end.max(SEEN_RECORDS);
+    let mut reader = Rows::new(dialect, file.header && file.stat.len > 0);
+    first_records(file, &mut reader, most, watch, &mut |byte, record| {
+        let (at, whole) = (Place { file: 0, row: number, byte }, seen.rows);
+        let row = record.and_then(|record| {
+            seen.row(record, at).map_err(|e| {
+                let text = format!("{} (row {number} of the file)", e.message());
+                Error::new(e.kind(), text).in_file(&file.name, Some(byte))
+            })?;
+            Ok(rows.contains(&whole).then(|| texts(record, dialect)).transpose()?)
+        });
+        number += 1;
+        match row {
+            Ok(row) => kept.extend(row),
+            Err(error) => shown.damage = shown.damage.take().or(Some((whole, error))),
+        }
+    })?;
+    let dtypes: Vec<DType> = (0..names.len()).map(|i| seen.dtype(i)).collect();
+    let row = |texts: &Vec<Vec<u8>>| {
+        let cells = names.iter().zip(&dtypes).zip(texts);
+        cells.map(|((name, dtype), text)| (name.clone(), cell(text, *dtype, limit))).collect()
+    };
+    shown.rows = kept.iter().map(row).collect();
+    Ok(shown)
+}
+
+fn cell(bytes: &[u8], dtype: DType, limit: Limit) -> Json {
+    let text = || std::str::from_utf8(bytes).unwrap_or_default().trim();
+    match (dtype, Looks::of(bytes)) {
+        (DType::String, _) => show::text(bytes, limit),
+        (_, Looks::Empty) => Json::Null,
+        (DType::Int64, Looks::Int | Looks::LongInt) => text().parse::<i64>().map_or(Json::Null, Json::from),
+        (_, Looks::Int | Looks::LongInt | Looks::Float | Looks::NotFinite) => {
+            text().parse().map_or(Json::Null, show::float)
+        }
+        _ => show::text(bytes, limit),
+    }
 }
 
 fn options(writing: &Writing<'_>) -> Result<Json> {
@@ -101,7 +193,7 @@ fn reader(file: &File) -> Result<Box<dyn Records>> {
 fn check(file: &File, watch: &Watch<'_>) -> Result<Checked> {
     let (mut checked, dialect) = (Checked::default(), dialect(file));
     let (mut number, mut columns) = (0, None);
-    each_record(file, &mut Rows::new(dialect, false), watch, &mut |byte, record| {
+    let end = each_record(file, &mut Rows::new(dialect, false), watch, &mut |byte, record| {
         let found = record.and_then(|record| {
             let found = fields(record, dialect).map_err(|e| e.at_byte(byte).in_file(&file.name, None))?.len();
             let wanted = *columns.get_or_insert(found);
@@ -119,5 +211,6 @@ fn check(file: &File, watch: &Watch<'_>) -> Result<Checked> {
         }
         number += 1;
     })?;
+    checked.end(end);
     Ok(checked)
 }

@@ -1,13 +1,20 @@
 //! JSON lines: an object a line.
 
-use super::{Checked, Format, Kind, Likely, as_they_are, compressed, count_records, each_record, files_param};
+use super::{
+    Checked, Format, Kind, Likely, Shown, as_they_are, compressed, count_records, each_record, files_param,
+    first_records, json_schema,
+};
 use crate::file::File;
+use crate::rows::SEEN_RECORDS;
 use crate::session::Watch;
+use crate::show::{self, Limit};
+use crate::wanted::Wanted;
 use feedline::{Error, Result};
 use feedline_formats::lines::Lines;
 use feedline_formats::records::Records;
 use serde::de::IgnoredAny;
 use serde_json::{Value as Json, json};
+use std::ops::Range;
 
 pub static FORMAT: Format = Format {
     name: "jsonl",
@@ -22,6 +29,7 @@ pub static FORMAT: Format = Format {
     check,
     count: count_records,
     kind: Kind::Text,
+    show: Some(show),
     prepare: as_they_are,
 };
 
@@ -39,8 +47,42 @@ fn likely(head: &[u8]) -> Likely {
     }
 }
 
-fn params(files: &[File]) -> Result<Json> {
-    Ok(json!({ "files": files_param(files)?, "compression_type": files[0].compression.name() }))
+fn params(files: &[File], wanted: &Wanted<'_>) -> Result<Json> {
+    let schema = json_schema::learned(files, wanted)?;
+    Ok(json!({ "files": files_param(files)?, "schema": schema, "compression_type": files[0].compression.name() }))
+}
+
+/// Objects as they stand in the file.
+fn show(file: &File, rows: Range<usize>, limit: Limit, watch: &Watch<'_>) -> Result<Shown> {
+    let (mut shown, mut whole, mut number) = (Shown::default(), 0, 0);
+    let most = rows.end.max(SEEN_RECORDS);
+    first_records(file, &mut Lines::default().skip_blank(), most, watch, &mut |byte, line| {
+        match line.and_then(|line| object(file, line, byte, number)) {
+            Ok(row) => {
+                if rows.contains(&whole) {
+                    shown.rows.push(show::json(&row, limit));
+                }
+                whole += 1;
+            }
+            Err(error) => shown.damage = shown.damage.take().or(Some((whole, error))),
+        }
+        number += 1;
+    })?;
+    Ok(shown)
+}
+
+/// What is in a line.
+fn object(file: &File, line: &[u8], byte: u64, number: u64) -> Result<Json> {
+    if let Some(why) = wrong(line) {
+        return Err(broken(file, &why, byte, number));
+    }
+    let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
+    serde_json::from_slice(line).map_err(|e| broken(file, &e.to_string(), byte, number))
+}
+
+fn broken(file: &File, why: &str, byte: u64, number: u64) -> Error {
+    let text = format!("{why} (line {number} of the file, blank ones not counted)");
+    Error::data(text).at_byte(byte).in_file(&file.name, None)
 }
 
 fn reader(_: &File) -> Result<Box<dyn Records>> {
@@ -65,13 +107,10 @@ fn wrong(line: &[u8]) -> Option<String> {
 /// Every line is an object. That all have the same fields is not asked for.
 fn check(file: &File, watch: &Watch<'_>) -> Result<Checked> {
     let (mut checked, mut number) = (Checked::default(), 0);
-    each_record(file, &mut Lines::default().skip_blank(), watch, &mut |byte, line| {
+    let end = each_record(file, &mut Lines::default().skip_blank(), watch, &mut |byte, line| {
         let bad = line.and_then(|line| match wrong(line) {
             None => Ok(()),
-            Some(why) => {
-                let text = format!("{why} (line {number} of the file, blank ones not counted)");
-                Err(Error::data(text).at_byte(byte).in_file(&file.name, None))
-            }
+            Some(why) => Err(broken(file, &why, byte, number)),
         });
         match bad {
             Ok(()) => checked.good(byte),
@@ -79,5 +118,6 @@ fn check(file: &File, watch: &Watch<'_>) -> Result<Checked> {
         }
         number += 1;
     })?;
+    checked.end(end);
     Ok(checked)
 }

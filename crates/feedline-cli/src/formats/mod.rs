@@ -2,24 +2,31 @@
 //! line in `FORMATS`.
 
 pub mod checked;
+#[cfg(feature = "columnar")]
+mod columnar;
 mod csv;
+mod csv_columns;
 mod json_lines;
+mod json_schema;
 mod records;
 pub mod table;
 pub mod tar;
 pub mod tf_record;
 
 pub use checked::Checked;
-pub use records::{count_records, each_record, is_damage, sample};
+pub use records::{count_records, each_record, first_records, is_damage, sample};
 
 use crate::file::File;
 use crate::session::Watch;
+use crate::show::Limit;
+use crate::wanted::Wanted;
 use clap::builder::PossibleValuesParser;
 use feedline::element::{Packed, Tensor};
 use feedline::{Dataset, Error, Result, ops, save};
 use feedline_formats::compress::Compression;
 use feedline_formats::records::Records;
 use serde_json::{Value as Json, json};
+use std::ops::Range;
 
 pub struct Format {
     pub name: &'static str,
@@ -30,7 +37,7 @@ pub struct Format {
     pub likely: fn(&[u8]) -> Likely,
     /// The operator that reads it, and its parameters for some files.
     pub op: &'static str,
-    pub params: fn(&[File]) -> Result<Json>,
+    pub params: fn(&[File], &Wanted<'_>) -> Result<Json>,
     /// What `feedline::save` calls it, and its options.
     pub writer: &'static str,
     pub options: fn(&Writing<'_>) -> Result<Json>,
@@ -40,11 +47,24 @@ pub struct Format {
     /// How many rows a file has.
     pub count: fn(&File, &Watch<'_>) -> Result<u64>,
     pub kind: Kind,
+    /// Some rows as they stand in the file, nulls and all, for formats that have what elements have not.
+    pub show: Option<Show>,
     /// Makes rows into what can be written, and tells what is not the same in them.
     pub prepare: fn(Dataset) -> Result<(Dataset, Vec<String>)>,
 }
 
 pub type MakeReader = fn(&File) -> Result<Box<dyn Records>>;
+
+/// So many rows behind so many.
+pub type Show = fn(&File, Range<usize>, Limit, &Watch<'_>) -> Result<Shown>;
+
+/// Rows for people.
+#[derive(Default)]
+pub struct Shown {
+    pub rows: Vec<Json>,
+    /// The first thing that is broken, and how many rows were whole before it.
+    pub damage: Option<(usize, Error)>,
+}
 
 /// What is asked of files that are written.
 pub struct Writing<'a> {
@@ -152,6 +172,18 @@ impl Format {
 /// Rows that can be written as they are.
 fn as_they_are(rows: Dataset) -> Result<(Dataset, Vec<String>)> {
     Ok((rows, vec![]))
+}
+
+/// Refuses to fill where there are no nulls.
+fn no_fill(files: &[File], wanted: &Wanted<'_>) -> Result<()> {
+    match wanted.fill.is_empty() {
+        true => Ok(()),
+        false => {
+            let text =
+                format!("--fill is for CSV, JSON lines, Parquet and Arrow, and this is {}", files[0].format.name);
+            Err(Error::usage(text).in_file(&files[0].name, None))
+        }
+    }
 }
 
 /// The parameter `files` of the operators that read records.

@@ -8,35 +8,52 @@ use feedline_formats::records::{Cut, Out, Records};
 use feedline_io::Buf;
 use std::ops::Range;
 
-/// Calls `each` with every record, or with what stands in the place of one, and the byte at which it begins.
+/// Calls `each` with every record, or with what stands in the place of one, and the byte at which it begins. Gives the
+/// bytes of the contents.
 pub fn each_record(
     file: &File,
     records: &mut dyn Records,
     watch: &Watch<'_>,
     each: &mut dyn FnMut(u64, Result<&[u8]>),
-) -> Result<()> {
+) -> Result<u64> {
+    first_records(file, records, usize::MAX, watch, each)
+}
+
+/// The same up to so many records, those not counted that are broken.
+pub fn first_records(
+    file: &File,
+    records: &mut dyn Records,
+    most: usize,
+    watch: &Watch<'_>,
+    each: &mut dyn FnMut(u64, Result<&[u8]>),
+) -> Result<u64> {
     let mut contents = file.contents(watch)?;
     let mut out = Each { base: 0, byte: 0, each };
-    loop {
+    let (mut given, mut bytes) = (0, 0);
+    while given < most {
         out.base = records.base();
-        match records.cut(usize::MAX, &mut out) {
-            Cut::Records(_) => {}
+        match records.cut(most - given, &mut out) {
+            Cut::Records(n) => given += n,
             Cut::Fail(error) => {
                 let byte = error.at().byte.unwrap_or(out.byte);
                 (out.each)(byte, Err(error.in_file(&file.name, None)));
             }
-            Cut::End => return Ok(()),
+            Cut::End => break,
             Cut::More => match contents.next() {
-                Some(Ok(block)) => records.feed(block),
+                Some(Ok(block)) => {
+                    bytes += block.len() as u64;
+                    records.feed(block);
+                }
                 None => records.finish(),
                 Some(Err(error)) if is_damage(&error) => {
                     (out.each)(out.byte, Err(error.in_file(&file.name, None)));
-                    return Ok(());
+                    break;
                 }
                 Some(Err(error)) => return Err(error.in_file(&file.name, None)),
             },
         }
     }
+    Ok(bytes)
 }
 
 /// Whether the data is broken, rather than the way to it.
@@ -56,8 +73,8 @@ impl Out for Each<'_> {
         self.byte = self.base + range.start as u64;
         (self.each)(self.byte, Ok(&block.as_slice()[range]));
     }
-    fn copy(&mut self, _: u64, record: &[u8]) {
-        // It was put together from what lies behind the one before.
+    fn copy(&mut self, byte: u64, record: &[u8]) {
+        self.byte = byte;
         (self.each)(self.byte, Ok(record));
     }
 }
@@ -88,7 +105,8 @@ pub struct Sample {
     pub damage: Option<Error>,
 }
 
-/// At most `count` records from the front of a file. Of a file that is damaged: those before the damage.
+/// At most `count` records from the front of a file. Of a file that is damaged: those before the damage; of text also
+/// those behind it.
 pub fn sample(file: &File, count: usize, watch: &Watch<'_>) -> Result<Sample> {
     let mut reader = reader(file)?;
     let mut contents = file.contents(watch)?;
@@ -99,14 +117,16 @@ pub fn sample(file: &File, count: usize, watch: &Watch<'_>) -> Result<Sample> {
             Cut::Records(_) => {}
             Cut::End => break,
             Cut::Fail(error) => {
-                found.damage = Some(error.in_file(&file.name, None));
-                break;
+                found.damage = found.damage.or(Some(error.in_file(&file.name, None)));
+                if file.format.kind != super::Kind::Text {
+                    break;
+                }
             }
             Cut::More => match contents.next() {
                 Some(Ok(block)) => reader.feed(block),
                 None => reader.finish(),
                 Some(Err(error)) if is_damage(&error) => {
-                    found.damage = Some(error.in_file(&file.name, None));
+                    found.damage = found.damage.or(Some(error.in_file(&file.name, None)));
                     break;
                 }
                 Some(Err(error)) => return Err(error.in_file(&file.name, None)),

@@ -2,14 +2,22 @@
 //! how many rows there are is known at once.
 
 use super::records::is_damage;
-use super::{Checked, Format, Kind, Likely, Writing, as_they_are};
+use super::{Checked, Format, Kind, Likely, Show, Writing, as_they_are, no_fill};
 use crate::file::{File, compression_name};
 use crate::rows;
 use crate::session::Watch;
+use crate::wanted::Wanted;
+use feedline::element::DType;
 use feedline::plan::Card;
+use feedline::save::column_names;
 use feedline::{Error, Result};
 use feedline_formats::compress::Compression;
 use serde_json::{Value as Json, json};
+
+#[cfg(feature = "columnar")]
+const SHOW: [Option<Show>; 2] = [Some(super::columnar::parquet), Some(super::columnar::arrow)];
+#[cfg(not(feature = "columnar"))]
+const SHOW: [Option<Show>; 2] = [None, None];
 
 pub static PARQUET: Format = Format {
     name: "parquet",
@@ -24,6 +32,7 @@ pub static PARQUET: Format = Format {
     check,
     count,
     kind: Kind::Table,
+    show: SHOW[0],
     prepare: as_they_are,
 };
 
@@ -45,6 +54,7 @@ pub static ARROW: Format = Format {
     check,
     count,
     kind: Kind::Table,
+    show: SHOW[1],
     prepare: as_they_are,
 };
 
@@ -65,15 +75,56 @@ pub static NUMPY: Format = Format {
     check,
     count,
     kind: Kind::Table,
+    show: None,
     prepare: as_they_are,
 };
 
-fn params(files: &[File]) -> Result<Json> {
+fn params(files: &[File], wanted: &Wanted<'_>) -> Result<Json> {
+    let columns = wanted.columns;
+    if wanted.fill.is_empty() || std::ptr::eq(files[0].format, &NUMPY) {
+        no_fill(files, wanted)?;
+        return unfilled(files, columns);
+    }
+    filled(files, columns, &|all| wanted.fill.check(all), &|name, dtype| wanted.fill.of(name, dtype))
+}
+
+/// The same with something in the place of nulls.
+fn filled(
+    files: &[File],
+    columns: &[String],
+    check: &dyn Fn(&[String]) -> Result<()>,
+    fill: &dyn Fn(&str, DType) -> Result<Option<Json>>,
+) -> Result<Json> {
+    let mut params = unfilled(files, columns)?;
+    let spec = rows::of_params(files[0].format, params.clone())?.spec().clone();
+    let names = column_names(&spec);
+    check(&names)?;
+    let mut fills = serde_json::Map::new();
+    for (name, leaf) in names.iter().zip(spec.leaves()) {
+        if let Some(value) = leaf.dtype().map(|dtype| fill(name, dtype)).transpose()?.flatten() {
+            fills.insert(name.clone(), value);
+        }
+    }
+    params["fill"] = json!({ "columns": fills });
+    Ok(params)
+}
+
+/// Something of that type.
+fn anything(dtype: DType) -> Json {
+    match dtype {
+        DType::String => "".into(),
+        DType::Bool => false.into(),
+        _ => 0.into(),
+    }
+}
+
+fn unfilled(files: &[File], columns: &[String]) -> Result<Json> {
     if let Some(packed) = files.iter().find(|f| !f.is_plain()) {
         let text = "is compressed as a whole; this format is read at many places at once, so unpack it first";
         return Err(Error::usage(text).in_file(&packed.name, None));
     }
-    Ok(json!({ "files": files.iter().map(|f| f.name.as_str()).collect::<Vec<_>>() }))
+    let columns = (!columns.is_empty()).then_some(columns);
+    Ok(json!({ "files": files.iter().map(|f| f.name.as_str()).collect::<Vec<_>>(), "columns": columns }))
 }
 
 /// Pages are compressed, not the file.
@@ -103,10 +154,16 @@ fn not_whole(writing: &Writing<'_>) -> Result<()> {
     }
 }
 
-/// Reads everything: pages have checksums, and everything has to fit together.
+/// Reads everything: pages have checksums, and everything has to fit together. Nulls are no damage: something stands for
+/// them.
 fn check(file: &File, watch: &Watch<'_>) -> Result<Checked> {
     let mut checked = Checked::default();
-    match rows::dataset(std::slice::from_ref(file)).and_then(|ds| ds.iter()) {
+    let files = std::slice::from_ref(file);
+    let params = match std::ptr::eq(file.format, &NUMPY) {
+        true => unfilled(files, &[]),
+        false => filled(files, &[], &|_| Ok(()), &|_, dtype| Ok(Some(anything(dtype)))),
+    };
+    match params.and_then(|params| rows::of_params(file.format, params)).and_then(|ds| ds.iter()) {
         Err(error) if is_damage(&error) => checked.bad(error.in_file(&file.name, None), 0),
         Err(error) => return Err(error.in_file(&file.name, None)),
         Ok(mut iter) => loop {
@@ -129,7 +186,8 @@ fn check(file: &File, watch: &Watch<'_>) -> Result<Checked> {
 }
 
 fn count(file: &File, watch: &Watch<'_>) -> Result<u64> {
-    let ds = rows::dataset(std::slice::from_ref(file)).map_err(|e| e.in_file(&file.name, None))?;
+    let ds = rows::of_params(file.format, unfilled(std::slice::from_ref(file), &[])?)
+        .map_err(|e| e.in_file(&file.name, None))?;
     watch.done(file.stat.len)?;
     match ds.cardinality() {
         Card::Known(n) => Ok(n),

@@ -1,9 +1,10 @@
 //! Tar files of samples, as `webdataset` lays them out.
 
 use super::records::is_damage;
-use super::{Checked, Format, Kind, compressed, files_param};
+use super::{Checked, Format, Kind, compressed, files_param, no_fill};
 use crate::file::File;
 use crate::session::Watch;
+use crate::wanted::Wanted;
 use feedline::element::{DType, Spec, Tensor, Tree};
 use feedline::{Dataset, Error, Result};
 use feedline_formats::tar::{Member, Step, Tar, is_header};
@@ -23,10 +24,12 @@ pub static FORMAT: Format = Format {
     check,
     count,
     kind: Kind::Members,
+    show: None,
     prepare: with_keys,
 };
 
-fn params(files: &[File]) -> Result<Json> {
+fn params(files: &[File], wanted: &Wanted<'_>) -> Result<Json> {
+    no_fill(files, wanted)?;
     Ok(json!({ "files": files_param(files)?, "compression_type": files[0].compression.name() }))
 }
 

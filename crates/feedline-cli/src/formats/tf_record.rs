@@ -8,10 +8,11 @@
 //! 3. So is a part with damage, now that the number of its first record is known.
 
 use super::records::is_damage;
-use super::{Checked, Format, Kind, compressed, count_records, each_record, files_param};
+use super::{Checked, Format, Kind, compressed, count_records, each_record, files_param, no_fill};
 use crate::examples;
 use crate::file::File;
 use crate::session::Watch;
+use crate::wanted::Wanted;
 use feedline::Result;
 use feedline_formats::records::{Cut, Out, Records};
 use feedline_formats::tfrecord::{AfterBad, HEADER, Options, Reader, length};
@@ -33,6 +34,7 @@ pub static FORMAT: Format = Format {
     check,
     count,
     kind: Kind::Records,
+    show: None,
     prepare: |rows| examples::make(&rows),
 };
 
@@ -42,7 +44,8 @@ const PART_BYTES: u64 = 32 << 20;
 /// A part gives up if it finds no header in so many bytes: its records are long, and the part before goes through them.
 const SEARCH_BYTES: u64 = 1 << 20;
 
-fn params(files: &[File]) -> Result<Json> {
+fn params(files: &[File], wanted: &Wanted<'_>) -> Result<Json> {
+    no_fill(files, wanted)?;
     Ok(json!({ "files": files_param(files)?, "compression_type": files[0].compression.name() }))
 }
 

@@ -17,8 +17,8 @@
 use crate::element::{B8, Column, DType, Leaf, Ragged, Spec, StringsBuilder, Tensor, Tree, unstack};
 use crate::error::{Error, Result};
 use feedline_formats::columnar::array::cast::AsArray;
-use feedline_formats::columnar::array::{Array, ArrayRef};
-use feedline_formats::columnar::buffer::Buffer;
+use feedline_formats::columnar::array::{Array, ArrayRef, make_array};
+use feedline_formats::columnar::buffer::{Buffer, NullBuffer};
 use feedline_formats::columnar::schema::{DataType, Field};
 use feedline_formats::columnar::{cast, from_buffer};
 use half::{bf16, f16};
@@ -221,10 +221,12 @@ impl Nulls {
 pub fn columns_of(array: ArrayRef, path: &str, fill: &Fill, out: &mut Vec<Column>, nulls: &mut Nulls) -> Result<()> {
     match array.data_type().clone() {
         DataType::Struct(fields) => {
-            mark(&array, path, nulls, |row| row);
             let children: Vec<ArrayRef> = array.as_struct().columns().to_vec();
+            let above = array.nulls().cloned();
             drop(array);
             for (child, field) in children.into_iter().zip(&fields) {
+                // All fields of a struct that is null are null.
+                let child = under(child, above.as_ref())?;
                 columns_of(child, &format!("{path}.{}", field.name()), fill, out, nulls)?;
             }
             Ok(())
@@ -238,6 +240,14 @@ pub fn columns_of(array: ArrayRef, path: &str, fill: &Fill, out: &mut Vec<Column
             Ok(())
         }
     }
+}
+
+/// The array with nulls where those above are.
+fn under(array: ArrayRef, above: Option<&NullBuffer>) -> Result<ArrayRef> {
+    let Some(above) = above.filter(|n| n.null_count() > 0) else { return Ok(array) };
+    let nulls = NullBuffer::union(array.nulls(), Some(above));
+    let data = array.to_data().into_builder().nulls(nulls).build();
+    Ok(make_array(data.map_err(|e| Error::data(e.to_string()))?))
 }
 
 fn mark(array: &ArrayRef, path: &str, nulls: &mut Nulls, row: impl Fn(usize) -> usize) {
@@ -295,20 +305,12 @@ fn dense(array: ArrayRef, path: &str, fill: &Fill, null: &mut dyn FnMut(usize)) 
     if let DataType::FixedSizeList(_, n) = *array.data_type() {
         let (rows, n) = (array.len(), n.max(0) as usize);
         let bits = array.nulls().filter(|b| b.null_count() > 0).cloned();
-        if let Some(bits) = &bits {
-            (0..rows).filter(|&i| bits.is_null(i)).for_each(&mut *null);
-        }
         let list = array.as_fixed_size_list();
         let child = list.values().slice(0, rows * n);
         drop(array);
-        // Items under a null list are reported with it.
-        let mut inner = |item: usize| {
-            let row = item / n.max(1);
-            if !bits.as_ref().is_some_and(|b| b.is_null(row)) {
-                null(row);
-            }
-        };
-        let items = dense(child, path, fill, &mut inner)?;
+        // All items of a list that is null are null.
+        let child = under(child, bits.map(|bits| bits.expand(n)).as_ref())?;
+        let items = dense(child, path, fill, &mut |item| null(item / n.max(1)))?;
         let shape: Vec<usize> = [rows, n].into_iter().chain(items.shape()[1..].iter().copied()).collect();
         return Ok(items.into_reshaped(shape));
     }

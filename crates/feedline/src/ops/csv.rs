@@ -35,6 +35,7 @@ pub static INFO: OpInfo = OpInfo {
             "None",
             "what the header of every file must be; None: what was learned, if anything was",
         ),
+        Param::new("exact", "False", "numbers that would not be written back as they are (007, +1) are errors"),
     ],
     read: read::<Csv>,
 };
@@ -67,6 +68,8 @@ pub struct Csv {
     as_dict: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     header_names: Option<Vec<String>>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    exact: bool,
     /// What was learned, once somebody asked.
     #[serde(skip)]
     learned: OnceLock<Result<Learned>>,
@@ -116,6 +119,7 @@ impl Dataset {
             infer_rows: hundred(),
             as_dict: true,
             header_names: None,
+            exact: false,
             learned: OnceLock::new(),
         })
     }
@@ -153,7 +157,8 @@ impl Csv {
         }
     }
     fn schema(&self) -> Result<Schema> {
-        schema(self.dialect()?, self.columns()?, self.select_cols.as_deref(), &self.na_value)
+        let schema = schema(self.dialect()?, self.columns()?, self.select_cols.as_deref(), &self.na_value)?;
+        Ok(if self.exact { schema.exact() } else { schema })
     }
     /// Names from the header or as given, dtypes from the first rows.
     fn learn(&self) -> Result<Learned> {
