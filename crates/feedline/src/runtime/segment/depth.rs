@@ -1,11 +1,11 @@
 //! What a segment chooses for itself while it runs: what was seen of its queue, and what people are told. The decisions
 //! are `tune`'s.
 
+use super::super::bytes_text;
 use super::super::meter::Lane;
 use super::super::stage::Wait;
 use super::super::sync::{Mutex, lock};
 use super::{Bounds, Queue, Shared};
-use crate::plan::bytes_text;
 use crate::tune::{Ahead, Because, Depth, Pace};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -128,7 +128,12 @@ impl Shared {
         if last.0.elapsed() >= TELL {
             last.0 = Instant::now();
             self.told.rows.store(rows, Relaxed);
-            log::debug!("{}: {rows} rows travel together now: {}", self.name, rows_text(why));
+            log::debug!(
+                "{}: chunks have up to {rows} row{} now: {}",
+                self.name,
+                if rows == 1 { "" } else { "s" },
+                rows_text(why)
+            );
         }
     }
 }
@@ -160,7 +165,7 @@ pub fn rows_text(why: Because) -> &'static str {
 
 pub fn ahead_text(why: Ahead) -> &'static str {
     match why {
-        Ahead::Most => "32 MB, or a quarter of memory_limit",
+        Ahead::Most => "all that a queue may hold: a quarter of memory_limit, or 33.6 MB if that is less",
         Ahead::Steady => "the pipeline is faster than its consumer, and both are steady",
         Ahead::Waited => "with less the consumer had to wait",
     }
