@@ -13,6 +13,7 @@ from typing import Any
 import feedline as fl
 import numpy as np
 import pytest
+import towers
 
 
 def told(state: Any) -> Any:
@@ -108,6 +109,36 @@ def test_options_may_be_others() -> None:
     rest = values(it)
     for options in [{"chunk_rows": 7}, {"prefetch": False}, {"memory_limit": "1MB"}, {"cpu_budget": 4}]:
         assert values(ds.iter(state, **options)) == rest, options
+    with pytest.raises(ValueError, match=r"taken without rewrite=False .* must be the same"):
+        ds.iter(state, rewrite=False)
+
+
+def test_options_may_be_others_where_errors_are_left_out() -> None:
+    ds = fl.Dataset.range(8).map(lambda v: 100 // (v - 3), on_error="skip").shuffle(3, seed=1)
+    it = iter(ds)
+    next(it)
+    state = it.state_dict()
+    rest = values(it)
+    for options in [{}, {"chunk_rows": 2}, {"memory_limit": "64MB"}, {"prefetch": False}]:
+        assert values(ds.iter(state, **options)) == rest, options
+    it = ds.iter(chunk_rows=1)
+    assert values(ds.iter(it.state_dict())) == values(it)
+
+
+@pytest.mark.filterwarnings("ignore:FL007")
+def test_a_cache_behind_prefetch_begins_anew() -> None:
+    """The pass behind one that ended: here nothing is kept yet of what the cache gave there."""
+
+    def make() -> fl.Dataset:
+        return fl.Dataset.range(12).shuffle(12, seed=1).prefetch(3).cache().batch(2)
+
+    ds = make()
+    values(ds)
+    it = iter(ds)
+    second = values(it)
+    state = told(it.state_dict())
+    again = make()
+    assert (values(again.iter(state)), values(again)) == ([], second)
 
 
 def test_a_shuffle_without_a_seed_goes_on_in_its_order() -> None:
@@ -118,6 +149,23 @@ def test_a_shuffle_without_a_seed_goes_on_in_its_order() -> None:
     next(it)
     state = told(it.state_dict())
     assert values(unseeded().iter(state)) == values(it)
+
+
+def test_a_cache_on_disk_behind_prefetch_goes_on_with_a_pass_that_broke_off(tmp_path: Any) -> None:
+    calls = []
+
+    def same(x: Any) -> Any:
+        calls.append(x)
+        return x
+
+    signature = fl.TensorSpec((), fl.int64)
+    ds = fl.Dataset.range(60).map(same, python=True, output_signature=signature).prefetch(3)
+    ds = ds.cache(str(tmp_path / "kept"))
+    with ds.iter(prefetch=False) as it:
+        assert [int(next(it)) for _ in range(30)] == list(range(30))
+    calls.clear()
+    assert values(ds) == list(range(60))
+    assert len(calls) < 45
 
 
 IN_ANOTHER_PROCESS = """
@@ -167,6 +215,25 @@ def test_in_fresh_processes(tmp_path: Any) -> None:
     rest, state = run(state, 1000)
     assert got + more + rest == whole
     assert run(state, 1000)[0] == []
+
+
+@pytest.mark.filterwarnings("ignore:FL007")
+def test_towers_go_on_in_a_fresh_process(tmp_path: Any) -> None:
+    """Random pipelines at every position, all of them in one other process, with other chunks and cores."""
+    cases = []
+    for seed in range(48):
+        _, ds = towers.tower(seed)
+        it = ds.iter(chunk_rows=[3, 1, 50][seed % 3])
+        got, states = [], [it.state_dict()]
+        for x in it:
+            got.append(int(x))
+            states.append(it.state_dict())
+        cases.append((seed, got, values(ds), states))
+    path = tmp_path / "cases.json"
+    path.write_text(json.dumps(cases))
+    run = [sys.executable, towers.__file__, str(path)]
+    done = subprocess.run(run, capture_output=True, text=True, timeout=600, check=False)
+    assert (done.returncode, done.stdout) == (0, ""), done.stdout[:4000] + done.stderr[-2000:]
 
 
 def test_another_dataset_is_refused_in_words() -> None:

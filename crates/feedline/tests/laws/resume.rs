@@ -21,10 +21,13 @@ pub fn ways() -> Vec<Way> {
     ]
 }
 
-/// A plan as another process would make it, with the options of that way.
+/// A plan as another process would make it, with the options of that way; without an operator for them if there are none.
 pub fn elsewhere(plan: &Plan, way: &Way) -> Bound {
-    let plan = Dataset::from_plan(fresh(plan)).with_options(way.1.clone()).unwrap().plan().rewritten().unwrap().plan;
-    Bound { plan, env: Arc::new([]) }
+    let mut ds = Dataset::from_plan(fresh(plan));
+    if way.1 != Options::default() {
+        ds = ds.with_options(way.1.clone()).unwrap();
+    }
+    Bound { plan: ds.plan().rewritten().unwrap().plan, env: Arc::new([]) }
 }
 
 pub fn shown(event: feedline::Result<feedline::element::Element>) -> Event {
@@ -224,6 +227,9 @@ pub fn towers() -> Vec<(&'static str, Plan)> {
             on("interleave", params, repeat(2, kept))
         }),
         ("noise > cache > repeat", repeat(2, on("cache", json!({}), noisy(range(6))))),
+        ("shuffle > prefetch > cache > groups", {
+            groups(on("cache", json!({}), on("prefetch", json!({ "buffer_size": 3 }), shuffle(9, range(9)))))
+        }),
         #[cfg(feature = "columnar")]
         ("noise > cache on disk > repeat", repeat(2, on("cache", on_disk(), noisy(range(6))))),
         #[cfg(feature = "columnar")]
@@ -294,6 +300,10 @@ pub fn towers() -> Vec<(&'static str, Plan)> {
                                  "rerandomize_each_iteration": true });
             repeat(3, make("sample_from_datasets", params, vec![shuffle(3, range(5)), filter(range(8))]))
         }),
+        ("filter > a broken promise > interleave", {
+            let params = json!({ "function": inner_range(&scalar), "cycle_length": 3, "num_parallel_calls": 2 });
+            on("interleave", params, on("assert_cardinality", json!({ "count": 9 }), filter(range(15))))
+        }),
         ("take > shuffle > skip", {
             let taken = on("take", json!({ "count": 9 }), filter(range(40)));
             on("skip", json!({ "count": 2 }), shuffle(4, taken))
@@ -310,6 +320,60 @@ fn towers_at_every_position() {
     }
 }
 
+/// Operators that may be done with an input before it ends, or long before whoever reads them is.
+const ENDING: [&str; 9] = [
+    "cache",
+    "choose_from_datasets",
+    "concatenate",
+    "group_by_reducer",
+    "repeat",
+    "sample_from_datasets",
+    "take",
+    "take_while",
+    "zip",
+];
+
+/// Operators whose states have places behind which their input is read again.
+const LOOKING_BACK: [&str; 4] = ["flat_map", "group_by_window", "interleave", "shuffle"];
+
+/// An operator on scalars, so that what comes out of it are scalars again.
+fn in_chain(name: &str, input: Plan) -> Plan {
+    let scalar = Spec::scalar(DType::Int64);
+    match name {
+        "zip" => {
+            let pairs = json!({ "structure": { "tuple": { "tag": null, "items": [{ "leaf": 0 }, { "leaf": 1 }] } } });
+            let sum =
+                function(&[&scalar, &scalar], |b, a| leaf(b.call("add", &[a[0], a[1]], Attrs::default()).unwrap()));
+            make("map", json!({ "function": sum }), vec![make("zip", pairs, vec![input, range(9)])])
+        }
+        "group_by_window" => make("unbatch", json!({}), vec![sample(name, input)]),
+        _ => sample(name, input),
+    }
+}
+
+fn sample(name: &str, input: Plan) -> Plan {
+    SAMPLES.iter().find(|(n, _)| *n == name).unwrap_or_else(|| panic!("there is no sample of {name}")).1(input)
+}
+
+/// Whoever is sent back to read something again comes from an end at times.
+#[test]
+fn what_has_ended_can_be_sent_back() {
+    let mut turn = 0;
+    for ending in ENDING {
+        for before in ["skip", "shuffle"] {
+            for between in [None, Some("prefetch")] {
+                for behind in LOOKING_BACK {
+                    let names = [Some(before), Some(ending), between, Some(behind)];
+                    let plan = names.iter().flatten().fold(range(13), |plan, name| in_chain(name, plan));
+                    let what = names.into_iter().flatten().collect::<Vec<_>>().join(" > ");
+                    holds(&what, &plan, turn as u64 % 2, turn, |_| true);
+                    turn += 1;
+                }
+            }
+        }
+    }
+}
+
 /// Chains of operators by these names, at some positions.
 fn random_pipelines(seed: u64, turns: usize, names: impl Fn(&mut dyn FnMut(usize) -> usize) -> Vec<&'static str>) {
     let mut draw = draws(seed);
@@ -317,8 +381,7 @@ fn random_pipelines(seed: u64, turns: usize, names: impl Fn(&mut dyn FnMut(usize
         let mut plan = if draw(3) == 0 { failing(30) } else { range(30) };
         let mut what = String::new();
         for name in names(&mut draw) {
-            let Some((_, sample)) = SAMPLES.iter().find(|(n, _)| *n == name) else { continue };
-            plan = sample(plan);
+            plan = in_chain(name, plan);
             what = format!("{what} > {name}");
         }
         if run(&plan, 1, Options::default()).len() > 500 {
@@ -327,6 +390,20 @@ fn random_pipelines(seed: u64, turns: usize, names: impl Fn(&mut dyn FnMut(usize
         let some: Vec<usize> = (0..6).map(|_| draw(60)).collect();
         holds(&what, &plan, draw(2) as u64, turn, |p| some.contains(&p));
     }
+}
+
+#[test]
+fn random_towers_of_what_ends_early_at_random_positions() {
+    random_pipelines(1357, 300, |draw| {
+        let mut names = Vec::new();
+        for _ in 0..draw(3) + 1 {
+            names.extend((0..draw(2)).map(|_| CHAIN[draw(CHAIN.len())]));
+            names.push(ENDING[draw(ENDING.len())]);
+            names.extend((draw(3) == 0).then_some("prefetch"));
+            names.push(LOOKING_BACK[draw(LOOKING_BACK.len())]);
+        }
+        names
+    });
 }
 
 #[test]
