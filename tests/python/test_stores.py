@@ -103,3 +103,19 @@ def test_what_is_missing_is_named(s3: S3) -> None:
     with pytest.raises(OSError, match="none-"):
         fl.TFRecordDataset(url.replace("here", "none-*"))
     assert fl.io.read_file(url) == b"x"
+
+
+def test_caches_know_the_objects_that_they_are_made_of(s3: S3, tmp_path: Path) -> None:
+    def make() -> Any:
+        names = fl.Dataset.from_tensor_slices([s3.url("kept/a.txt"), s3.url("kept/b.txt")])
+        return names.flat_map(fl.TextLineDataset).cache(tmp_path / "cache")
+
+    s3.put("kept/a.txt", b"1\n2\n")
+    s3.put("kept/b.txt", b"3\n")
+    assert list(make().as_numpy_iterator()) == [b"1", b"2", b"3"]
+    (manifest,) = (tmp_path / "cache").rglob("dataset.json")
+    before = manifest.stat().st_mtime_ns
+    assert list(make().as_numpy_iterator()) == [b"1", b"2", b"3"]
+    assert manifest.stat().st_mtime_ns == before
+    s3.put("kept/b.txt", b"4\n")
+    assert list(make().as_numpy_iterator()) == [b"1", b"2", b"4"]

@@ -23,6 +23,10 @@ use crate::runtime::{BuildCx, Run, Saved};
 use crate::save::{Manifest, SetWriter};
 use feedline_io::{Scratch, Witness, scratch};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Of the time of a pass at most this part goes into saying what was kept.
+const COMMIT_PART: u32 = 16;
 
 pub struct OnDisk {
     folder: String,
@@ -53,6 +57,8 @@ pub struct Keeping {
     set: SetWriter,
     steps: Vec<Step>,
     files: KeptFiles,
+    /// When it committed, and how long that took: the files of a pass may be many.
+    committed: (Instant, Duration),
     /// Charged to the pass, yet nothing that it keeps: other operators may keep what they may.
     #[expect(dead_code, reason = "it is there until nothing is written any more")]
     working: Scratch,
@@ -70,12 +76,16 @@ impl Keeping {
         self.set.has_news()
     }
     pub fn is_due(&self) -> bool {
-        self.set.is_due()
+        let (last, cost) = self.committed;
+        self.set.is_due() && last.elapsed() >= cost * COMMIT_PART
     }
     /// Keeps what there is so far, behind which the input goes on with `rest`.
     pub fn commit(&mut self, origin: &Origin, rest: Vec<Saved>) -> Result<()> {
+        let began = Instant::now();
         self.steps.push(Step { elements: self.set.elements(), rest: rest.into() });
-        self.set.commit(self.files.tell(part_to_json(origin, &mut self.steps)?))
+        self.set.commit(self.files.tell(part_to_json(origin, &mut self.steps)?))?;
+        self.committed = (Instant::now(), began.elapsed());
+        Ok(())
     }
     pub fn finish(self, origin: serde_json::Value) -> Result<()> {
         self.set.finish(Some(self.files.tell(origin))).map(|_| ())
@@ -195,7 +205,8 @@ impl OnDisk {
         let _entered = run.budget.enter();
         let working = scratch(set.working_bytes());
         let (files, writing) = (self.files.clone(), Writing::new(&self.folder, &run.cancelled));
-        Ok(Some(Keeping { set, steps, files, working, writing }))
+        let committed = (Instant::now(), Duration::ZERO);
+        Ok(Some(Keeping { set, steps, files, committed, working, writing }))
     }
 }
 
