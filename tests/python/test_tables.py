@@ -277,6 +277,25 @@ def test_nulls_fail_or_are_filled(tmp_path: Path, kind: str) -> None:
         read(path, kind, fill={"q": 1})
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_nulls_above_are_filled(tmp_path: Path, kind: str) -> None:
+    source = pa.table(
+        {
+            "st": pa.array([{"q": 1, "t": "a"}, None, {"q": None, "t": "c"}]),
+            "pair": pa.array([[1, 2], None, [3, None]], pa.list_(pa.int64(), 2)),
+        }
+    )
+    path = write(tmp_path / "a", source, kind)
+    with pytest.raises(fl.errors.DataError, match="is null"):
+        list(read(path, kind))
+    filled = read(path, kind, fill={"st.q": -1, "st.t": "?", "pair": 0})
+    assert [plain(row) for row in filled] == [
+        {"st": {"q": 1, "t": "a"}, "pair": [1, 2]},
+        {"st": {"q": -1, "t": "?"}, "pair": [0, 0]},
+        {"st": {"q": -1, "t": "c"}, "pair": [3, 0]},
+    ]
+
+
 def test_types_without_a_place(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     maps = pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int64()))

@@ -13,6 +13,7 @@ use feedline::save::{self, Target};
 use feedline::{Dataset, Error, Result};
 use feedline_formats::compress::Compression;
 use serde_json::json;
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -118,8 +119,10 @@ impl Convert {
         let watch = session.watch("looking", 0, Unit::Bytes);
         let looked: Result<Looked> = session.aside(|| {
             let (columns, infer) = (&self.columns.columns, self.infer);
-            let wanted = Wanted { columns, fill: &fill, infer, strict: true, watch: &watch };
-            let (rows, remarks) = self.rows(&files, to, schema.as_ref(), &wanted)?;
+            let wanted =
+                Wanted { columns, fill: &fill, infer, strict: true, watch: &watch, remarks: RefCell::default() };
+            let (rows, mut remarks) = self.rows(&files, to, schema.as_ref(), &wanted)?;
+            remarks.extend(wanted.remarks.take());
             let about = rows::estimate(&files, &rows, &watch)?;
             let binary = match (to.kind, self.binary.is_empty()) {
                 (Kind::Table, true) => rows::binary(&rows, &watch)?,

@@ -7,6 +7,7 @@ use clap::Args;
 use feedline::element::DType;
 use feedline::{Error, Result};
 use serde_json::{Value as Json, json};
+use std::cell::RefCell;
 
 /// The columns of a command line.
 #[derive(Args, Clone, Default)]
@@ -25,6 +26,8 @@ pub struct Wanted<'a> {
     /// Nulls that nothing stands for are refused as soon as they are seen.
     pub strict: bool,
     pub watch: &'a Watch<'a>,
+    /// What is read otherwise than it stands in the files.
+    pub remarks: RefCell<Vec<String>>,
 }
 
 /// Nothing stands for nulls.
@@ -33,7 +36,14 @@ static NO_FILL: Fill = Fill { all: None, columns: vec![] };
 impl<'a> Wanted<'a> {
     /// All columns, as the first rows show them.
     pub fn all(watch: &'a Watch<'a>) -> Wanted<'a> {
-        Wanted { columns: &[], fill: &NO_FILL, infer: Some(SEEN_RECORDS), strict: false, watch }
+        Wanted {
+            columns: &[],
+            fill: &NO_FILL,
+            infer: Some(SEEN_RECORDS),
+            strict: false,
+            watch,
+            remarks: RefCell::default(),
+        }
     }
     /// How many rows types are learned from.
     pub fn rows(&self, files: &[File]) -> usize {

@@ -729,6 +729,9 @@ fn nothing_stands_for_empty_fields_unasked() {
     place.put("n.jsonl", "{\"a\":1,\"b\":null}\n");
     let ran = place.run(&["convert", "n.jsonl", "n.csv"]);
     assert!(ran.code == 1 && ran.err.contains("\"b\" is null"), "{}", ran.err);
+    place.put("m.jsonl", "{\"a\":1}\n{\"a\":\"x\"}\n");
+    let ran = place.run(&["convert", "m.jsonl", "m.csv"]);
+    assert!(ran.code == 0 && ran.err.contains("a is of several kinds"), "{}", ran.err);
     let tar = ["convert", "a.tfrecord", "t.csv", "--fill", "1"];
     files(&place, 3);
     assert_eq!(place.run(&tar).code, 2);

@@ -178,8 +178,8 @@ fn only_scalars(rows: Dataset) -> Result<(Dataset, Vec<String>)> {
     match names.iter().zip(rows.spec().leaves()).find(|(_, leaf)| is_list(leaf)) {
         None => Ok((rows, vec![])),
         Some((name, leaf)) => Err(Error::usage(format!(
-            "{name:?} is {leaf}, and a field of a CSV file is one value; write JSON lines, or leave it out (of Examples \
-             with --schema)"
+            "{name:?} is {leaf}, and a field of a CSV file is one value; write JSON lines, or leave it out with \
+             --columns"
         ))),
     }
 }

@@ -68,6 +68,9 @@ impl Learning<'_> {
         let mut json = json!({ "name": name, "dtype": dtype, "shape": vec![Json::Null; leaf.rank] });
         if leaf.kind == Kind::Json {
             json["json"] = true.into();
+            let remark =
+                format!("{} is of several kinds, or of one without a type; its JSON is kept as text", leaf.path);
+            self.wanted.remarks.borrow_mut().push(remark);
         }
         if let Some(fill) = fill {
             json["default"] = fill;
