@@ -276,6 +276,25 @@ def test_nulls_fail_or_are_filled(tmp_path: Path, kind: str) -> None:
         read(path, kind, fill={"q": 1})
 
 
+def test_strings_of_dictionaries_are_there_once(tmp_path: Path) -> None:
+    """Rows that share a long string: also more of it than one array of Arrow can have."""
+    rows, text = 150_000, "x" * 20_000
+    words = pa.array(["a", text, "unused", "0123456789abc"])
+    places = pa.array((np.arange(rows) % 100 > 0).astype(np.int32) + 2 * (np.arange(rows) == 77))
+    source = pa.table({"s": pa.DictionaryArray.from_arrays(places, words), "i": np.arange(rows)})
+    pq.write_table(source, tmp_path / "a.parquet", row_group_size=rows)
+    pyarrow.feather.write_feather(source, tmp_path / "a.feather", chunksize=rows, compression="uncompressed")
+    for ds in (
+        fl.ParquetDataset(tmp_path / "a.parquet"),
+        fl.ArrowDataset(tmp_path / "a.feather"),
+    ):
+        lengths = np.array(list(ds.map(lambda r: fl.strings.length(r["s"])).batch(10_000).unbatch()))
+        expected = np.where(np.arange(rows) % 100 > 0, len(text), 1)
+        expected[77] = 13
+        assert np.array_equal(lengths, expected)
+        assert [ds[i]["s"] for i in (0, 1, 77)] == [b"a", text.encode(), b"0123456789abc"]
+
+
 def test_types_without_a_place(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     maps = pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int64()))

@@ -101,7 +101,8 @@ impl Table for Files {
     fn row_bytes(&self, block: usize) -> u64 {
         let (file, batch) = self.blocks[block];
         let body = self.files[file].body(batch);
-        (body.end - body.start) / (self.files[file].batch_rows(batch) as u64).max(1)
+        let stored = (body.end - body.start) / (self.files[file].batch_rows(batch) as u64).max(1);
+        stored.saturating_add(self.files[file].dictionary_bytes(batch))
     }
     fn source(&self, block: usize) -> &Arc<dyn Source> {
         self.files[self.blocks[block].0].source()

@@ -19,11 +19,14 @@ use crate::error::{Error, Result};
 use feedline_formats::columnar::array::cast::AsArray;
 use feedline_formats::columnar::array::{Array, ArrayRef};
 use feedline_formats::columnar::buffer::Buffer;
+use feedline_formats::columnar::data::{ByteView, MAX_INLINE_VIEW_LEN};
 use feedline_formats::columnar::schema::{DataType, Field};
 use feedline_formats::columnar::{cast, from_buffer};
+use feedline_io::Buf;
 use half::{bf16, f16};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// What stands in the place of nulls.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -314,7 +317,8 @@ fn dense(array: ArrayRef, path: &str, fill: &Fill, null: &mut dyn FnMut(usize)) 
     }
     let unfit = || Error::data(format!("column {path:?} has the type {} here", array.data_type()));
     let dtype = dtype_of(array.data_type()).ok_or_else(unfit)?;
-    let bits = array.nulls().filter(|n| n.null_count() > 0).cloned();
+    // Of a dictionary, also those whose value is null.
+    let bits = array.logical_nulls().filter(|n| n.null_count() > 0);
     let filled = match (&bits, fill.of(path, dtype)) {
         (Some(_), Some(value)) => Some(value.bytes(dtype)?),
         _ => None,
@@ -375,15 +379,44 @@ fn numbers(array: ArrayRef, dtype: DType) -> Result<Tensor> {
 fn strings<'a>(array: ArrayRef, fill: impl Fn(usize) -> Option<&'a [u8]>) -> Result<Tensor> {
     let rows = array.len();
     let mut out = StringsBuilder::with_capacity(rows);
-    let mut cut = |values: &Buffer, range: &dyn Fn(usize) -> std::ops::Range<usize>| {
-        let buf = from_buffer(values.clone());
+    // Rows of a dictionary point to its values: a long one in many rows is there once.
+    let (array, keys) = match array.as_any_dictionary_opt() {
+        Some(dictionary) if dictionary.values().is_empty() => {
+            (0..rows).for_each(|i| out.push(fill(i).unwrap_or_default()));
+            return Ok(out.tensor([rows]));
+        }
+        Some(dictionary) => (dictionary.values().clone(), Some(dictionary.normalized_keys())),
+        None => (array, None),
+    };
+    let mut cut_of = |place: &mut dyn FnMut(&mut StringsBuilder, usize)| {
         for i in 0..rows {
             match fill(i) {
                 Some(text) => out.push(text),
-                None => out.push_view(&buf, range(i)),
+                None => place(&mut out, keys.as_ref().map_or(i, |keys| keys[i])),
             }
         }
     };
+    let mut cut = |values: &Buffer, range: &dyn Fn(usize) -> Range<usize>| {
+        let buf = from_buffer(values.clone());
+        cut_of(&mut |out, i| out.push_view(&buf, range(i)));
+    };
+    macro_rules! by_views {
+        ($array:expr) => {{
+            let views = $array.views();
+            // Short strings lie in the views themselves, behind their length.
+            let short = from_buffer(views.inner().clone());
+            let bufs: Vec<Buf> = $array.data_buffers().iter().map(|b| from_buffer(b.clone())).collect();
+            cut_of(&mut |out, i| match ByteView::from(views[i]) {
+                view if view.length <= MAX_INLINE_VIEW_LEN => {
+                    out.push_view(&short, i * 16 + 4..i * 16 + 4 + view.length as usize)
+                }
+                view => {
+                    let from = view.offset as usize;
+                    out.push_view(&bufs[view.buffer_index as usize], from..from + view.length as usize)
+                }
+            });
+        }};
+    }
     macro_rules! by_offsets {
         ($array:expr) => {{
             let (offsets, values) = ($array.offsets().clone(), $array.values().clone());
@@ -400,16 +433,8 @@ fn strings<'a>(array: ArrayRef, fill: impl Fn(usize) -> Option<&'a [u8]>) -> Res
             let first = data.offset() * n;
             cut(&data.buffers()[0], &|i| first + i * n..first + (i + 1) * n);
         }
-        DataType::Utf8View => (0..rows).for_each(|i| {
-            out.push(fill(i).unwrap_or_else(|| array.as_string_view().value(i).as_bytes()));
-        }),
-        DataType::BinaryView => {
-            (0..rows).for_each(|i| out.push(fill(i).unwrap_or_else(|| array.as_binary_view().value(i))))
-        }
-        DataType::Dictionary(_, values) => {
-            let values = cast::cast(&array, values).map_err(|e| Error::data(e.to_string()))?;
-            return strings(values, fill);
-        }
+        DataType::Utf8View => by_views!(array.as_string_view()),
+        DataType::BinaryView => by_views!(array.as_binary_view()),
         other => return Err(Error::internal(format!("{other} has no strings"))),
     }
     Ok(out.tensor([rows]))

@@ -113,10 +113,10 @@ impl Table for ParquetTable {
         if let Some(bytes) = self.fixed_bytes {
             return bytes;
         }
-        // What is stored, which dictionaries make smaller than it will be.
+        // On the average. Where strings of a dictionary are longer than that, they are still there once.
         let (file, group) = self.blocks[block];
         let (file, projection) = &self.files[file];
-        2 * file.group_bytes(group, projection) / file.group_rows(group).max(1)
+        file.group_bytes(group, projection) / file.group_rows(group).max(1)
     }
     fn source(&self, block: usize) -> &Arc<dyn Source> {
         self.files[self.blocks[block].0].0.source()
