@@ -18,7 +18,7 @@ use crate::element::{B8, Column, DType, Leaf, Ragged, Spec, StringsBuilder, Tens
 use crate::error::{Error, Result};
 use feedline_formats::columnar::array::cast::AsArray;
 use feedline_formats::columnar::array::{Array, ArrayRef};
-use feedline_formats::columnar::buffer::Buffer;
+use feedline_formats::columnar::buffer::{Buffer, NullBuffer};
 use feedline_formats::columnar::data::{ByteView, MAX_INLINE_VIEW_LEN};
 use feedline_formats::columnar::schema::{DataType, Field};
 use feedline_formats::columnar::{cast, from_buffer};
@@ -58,13 +58,14 @@ impl Fill {
     fn of(&self, path: &str, dtype: DType) -> Option<&FillValue> {
         self.columns.get(path).or_else(|| self.floats.as_ref().filter(|_| dtype.is_float()))
     }
-    /// Refuses names that are no columns.
-    pub fn check(&self, fields: &[String], spec: &Spec) -> Result<()> {
-        for name in self.columns.keys() {
-            let top = name.split_once('.').map_or(name.as_str(), |(top, _)| top);
-            if !fields.iter().any(|f| f == top || f == name) {
-                return Err(Error::usage(format!("fill names {name:?}, which is no column; there are {fields:?}")));
-            }
+    /// Refuses names that are no columns, or structs: their fields are filled. `paths` are all that could be named.
+    pub fn check(&self, paths: &[String], spec: &Spec) -> Result<()> {
+        for name in self.columns.keys().filter(|name| !paths.contains(name)) {
+            let inside: Vec<&String> = paths.iter().filter(|p| p.starts_with(&format!("{name}."))).collect();
+            return Err(Error::usage(match inside.is_empty() {
+                true => format!("fill names {name:?}, which is no column; there are {paths:?}"),
+                false => format!("fill names {name:?}, which is a struct; name its fields: {inside:?}"),
+            }));
         }
         if let Tree::Map { items, .. } = spec {
             items.iter().try_for_each(|(name, tree)| self.check_tree(name, tree))?;
@@ -151,6 +152,16 @@ fn tree(path: &str, data_type: &DataType) -> Result<Spec> {
     }
 }
 
+/// The names that its leaves have for `fill`.
+pub fn leaf_paths(path: &str, spec: &Spec) -> Vec<String> {
+    match spec {
+        Tree::Map { items, .. } => {
+            items.iter().flat_map(|(name, tree)| leaf_paths(&format!("{path}.{name}"), tree)).collect()
+        }
+        _ => vec![path.into()],
+    }
+}
+
 /// The dtype that single values have.
 fn dtype_of(data_type: &DataType) -> Option<DType> {
     use DataType::*;
@@ -220,53 +231,65 @@ impl Nulls {
     }
 }
 
-/// The columns of a field, one for each leaf of its spec.
-pub fn columns_of(array: ArrayRef, path: &str, fill: &Fill, out: &mut Vec<Column>, nulls: &mut Nulls) -> Result<()> {
+/// The columns of a field, one for each leaf of its spec. `outer` has the rows in which the struct around it is null: its
+/// fields are, too.
+pub fn columns_of(
+    array: ArrayRef,
+    outer: Option<&NullBuffer>,
+    path: &str,
+    fill: &Fill,
+    out: &mut Vec<Column>,
+    nulls: &mut Nulls,
+) -> Result<()> {
     match array.data_type().clone() {
         DataType::Struct(fields) => {
-            mark(&array, path, nulls, |row| row);
+            let bits = NullBuffer::union(outer, array.nulls());
             let children: Vec<ArrayRef> = array.as_struct().columns().to_vec();
             drop(array);
             for (child, field) in children.into_iter().zip(&fields) {
-                columns_of(child, &format!("{path}.{}", field.name()), fill, out, nulls)?;
+                columns_of(child, bits.as_ref(), &format!("{path}.{}", field.name()), fill, out, nulls)?;
             }
             Ok(())
         }
         DataType::List(_) | DataType::LargeList(_) => {
-            out.push(ragged(array, path, fill, nulls)?);
+            out.push(ragged(array, outer, path, fill, nulls)?);
             Ok(())
         }
         _ => {
-            out.push(Column::Dense(dense(array, path, fill, &mut |item| nulls.0.push((item, path.into())))?));
+            out.push(Column::Dense(dense(array, outer, path, fill, &mut |item| nulls.0.push((item, path.into())))?));
             Ok(())
         }
     }
 }
 
-fn mark(array: &ArrayRef, path: &str, nulls: &mut Nulls, row: impl Fn(usize) -> usize) {
-    if let Some(bits) = array.nulls().filter(|n| n.null_count() > 0) {
-        nulls.0.extend((0..bits.len()).filter(|&i| bits.is_null(i)).map(|i| (row(i), path.into())));
+/// The places that are null.
+fn null_places(bits: Option<&NullBuffer>) -> impl Iterator<Item = usize> {
+    let bits = bits.filter(|bits| bits.null_count() > 0);
+    bits.into_iter().flat_map(|bits| (0..bits.len()).filter(|&i| bits.is_null(i)))
+}
+
+/// The type of single values in lists.
+fn item_type(mut data_type: &DataType) -> &DataType {
+    while let DataType::List(f) | DataType::LargeList(f) | DataType::FixedSizeList(f, _) = data_type {
+        data_type = f.data_type();
     }
+    data_type
 }
 
 /// A list of lists of ... of dense items.
-fn ragged(array: ArrayRef, path: &str, fill: &Fill, nulls: &mut Nulls) -> Result<Column> {
+fn ragged(array: ArrayRef, outer: Option<&NullBuffer>, path: &str, fill: &Fill, nulls: &mut Nulls) -> Result<Column> {
     let rows = array.len();
     let mut splits: Vec<std::sync::Arc<[i64]>> = Vec::new();
     // The row to which an item of the innermost level so far belongs.
     let row_of = |splits: &[std::sync::Arc<[i64]>], item: usize| {
         splits.iter().rev().fold(item, |at, level| level.partition_point(|s| *s <= at as i64).saturating_sub(1))
     };
-    let filled = |array: &ArrayRef| {
-        let mut inner = array.data_type();
-        while let DataType::List(f) | DataType::LargeList(f) | DataType::FixedSizeList(f, _) = inner {
-            inner = f.data_type();
-        }
-        dtype_of(inner).is_some_and(|d| fill.of(path, d).is_some())
-    };
     let mut array = array;
     // With a fill, a list that is null is an empty one.
-    let empty = filled(&array);
+    let empty = dtype_of(item_type(array.data_type())).is_some_and(|d| fill.of(path, d).is_some());
+    if !empty {
+        nulls.0.extend(null_places(outer).map(|row| (row, path.into())));
+    }
     loop {
         let (offsets, child): (Vec<i64>, ArrayRef) = match array.data_type() {
             DataType::List(_) => {
@@ -280,27 +303,35 @@ fn ragged(array: ArrayRef, path: &str, fill: &Fill, nulls: &mut Nulls) -> Result
             _ => break,
         };
         if !empty {
-            mark(&array, path, nulls, |i| row_of(&splits, i));
+            nulls.0.extend(null_places(array.nulls()).map(|i| (row_of(&splits, i), path.into())));
         }
         splits.push(offsets.into());
         array = child;
     }
     let levels = splits.clone();
-    let values = dense(array, path, fill, &mut |item| nulls.0.push((row_of(&levels, item), path.into())))?;
+    let values = dense(array, None, path, fill, &mut |item| nulls.0.push((row_of(&levels, item), path.into())))?;
     let all = Ragged { values, splits, splits_dtype: DType::Int64 };
     let rows_of = unstack(&crate::element::Value::Ragged(all.into()))?;
     debug_assert_eq!(rows_of.len(), rows);
     Ok(Column::Rows(rows_of.into(), 0..rows))
 }
 
-/// Items of one shape. `null` hears of those that are null and not filled.
-fn dense(array: ArrayRef, path: &str, fill: &Fill, null: &mut dyn FnMut(usize)) -> Result<Tensor> {
+/// Items of one shape; where something around them is null, `outer` says so. `null` hears of those that are null and not
+/// filled.
+fn dense(
+    array: ArrayRef,
+    outer: Option<&NullBuffer>,
+    path: &str,
+    fill: &Fill,
+    null: &mut dyn FnMut(usize),
+) -> Result<Tensor> {
     if let DataType::FixedSizeList(_, n) = *array.data_type() {
         let (rows, n) = (array.len(), n.max(0) as usize);
-        let bits = array.nulls().filter(|b| b.null_count() > 0).cloned();
-        if let Some(bits) = &bits {
-            (0..rows).filter(|&i| bits.is_null(i)).for_each(&mut *null);
-        }
+        let mut bits = NullBuffer::union(outer, array.nulls()).filter(|b| b.null_count() > 0);
+        // With a fill, a list that is null is one of nulls.
+        let is_filled = dtype_of(item_type(array.data_type())).is_some_and(|d| fill.of(path, d).is_some());
+        let under = bits.take_if(|_| is_filled).map(|bits| bits.expand(n));
+        null_places(bits.as_ref()).for_each(&mut *null);
         let list = array.as_fixed_size_list();
         let child = list.values().slice(0, rows * n);
         drop(array);
@@ -311,20 +342,20 @@ fn dense(array: ArrayRef, path: &str, fill: &Fill, null: &mut dyn FnMut(usize)) 
                 null(row);
             }
         };
-        let items = dense(child, path, fill, &mut inner)?;
+        let items = dense(child, under.as_ref(), path, fill, &mut inner)?;
         let shape: Vec<usize> = [rows, n].into_iter().chain(items.shape()[1..].iter().copied()).collect();
         return Ok(items.into_reshaped(shape));
     }
     let unfit = || Error::data(format!("column {path:?} has the type {} here", array.data_type()));
     let dtype = dtype_of(array.data_type()).ok_or_else(unfit)?;
     // Of a dictionary, also those whose value is null.
-    let bits = array.logical_nulls().filter(|n| n.null_count() > 0);
+    let bits = NullBuffer::union(outer, array.logical_nulls().as_ref()).filter(|n| n.null_count() > 0);
     let filled = match (&bits, fill.of(path, dtype)) {
         (Some(_), Some(value)) => Some(value.bytes(dtype)?),
         _ => None,
     };
-    if let (Some(bits), None) = (&bits, &filled) {
-        (0..bits.len()).filter(|&i| bits.is_null(i)).for_each(null);
+    if filled.is_none() {
+        null_places(bits.as_ref()).for_each(null);
     }
     let is_null = |i: usize| filled.is_some() && bits.as_ref().is_some_and(|b| b.is_null(i));
     if dtype == DType::String {
@@ -440,15 +471,29 @@ fn strings<'a>(array: ArrayRef, fill: impl Fn(usize) -> Option<&'a [u8]>) -> Res
     Ok(out.tensor([rows]))
 }
 
-/// Whether a file's field has values of the spec that the first file gave.
-pub fn check_field(field: &Field, wanted: &Spec) -> Result<()> {
+/// Whether a file's field has values of the spec that the first file gave, and of the same meaning.
+pub fn check_field(field: &Field, wanted: &Spec, first: &DataType) -> Result<()> {
     let own = spec_of(field)?;
-    if own == *wanted {
+    if own == *wanted && counted(field.data_type()) == counted(first) {
         return Ok(());
     }
     Err(Error::data(format!(
-        "column {:?} is {own} ({}) here, but {wanted} in the first file; files of one dataset must agree",
+        "column {:?} is {own} ({}) here, but {wanted} ({first}) in the first file; files of one dataset must agree",
         field.name(),
         field.data_type()
     )))
+}
+
+/// What the numbers of each leaf count, where its type says that: seconds beside microseconds are no one column. In
+/// different time zones they are still the same instants.
+fn counted(data_type: &DataType) -> Vec<Option<DataType>> {
+    use DataType::*;
+    match data_type {
+        Struct(fields) => fields.iter().flat_map(|f| counted(f.data_type())).collect(),
+        List(f) | LargeList(f) | FixedSizeList(f, _) => counted(f.data_type()),
+        Dictionary(_, values) => counted(values),
+        Timestamp(unit, _) => vec![Some(Timestamp(*unit, None))],
+        Date32 | Date64 | Time32(_) | Time64(_) | Duration(_) => vec![Some(data_type.clone())],
+        _ => vec![None],
+    }
 }
