@@ -325,6 +325,20 @@ def test_files_must_have_the_same_units(tmp_path: Path, kind: str) -> None:
     assert [int(row["t"]) for row in read([seconds, zoned], kind)] == [0, 1000, 0, 1000]
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_nulls_that_nobody_reads_fail_nothing(tmp_path: Path, kind: str) -> None:
+    """Whichever columns there are: rows can be counted without a look at any."""
+    source = pa.table({"i": [1, None, 3], "d": ["u", "v", None], "n": pa.array([None, 1, 2], pa.int8())})
+    path = write(tmp_path / "a", source, kind)
+    ds = read(path, kind)
+    assert list(ds.map(lambda r: r["d"]).take(2)) == [b"u", b"v"]
+    with pytest.raises(fl.errors.DataError, match='column "d" is null'):
+        list(ds.map(lambda r: r["d"]))
+    for columns in (["i", "d", "n"], ["d", "i"], ["i"], ["d"]):
+        ones = read(path, kind, columns=columns).map(lambda r: 1)
+        assert [int(x) for x in ones] == [1, 1, 1]
+
+
 def test_strings_of_dictionaries_are_there_once(tmp_path: Path) -> None:
     """Rows that share a long string: also more of it than one array of Arrow can have."""
     rows, text = 150_000, "x" * 20_000
