@@ -18,6 +18,7 @@ from typing import Any
 import feedline as fl
 import numpy as np
 import pyarrow as pa
+import pyarrow.feather
 import pyarrow.parquet as pq
 
 RECORD = 64 << 10
@@ -26,6 +27,8 @@ FILES, RECORDS = 64, 32
 """How many files there are, of how many records: 128 MB together."""
 ROWS, COLUMNS = 1 << 20, 12
 """The tables: 100 MB that cannot be compressed."""
+LONG_ROWS = 60_000
+"""Rows of tables that are small in their files and large without: 1.2 GB of strings, 80 MB of lists."""
 
 Pipeline = Callable[[Path], fl.Dataset]
 PIPELINES: dict[str, Pipeline] = {}
@@ -49,6 +52,15 @@ def write(folder: Path) -> None:
     table = pa.table({f"column{i}": drawn[i] for i in range(COLUMNS)})
     pq.write_table(table, folder / "one.parquet", row_group_size=ROWS)
     pq.write_table(table, folder / "many.parquet", row_group_size=ROWS // 32)
+    words = pa.array(["x" * 20_000, "y"]).dictionary_encode()
+    places = pa.array(np.zeros(LONG_ROWS, np.int32))
+    long = pa.table({"text": pa.DictionaryArray.from_arrays(places, words.dictionary)})
+    pq.write_table(long, folder / "long.parquet", row_group_size=LONG_ROWS)
+    pyarrow.feather.write_feather(
+        long, folder / "long.feather", chunksize=LONG_ROWS, compression="uncompressed"
+    )
+    lists = pa.array([[7] * 1000]).take(pa.array(np.zeros(LONG_ROWS // 6, np.int32)))
+    pq.write_table(pa.table({"list": lists}), folder / "lists.parquet", row_group_size=LONG_ROWS)
 
 
 def sizes() -> np.ndarray:
@@ -139,6 +151,25 @@ def one_row_group(folder: Path) -> fl.Dataset:
 def row_groups(folder: Path) -> fl.Dataset:
     """Row groups that are not."""
     return rows(folder / "many.parquet")
+
+
+@pipeline
+def long_strings(folder: Path) -> fl.Dataset:
+    """A file of two kilobytes, whose rows all have one long string."""
+    return fl.ParquetDataset(str(folder / "long.parquet")).map(lambda row: fl.strings.length(row["text"]))
+
+
+@pipeline
+def long_strings_of_arrow(folder: Path) -> fl.Dataset:
+    """The same in an Arrow file, with the strings themselves in batches."""
+    batches = fl.ArrowDataset(str(folder / "long.feather")).map(lambda row: row["text"]).batch(64)
+    return batches.map(fl.strings.length)
+
+
+@pipeline
+def long_lists(folder: Path) -> fl.Dataset:
+    """A file of some kilobytes with long lists."""
+    return fl.ParquetDataset(str(folder / "lists.parquet")).map(lambda row: fl.size(row["list"]))
 
 
 @pipeline

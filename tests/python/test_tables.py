@@ -232,7 +232,7 @@ def test_several_files_and_columns(tmp_path: Path) -> None:
         pa.table({"x": np.arange(5, dtype=np.int32), "y": np.zeros(5)}), tmp_path / "part-99.parquet"
     )
     with pytest.raises(
-        fl.errors.DataError, match=r"column \"x\" is int32.*but int64 in the first file.*part-99"
+        fl.errors.DataError, match=r"column \"x\" is int32.*but int64 \(Int64\) in the first file.*part-99"
     ):
         fl.ParquetDataset(tmp_path)
 
@@ -294,6 +294,88 @@ def test_nulls_above_are_filled(tmp_path: Path, kind: str) -> None:
         {"st": {"q": -1, "t": "?"}, "pair": [0, 0]},
         {"st": {"q": -1, "t": "c"}, "pair": [3, 0]},
     ]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_structs_and_lists_of_one_size_that_are_null_are_filled(tmp_path: Path, kind: str) -> None:
+    """Each field of a struct has its own fill, each item of a list of fixed size the list's."""
+    inner = pa.struct({"x": pa.int64(), "y": pa.string(), "l": pa.list_(pa.int64())})
+    source = pa.table(
+        {
+            "st": pa.array([{"x": 1, "y": "a", "l": [1]}, None, {"x": None, "y": "c", "l": None}], inner),
+            "fl": pa.array([[1.0, 2.0], None, [3.0, None]], pa.list_(pa.float64(), 2)),
+        }
+    )
+    path = write(tmp_path / "a", source, kind)
+    fill = {"st.x": -1, "st.y": "", "st.l": 0, "fl": 0.0}
+    assert [plain(row) for row in read(path, kind, fill=fill)] == [
+        {"st": {"x": 1, "y": "a", "l": [1]}, "fl": [1.0, 2.0]},
+        {"st": {"x": -1, "y": "", "l": []}, "fl": [0.0, 0.0]},
+        {"st": {"x": -1, "y": "c", "l": []}, "fl": [3.0, 0.0]},
+    ]
+    # What is missing is named as it has to be given.
+    for left_out in fill:
+        others = {key: value for key, value in fill.items() if key != left_out}
+        with pytest.raises(fl.errors.DataError, match=f'fill={{"{left_out}": value}}'):
+            read(path, kind, fill=others)[1]
+    with pytest.raises(
+        ValueError, match=r'"st.zz", which is no column; there are \["st.x", "st.y", "st.l", "fl"'
+    ):
+        read(path, kind, fill={"st.zz": -1})
+    with pytest.raises(ValueError, match=r'"st", which is a struct; name its fields: \["st.x"'):
+        read(path, kind, fill={"st": -1})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_files_must_have_the_same_units(tmp_path: Path, kind: str) -> None:
+    """Seconds are not mixed with microseconds; instants of other zones are the same instants."""
+
+    def file(name: str, data_type: pa.DataType) -> str:
+        return write(tmp_path / name, pa.table({"t": pa.array([0, 1000], data_type)}), kind)
+
+    seconds, micros = file("a", pa.timestamp("ms")), file("b", pa.timestamp("us"))
+    with pytest.raises(
+        fl.errors.DataError,
+        match=r'column "t" is .*\(Timestamp\(µs\)\) here.*\(Timestamp\(ms\)\) in the first.*b',
+    ):
+        read([seconds, micros], kind)
+    with pytest.raises(fl.errors.DataError, match="must agree"):
+        read([seconds, file("c", pa.int64())], kind)
+    zoned = file("d", pa.timestamp("ms", "Europe/Berlin"))
+    assert [int(row["t"]) for row in read([seconds, zoned], kind)] == [0, 1000, 0, 1000]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nulls_that_nobody_reads_fail_nothing(tmp_path: Path, kind: str) -> None:
+    """Whichever columns there are: rows can be counted without a look at any."""
+    source = pa.table({"i": [1, None, 3], "d": ["u", "v", None], "n": pa.array([None, 1, 2], pa.int8())})
+    path = write(tmp_path / "a", source, kind)
+    ds = read(path, kind)
+    assert list(ds.map(lambda r: r["d"]).take(2)) == [b"u", b"v"]
+    with pytest.raises(fl.errors.DataError, match='column "d" is null'):
+        list(ds.map(lambda r: r["d"]))
+    for columns in (["i", "d", "n"], ["d", "i"], ["i"], ["d"]):
+        ones = read(path, kind, columns=columns).map(lambda r: 1)
+        assert [int(x) for x in ones] == [1, 1, 1]
+
+
+def test_strings_of_dictionaries_are_there_once(tmp_path: Path) -> None:
+    """Rows that share a long string: also more of it than one array of Arrow can have."""
+    rows, text = 150_000, "x" * 20_000
+    words = pa.array(["a", text, "unused", "0123456789abc"])
+    places = pa.array((np.arange(rows) % 100 > 0).astype(np.int32) + 2 * (np.arange(rows) == 77))
+    source = pa.table({"s": pa.DictionaryArray.from_arrays(places, words), "i": np.arange(rows)})
+    pq.write_table(source, tmp_path / "a.parquet", row_group_size=rows)
+    pyarrow.feather.write_feather(source, tmp_path / "a.feather", chunksize=rows, compression="uncompressed")
+    for ds in (
+        fl.ParquetDataset(tmp_path / "a.parquet"),
+        fl.ArrowDataset(tmp_path / "a.feather"),
+    ):
+        lengths = np.array(list(ds.map(lambda r: fl.strings.length(r["s"])).batch(10_000).unbatch()))
+        expected = np.where(np.arange(rows) % 100 > 0, len(text), 1)
+        expected[77] = 13
+        assert np.array_equal(lengths, expected)
+        assert [ds[i]["s"] for i in (0, 1, 77)] == [b"a", text.encode(), b"0123456789abc"]
 
 
 def test_types_without_a_place(tmp_path: Path) -> None:

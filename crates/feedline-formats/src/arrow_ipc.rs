@@ -7,7 +7,7 @@
 //! 3. Compressed batches, dictionaries and rare types are decoded as whole batches by the Arrow crate, then cut.
 
 use crate::columnar::{decoded, guarded, to_buffer, words};
-use arrow_array::{ArrayRef, RecordBatch, make_array};
+use arrow_array::{Array, ArrayRef, RecordBatch, make_array};
 use arrow_buffer::{Buffer, MutableBuffer};
 use arrow_data::ArrayData;
 use arrow_ipc::reader::{RecordBatchDecoder, read_dictionary};
@@ -110,6 +110,12 @@ impl ArrowFile {
     /// Where a batch's bytes lie.
     pub fn body(&self, batch: usize) -> Range<u64> {
         self.batches[batch].body.clone()
+    }
+    /// Bytes that a row may take up for its values in dictionaries, on the average, where they are strings.
+    pub fn dictionary_bytes(&self, batch: usize) -> u64 {
+        let dictionaries = self.batches[batch].dictionaries.values();
+        let strings = dictionaries.filter(|d| d.data_type().primitive_width().is_none());
+        strings.map(|d| (d.get_buffer_memory_size() / d.len().max(1)) as u64).fold(0, u64::saturating_add)
     }
     /// Whether the file is still the one that was opened.
     pub fn check_unchanged(&self) -> Result<()> {
@@ -309,8 +315,9 @@ fn check_compressed(batch: &arrow_ipc::RecordBatch, body: &[u8]) -> std::result:
             at.checked_add(len).and_then(|end| body.get(at..end)).ok_or("a buffer lies outside of the body")?;
         let Some(claim) = stored.first_chunk::<8>() else { continue };
         let claim = i64::from_le_bytes(*claim);
-        // LZ4 makes at most 255 bytes of one; for zstd there is no such bound, but one buffer of a batch has its limits.
-        let most = if kind == arrow_ipc::CompressionType::LZ4_FRAME { 255 * len as i64 + 64 } else { 1 << 32 };
+        // LZ4 makes at most 255 bytes of one, zstd blocks of 128 KB of four.
+        let times = if kind == arrow_ipc::CompressionType::LZ4_FRAME { 255 } else { (128 << 10) / 4 };
+        let most = (len as i64).saturating_mul(times).saturating_add(64);
         if claim > most {
             return Err(format!("a buffer of {len} bytes claims to become {claim}"));
         }

@@ -75,9 +75,29 @@ pub fn words(error: &ArrowError) -> String {
 
 /// The field without dictionaries: what its values are once they are decoded.
 pub fn decoded(field: &Field) -> Field {
-    let list = |f: &Arc<Field>| Arc::new(decoded(f));
+    replaced(field, &|data_type| match data_type {
+        DataType::Dictionary(_, values) => Some((**values).clone()),
+        _ => None,
+    })
+}
+
+/// The field with strings that are views: they point to where they were read, and a string of a dictionary is there once,
+/// in however many rows it stands.
+pub fn viewed(field: &Field) -> Field {
+    replaced(field, &|data_type| match data_type {
+        DataType::Utf8 | DataType::LargeUtf8 => Some(DataType::Utf8View),
+        DataType::Binary | DataType::LargeBinary => Some(DataType::BinaryView),
+        _ => None,
+    })
+}
+
+/// The field with other types in the places of some.
+fn replaced(field: &Field, other: &dyn Fn(&DataType) -> Option<DataType>) -> Field {
+    let list = |f: &Arc<Field>| Arc::new(replaced(f, other));
+    if let Some(data_type) = other(field.data_type()) {
+        return field.clone().with_data_type(data_type);
+    }
     let data_type = match field.data_type() {
-        DataType::Dictionary(_, values) => (**values).clone(),
         DataType::List(f) => DataType::List(list(f)),
         DataType::LargeList(f) => DataType::LargeList(list(f)),
         DataType::FixedSizeList(f, n) => DataType::FixedSizeList(list(f), *n),

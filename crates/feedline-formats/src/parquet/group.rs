@@ -36,6 +36,9 @@ struct Field {
     checked: OnceLock<Result<()>>,
 }
 
+/// Items of lists in a page, at most: a few bytes can stand for any number of equal ones, and all of them may be one row's.
+const MOST_ITEMS: usize = 64 << 20;
+
 impl Group {
     /// `read` are ranges with their bytes; what they do not cover is read when it is needed. Pages that were unpacked may
     /// take up `keep_bytes` between the pieces.
@@ -128,8 +131,13 @@ impl Group {
         let schema = self.file.meta.parquet_schema();
         let check = || {
             for leaf in (0..schema.num_columns()).filter(|&leaf| schema.get_column_root_idx(leaf) == field.root) {
-                if let Some(mut pages) = self.pages(leaf) {
-                    while pages.next().map_err(|e| self.of_column(e, leaf))?.is_some() {}
+                let Some(mut pages) = self.pages(leaf) else { continue };
+                let is_list = schema.column(leaf).max_rep_level() > 0;
+                while let Some(page) = pages.next().map_err(|e| self.of_column(e, leaf))? {
+                    if is_list && page.values > MOST_ITEMS {
+                        let why = page.damaged(&format!("it claims to have {} items", page.values));
+                        return Err(self.of_column(why, leaf));
+                    }
                 }
             }
             Ok(())

@@ -18,15 +18,15 @@ mod tests;
 pub use group::Group;
 pub use write::{ParquetWriter, WriteOptions};
 
-use crate::columnar::{decoded, guarded, to_bytes};
-use arrow_schema::{DataType, Schema, SchemaRef};
+use crate::columnar::{decoded, guarded, to_bytes, viewed};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use feedline_io::{Buf, Error, Kind, Result, Source, Stat};
 use parquet::DecodeResult;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use parquet::arrow::{ProjectionMask, parquet_to_arrow_schema};
 use parquet::basic::Type;
 use parquet::errors::ParquetError;
-use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataPushDecoder};
+use parquet::file::metadata::{ColumnChunkMetaData, PageIndexPolicy, ParquetMetaData, ParquetMetaDataPushDecoder};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -43,7 +43,9 @@ const READ_BYTES: u64 = 4 << 20;
 pub struct ParquetFile {
     source: Arc<dyn Source>,
     stat: Stat,
+    /// With strings as they are read, which are views.
     meta: ArrowReaderMetadata,
+    schema: SchemaRef,
 }
 
 /// The columns to read, by their places among the top-level fields.
@@ -121,8 +123,8 @@ impl ParquetFile {
             }
         };
         check(&meta, stat.len)?;
-        let meta = guarded("the schema cannot be read", || schema_of(meta).map_err(|e| words(&e)))?;
-        Ok(ParquetFile { source, stat, meta })
+        let (meta, schema) = guarded("the schema cannot be read", || schema_of(meta).map_err(|e| words(&e)))?;
+        Ok(ParquetFile { source, stat, meta, schema })
     }
 
     pub fn source(&self) -> &Arc<dyn Source> {
@@ -130,7 +132,7 @@ impl ParquetFile {
     }
     /// The fields, dictionaries decoded.
     pub fn schema(&self) -> &SchemaRef {
-        self.meta.schema()
+        &self.schema
     }
     pub fn groups(&self) -> usize {
         self.meta.metadata().num_row_groups()
@@ -138,11 +140,12 @@ impl ParquetFile {
     pub fn group_rows(&self, group: usize) -> u64 {
         self.meta.metadata().row_group(group).num_rows() as u64
     }
-    /// Bytes that the wanted columns of a row group take up when they are decompressed, as the file says.
+    /// Bytes that the wanted columns of a row group have when they are decoded, as far as the file says: of strings in
+    /// dictionaries only newer files do.
     pub fn group_bytes(&self, group: usize, projection: &Projection) -> u64 {
         let group = self.meta.metadata().row_group(group);
         let wanted = group.columns().iter().enumerate().filter(|(i, _)| projection.mask.leaf_included(*i));
-        wanted.map(|(_, c)| c.uncompressed_size().max(0) as u64).fold(0, u64::saturating_add)
+        wanted.map(|(_, c)| decoded_bytes(c)).fold(0, u64::saturating_add)
     }
     /// These of the top-level fields.
     pub fn projection(&self, fields: &[usize]) -> Projection {
@@ -237,16 +240,43 @@ fn check(meta: &ParquetMetaData, len: u64) -> Result<()> {
     Ok(())
 }
 
-/// Asks for plain values where the writer had dictionaries.
-fn schema_of(meta: ParquetMetaData) -> std::result::Result<ArrowReaderMetadata, ParquetError> {
+/// What the values of a column chunk take up.
+fn decoded_bytes(column: &ColumnChunkMetaData) -> u64 {
+    // A view of ours.
+    const VIEW: u64 = 24;
+    let (values, stored) = (column.num_values().max(0) as u64, column.uncompressed_size().max(0) as u64);
+    let item = match column.column_type() {
+        Type::BYTE_ARRAY => {
+            let strings = column.unencoded_byte_array_data_bytes().map_or(0, |bytes| bytes.max(0) as u64);
+            return stored.max(strings).saturating_add(values.saturating_mul(VIEW));
+        }
+        Type::BOOLEAN => 1,
+        Type::INT32 | Type::FLOAT => 4,
+        Type::INT64 | Type::INT96 | Type::DOUBLE => 8,
+        Type::FIXED_LEN_BYTE_ARRAY => column.column_descr().type_length().max(0) as u64 + VIEW,
+    };
+    values.saturating_mul(item).max(stored)
+}
+
+/// Asks for plain values where the writer had dictionaries, and for views where it had strings. Also says which types
+/// these are: views are a matter of how they are read.
+fn schema_of(meta: ParquetMetaData) -> std::result::Result<(ArrowReaderMetadata, SchemaRef), ParquetError> {
     let meta = Arc::new(meta);
     let as_written = ArrowReaderMetadata::try_new(meta.clone(), ArrowReaderOptions::new())?;
-    let fields: Vec<_> = as_written.schema().fields().iter().map(|f| Arc::new(decoded(f))).collect();
-    if fields.iter().eq(as_written.schema().fields().iter()) {
-        return Ok(as_written);
+    let with = |change: &dyn Fn(&Field) -> Field| {
+        let fields: Vec<_> = as_written.schema().fields().iter().map(|f| Arc::new(change(f))).collect();
+        Arc::new(Schema::new_with_metadata(fields, as_written.schema().metadata().clone()))
+    };
+    let (plain, views) = (with(&decoded), with(&|f| viewed(&decoded(f))));
+    if views.fields() == as_written.schema().fields() {
+        return Ok((as_written, plain));
     }
-    let schema = Schema::new_with_metadata(fields, as_written.schema().metadata().clone());
-    ArrowReaderMetadata::try_new(meta, ArrowReaderOptions::new().with_schema(Arc::new(schema)))
+    let read_as = |schema: &SchemaRef| {
+        ArrowReaderMetadata::try_new(meta.clone(), ArrowReaderOptions::new().with_schema(schema.clone()))
+    };
+    // A schema that cannot be had with views may be had without.
+    let meta = read_as(&views).or_else(|_| read_as(&plain))?;
+    Ok((meta, plain))
 }
 
 /// The words of an error, without the name of its kind.

@@ -32,14 +32,17 @@ def ParquetDataset(
     Types: numbers and bool stay what they are, text and binary are strings (bytes), lists are ragged, lists
     of fixed size an axis, structs dicts. Dates and times become integers in their own unit (timestamps since
     1970, in UTC), decimals float64. A row with a null raises an error in its place, unless `fill` says what
-    stands for it; `ignore_errors()` drops such rows.
+    stands for it; `ignore_errors()` drops such rows. A null in a column that is not read is no error: where a
+    `map` has columns left out, rows with nulls in these pass. (`ds[i]`, `rewrite=False` and functions that
+    run as Python read all columns; `columns` says which ones are meant, in any case.)
 
     Args:
         files: A path, a pattern, a folder (all its .parquet files, sorted), or a list of them. The columns
-            must have the same types in all of them.
+            must have the same types in all of them, times in the same unit.
         columns: The columns to read, in this order. None: all.
         fill: What stands in the place of nulls, by column (`{"age": -1}`, `{"struct.field": 0}`); a number
-            alone, such as `float("nan")`, is for all columns of floats. A null list becomes an empty one.
+            alone, such as `float("nan")`, is for all columns of floats. A null list becomes an empty one, one
+            of fixed size has the fill in all places, and of a null struct each field has its own.
         name: A name for the operator, an identifier.
 
     Raises:
@@ -67,7 +70,7 @@ def ArrowDataset(
     The file format (.arrow, Feather version 2) and the stream format are read alike, and so is a folder that
     Hugging Face `datasets` made with `save_to_disk`. Rows of batches that are not compressed are cut out of
     the file: each row can be had by its number, and `shuffle()` needs no buffer. Types and nulls are those of
-    `ParquetDataset`.
+    `ParquetDataset`: a null in a column that is not read is no error.
 
     Args:
         files: A path, a pattern, a folder (saved by `datasets`, or all its .arrow and .feather files,

@@ -37,6 +37,9 @@ pub struct Arrow {
     columns: Option<Vec<String>>,
     #[serde(default, skip_serializing_if = "Fill::is_empty")]
     fill: Fill,
+    /// Nothing but the number of rows is wanted: nulls in the one column that is read are nobody's.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    rows_only: bool,
     /// The files with the places of their batches, found once.
     #[serde(skip)]
     table: OnceLock<ArrowTable>,
@@ -51,6 +54,7 @@ impl Dataset {
             files: files.iter().map(|f| f.to_string()).collect(),
             columns: columns.map(|c| c.iter().map(|c| c.to_string()).collect()),
             fill,
+            rows_only: false,
             table: OnceLock::new(),
             pieces: Default::default(),
         })
@@ -77,9 +81,9 @@ impl std::fmt::Debug for ArrowTable {
 }
 
 impl Files {
-    fn new(files: Arc<[Arc<ArrowFile>]>, columns: Option<&[String]>, fill: &Fill) -> Result<Files> {
+    fn new(files: Arc<[Arc<ArrowFile>]>, columns: Option<&[String]>, fill: &Fill, rows_only: bool) -> Result<Files> {
         let first = files.first().ok_or_else(|| Error::usage("no files were given"))?;
-        let wanted = Wanted::new(&first.schema(), first.source().name(), columns, fill)?;
+        let wanted = Wanted::new(&first.schema(), first.source().name(), columns, fill)?.rows_only(rows_only);
         let (mut places, mut blocks, mut starts, mut rows) = (vec![], vec![], vec![0], 0u64);
         for (i, file) in files.iter().enumerate() {
             places.push(wanted.places(&file.schema(), file.source().name())?);
@@ -101,7 +105,8 @@ impl Table for Files {
     fn row_bytes(&self, block: usize) -> u64 {
         let (file, batch) = self.blocks[block];
         let body = self.files[file].body(batch);
-        (body.end - body.start) / (self.files[file].batch_rows(batch) as u64).max(1)
+        let stored = (body.end - body.start) / (self.files[file].batch_rows(batch) as u64).max(1);
+        stored.saturating_add(self.files[file].dictionary_bytes(batch))
     }
     fn source(&self, block: usize) -> &Arc<dyn Source> {
         self.files[self.blocks[block].0].source()
@@ -163,7 +168,8 @@ impl Arrow {
         }
         let open = |name: &String| Ok(Arc::new(ArrowFile::open(feedline_io::open(name)?)?));
         let files: Vec<_> = table::in_parallel(&self.files, open)?;
-        let table = ArrowTable(Arc::new(Files::new(files.into(), self.columns.as_deref(), &self.fill)?));
+        let files = Files::new(files.into(), self.columns.as_deref(), &self.fill, self.rows_only)?;
+        let table = ArrowTable(Arc::new(files));
         Ok(self.table.get_or_init(|| table))
     }
 }
@@ -190,13 +196,15 @@ impl Op for Arrow {
     fn narrowed(&self, reads: &[bool]) -> Result<Option<Narrowed>> {
         let table = &self.table()?.0;
         let specs = table.wanted.columns.iter().map(|(_, spec)| spec);
-        let Some((columns, leaves)) = table::read_columns(specs, reads) else { return Ok(None) };
+        let rows_only = !reads.contains(&true);
+        let Some((columns, leaves)) = table::read_columns(specs, reads, self.rows_only) else { return Ok(None) };
         let names: Vec<String> = columns.iter().map(|&c| table.wanted.columns[c].0.clone()).collect();
-        let narrow = Files::new(table.files.clone(), Some(&names), &self.fill)?;
+        let narrow = Files::new(table.files.clone(), Some(&names), &self.fill, rows_only)?;
         let source = Arrow {
             files: self.files.clone(),
             columns: Some(names),
             fill: self.fill.clone(),
+            rows_only,
             table: OnceLock::from(ArrowTable(Arc::new(narrow))),
             pieces: Default::default(),
         };

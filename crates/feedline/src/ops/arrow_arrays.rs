@@ -17,13 +17,16 @@
 use crate::element::{B8, Column, DType, Leaf, Ragged, Spec, StringsBuilder, Tensor, Tree, unstack};
 use crate::error::{Error, Result};
 use feedline_formats::columnar::array::cast::AsArray;
-use feedline_formats::columnar::array::{Array, ArrayRef, make_array};
+use feedline_formats::columnar::array::{Array, ArrayRef};
 use feedline_formats::columnar::buffer::{Buffer, NullBuffer};
+use feedline_formats::columnar::data::{ByteView, MAX_INLINE_VIEW_LEN};
 use feedline_formats::columnar::schema::{DataType, Field};
 use feedline_formats::columnar::{cast, from_buffer};
+use feedline_io::Buf;
 use half::{bf16, f16};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// What stands in the place of nulls.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -55,13 +58,14 @@ impl Fill {
     fn of(&self, path: &str, dtype: DType) -> Option<&FillValue> {
         self.columns.get(path).or_else(|| self.floats.as_ref().filter(|_| dtype.is_float()))
     }
-    /// Refuses names that are no columns.
-    pub fn check(&self, fields: &[String], spec: &Spec) -> Result<()> {
-        for name in self.columns.keys() {
-            let top = name.split_once('.').map_or(name.as_str(), |(top, _)| top);
-            if !fields.iter().any(|f| f == top || f == name) {
-                return Err(Error::usage(format!("fill names {name:?}, which is no column; there are {fields:?}")));
-            }
+    /// Refuses names that are no columns, or structs: their fields are filled. `paths` are all that could be named.
+    pub fn check(&self, paths: &[String], spec: &Spec) -> Result<()> {
+        for name in self.columns.keys().filter(|name| !paths.contains(name)) {
+            let inside: Vec<&String> = paths.iter().filter(|p| p.starts_with(&format!("{name}."))).collect();
+            return Err(Error::usage(match inside.is_empty() {
+                true => format!("fill names {name:?}, which is no column; there are {paths:?}"),
+                false => format!("fill names {name:?}, which is a struct; name its fields: {inside:?}"),
+            }));
         }
         if let Tree::Map { items, .. } = spec {
             items.iter().try_for_each(|(name, tree)| self.check_tree(name, tree))?;
@@ -148,6 +152,16 @@ fn tree(path: &str, data_type: &DataType) -> Result<Spec> {
     }
 }
 
+/// The names that its leaves have for `fill`.
+pub fn leaf_paths(path: &str, spec: &Spec) -> Vec<String> {
+    match spec {
+        Tree::Map { items, .. } => {
+            items.iter().flat_map(|(name, tree)| leaf_paths(&format!("{path}.{name}"), tree)).collect()
+        }
+        _ => vec![path.into()],
+    }
+}
+
 /// The dtype that single values have.
 fn dtype_of(data_type: &DataType) -> Option<DType> {
     use DataType::*;
@@ -217,63 +231,65 @@ impl Nulls {
     }
 }
 
-/// The columns of a field, one for each leaf of its spec.
-pub fn columns_of(array: ArrayRef, path: &str, fill: &Fill, out: &mut Vec<Column>, nulls: &mut Nulls) -> Result<()> {
+/// The columns of a field, one for each leaf of its spec. `outer` has the rows in which the struct around it is null: its
+/// fields are, too.
+pub fn columns_of(
+    array: ArrayRef,
+    outer: Option<&NullBuffer>,
+    path: &str,
+    fill: &Fill,
+    out: &mut Vec<Column>,
+    nulls: &mut Nulls,
+) -> Result<()> {
     match array.data_type().clone() {
         DataType::Struct(fields) => {
+            let bits = NullBuffer::union(outer, array.nulls());
             let children: Vec<ArrayRef> = array.as_struct().columns().to_vec();
-            let above = array.nulls().cloned();
             drop(array);
             for (child, field) in children.into_iter().zip(&fields) {
-                // All fields of a struct that is null are null.
-                let child = under(child, above.as_ref())?;
-                columns_of(child, &format!("{path}.{}", field.name()), fill, out, nulls)?;
+                columns_of(child, bits.as_ref(), &format!("{path}.{}", field.name()), fill, out, nulls)?;
             }
             Ok(())
         }
         DataType::List(_) | DataType::LargeList(_) => {
-            out.push(ragged(array, path, fill, nulls)?);
+            out.push(ragged(array, outer, path, fill, nulls)?);
             Ok(())
         }
         _ => {
-            out.push(Column::Dense(dense(array, path, fill, &mut |item| nulls.0.push((item, path.into())))?));
+            out.push(Column::Dense(dense(array, outer, path, fill, &mut |item| nulls.0.push((item, path.into())))?));
             Ok(())
         }
     }
 }
 
-/// The array with nulls where those above are.
-fn under(array: ArrayRef, above: Option<&NullBuffer>) -> Result<ArrayRef> {
-    let Some(above) = above.filter(|n| n.null_count() > 0) else { return Ok(array) };
-    let nulls = NullBuffer::union(array.nulls(), Some(above));
-    let data = array.to_data().into_builder().nulls(nulls).build();
-    Ok(make_array(data.map_err(|e| Error::data(e.to_string()))?))
+/// The places that are null.
+fn null_places(bits: Option<&NullBuffer>) -> impl Iterator<Item = usize> {
+    let bits = bits.filter(|bits| bits.null_count() > 0);
+    bits.into_iter().flat_map(|bits| (0..bits.len()).filter(|&i| bits.is_null(i)))
 }
 
-fn mark(array: &ArrayRef, path: &str, nulls: &mut Nulls, row: impl Fn(usize) -> usize) {
-    if let Some(bits) = array.nulls().filter(|n| n.null_count() > 0) {
-        nulls.0.extend((0..bits.len()).filter(|&i| bits.is_null(i)).map(|i| (row(i), path.into())));
+/// The type of single values in lists.
+fn item_type(mut data_type: &DataType) -> &DataType {
+    while let DataType::List(f) | DataType::LargeList(f) | DataType::FixedSizeList(f, _) = data_type {
+        data_type = f.data_type();
     }
+    data_type
 }
 
 /// A list of lists of ... of dense items.
-fn ragged(array: ArrayRef, path: &str, fill: &Fill, nulls: &mut Nulls) -> Result<Column> {
+fn ragged(array: ArrayRef, outer: Option<&NullBuffer>, path: &str, fill: &Fill, nulls: &mut Nulls) -> Result<Column> {
     let rows = array.len();
     let mut splits: Vec<std::sync::Arc<[i64]>> = Vec::new();
     // The row to which an item of the innermost level so far belongs.
     let row_of = |splits: &[std::sync::Arc<[i64]>], item: usize| {
         splits.iter().rev().fold(item, |at, level| level.partition_point(|s| *s <= at as i64).saturating_sub(1))
     };
-    let filled = |array: &ArrayRef| {
-        let mut inner = array.data_type();
-        while let DataType::List(f) | DataType::LargeList(f) | DataType::FixedSizeList(f, _) = inner {
-            inner = f.data_type();
-        }
-        dtype_of(inner).is_some_and(|d| fill.of(path, d).is_some())
-    };
     let mut array = array;
     // With a fill, a list that is null is an empty one.
-    let empty = filled(&array);
+    let empty = dtype_of(item_type(array.data_type())).is_some_and(|d| fill.of(path, d).is_some());
+    if !empty {
+        nulls.0.extend(null_places(outer).map(|row| (row, path.into())));
+    }
     loop {
         let (offsets, child): (Vec<i64>, ArrayRef) = match array.data_type() {
             DataType::List(_) => {
@@ -287,42 +303,59 @@ fn ragged(array: ArrayRef, path: &str, fill: &Fill, nulls: &mut Nulls) -> Result
             _ => break,
         };
         if !empty {
-            mark(&array, path, nulls, |i| row_of(&splits, i));
+            nulls.0.extend(null_places(array.nulls()).map(|i| (row_of(&splits, i), path.into())));
         }
         splits.push(offsets.into());
         array = child;
     }
     let levels = splits.clone();
-    let values = dense(array, path, fill, &mut |item| nulls.0.push((row_of(&levels, item), path.into())))?;
+    let values = dense(array, None, path, fill, &mut |item| nulls.0.push((row_of(&levels, item), path.into())))?;
     let all = Ragged { values, splits, splits_dtype: DType::Int64 };
     let rows_of = unstack(&crate::element::Value::Ragged(all.into()))?;
     debug_assert_eq!(rows_of.len(), rows);
     Ok(Column::Rows(rows_of.into(), 0..rows))
 }
 
-/// Items of one shape. `null` hears of those that are null and not filled.
-fn dense(array: ArrayRef, path: &str, fill: &Fill, null: &mut dyn FnMut(usize)) -> Result<Tensor> {
+/// Items of one shape; where something around them is null, `outer` says so. `null` hears of those that are null and not
+/// filled.
+fn dense(
+    array: ArrayRef,
+    outer: Option<&NullBuffer>,
+    path: &str,
+    fill: &Fill,
+    null: &mut dyn FnMut(usize),
+) -> Result<Tensor> {
     if let DataType::FixedSizeList(_, n) = *array.data_type() {
         let (rows, n) = (array.len(), n.max(0) as usize);
-        let bits = array.nulls().filter(|b| b.null_count() > 0).cloned();
+        let mut bits = NullBuffer::union(outer, array.nulls()).filter(|b| b.null_count() > 0);
+        // With a fill, a list that is null is one of nulls.
+        let is_filled = dtype_of(item_type(array.data_type())).is_some_and(|d| fill.of(path, d).is_some());
+        let under = bits.take_if(|_| is_filled).map(|bits| bits.expand(n));
+        null_places(bits.as_ref()).for_each(&mut *null);
         let list = array.as_fixed_size_list();
         let child = list.values().slice(0, rows * n);
         drop(array);
-        // All items of a list that is null are null.
-        let child = under(child, bits.map(|bits| bits.expand(n)).as_ref())?;
-        let items = dense(child, path, fill, &mut |item| null(item / n.max(1)))?;
+        // Items under a null list are reported with it.
+        let mut inner = |item: usize| {
+            let row = item / n.max(1);
+            if !bits.as_ref().is_some_and(|b| b.is_null(row)) {
+                null(row);
+            }
+        };
+        let items = dense(child, under.as_ref(), path, fill, &mut inner)?;
         let shape: Vec<usize> = [rows, n].into_iter().chain(items.shape()[1..].iter().copied()).collect();
         return Ok(items.into_reshaped(shape));
     }
     let unfit = || Error::data(format!("column {path:?} has the type {} here", array.data_type()));
     let dtype = dtype_of(array.data_type()).ok_or_else(unfit)?;
-    let bits = array.nulls().filter(|n| n.null_count() > 0).cloned();
+    // Of a dictionary, also those whose value is null.
+    let bits = NullBuffer::union(outer, array.logical_nulls().as_ref()).filter(|n| n.null_count() > 0);
     let filled = match (&bits, fill.of(path, dtype)) {
         (Some(_), Some(value)) => Some(value.bytes(dtype)?),
         _ => None,
     };
-    if let (Some(bits), None) = (&bits, &filled) {
-        (0..bits.len()).filter(|&i| bits.is_null(i)).for_each(null);
+    if filled.is_none() {
+        null_places(bits.as_ref()).for_each(null);
     }
     let is_null = |i: usize| filled.is_some() && bits.as_ref().is_some_and(|b| b.is_null(i));
     if dtype == DType::String {
@@ -377,15 +410,44 @@ fn numbers(array: ArrayRef, dtype: DType) -> Result<Tensor> {
 fn strings<'a>(array: ArrayRef, fill: impl Fn(usize) -> Option<&'a [u8]>) -> Result<Tensor> {
     let rows = array.len();
     let mut out = StringsBuilder::with_capacity(rows);
-    let mut cut = |values: &Buffer, range: &dyn Fn(usize) -> std::ops::Range<usize>| {
-        let buf = from_buffer(values.clone());
+    // Rows of a dictionary point to its values: a long one in many rows is there once.
+    let (array, keys) = match array.as_any_dictionary_opt() {
+        Some(dictionary) if dictionary.values().is_empty() => {
+            (0..rows).for_each(|i| out.push(fill(i).unwrap_or_default()));
+            return Ok(out.tensor([rows]));
+        }
+        Some(dictionary) => (dictionary.values().clone(), Some(dictionary.normalized_keys())),
+        None => (array, None),
+    };
+    let mut cut_of = |place: &mut dyn FnMut(&mut StringsBuilder, usize)| {
         for i in 0..rows {
             match fill(i) {
                 Some(text) => out.push(text),
-                None => out.push_view(&buf, range(i)),
+                None => place(&mut out, keys.as_ref().map_or(i, |keys| keys[i])),
             }
         }
     };
+    let mut cut = |values: &Buffer, range: &dyn Fn(usize) -> Range<usize>| {
+        let buf = from_buffer(values.clone());
+        cut_of(&mut |out, i| out.push_view(&buf, range(i)));
+    };
+    macro_rules! by_views {
+        ($array:expr) => {{
+            let views = $array.views();
+            // Short strings lie in the views themselves, behind their length.
+            let short = from_buffer(views.inner().clone());
+            let bufs: Vec<Buf> = $array.data_buffers().iter().map(|b| from_buffer(b.clone())).collect();
+            cut_of(&mut |out, i| match ByteView::from(views[i]) {
+                view if view.length <= MAX_INLINE_VIEW_LEN => {
+                    out.push_view(&short, i * 16 + 4..i * 16 + 4 + view.length as usize)
+                }
+                view => {
+                    let from = view.offset as usize;
+                    out.push_view(&bufs[view.buffer_index as usize], from..from + view.length as usize)
+                }
+            });
+        }};
+    }
     macro_rules! by_offsets {
         ($array:expr) => {{
             let (offsets, values) = ($array.offsets().clone(), $array.values().clone());
@@ -402,30 +464,36 @@ fn strings<'a>(array: ArrayRef, fill: impl Fn(usize) -> Option<&'a [u8]>) -> Res
             let first = data.offset() * n;
             cut(&data.buffers()[0], &|i| first + i * n..first + (i + 1) * n);
         }
-        DataType::Utf8View => (0..rows).for_each(|i| {
-            out.push(fill(i).unwrap_or_else(|| array.as_string_view().value(i).as_bytes()));
-        }),
-        DataType::BinaryView => {
-            (0..rows).for_each(|i| out.push(fill(i).unwrap_or_else(|| array.as_binary_view().value(i))))
-        }
-        DataType::Dictionary(_, values) => {
-            let values = cast::cast(&array, values).map_err(|e| Error::data(e.to_string()))?;
-            return strings(values, fill);
-        }
+        DataType::Utf8View => by_views!(array.as_string_view()),
+        DataType::BinaryView => by_views!(array.as_binary_view()),
         other => return Err(Error::internal(format!("{other} has no strings"))),
     }
     Ok(out.tensor([rows]))
 }
 
-/// Whether a file's field has values of the spec that the first file gave.
-pub fn check_field(field: &Field, wanted: &Spec) -> Result<()> {
+/// Whether a file's field has values of the spec that the first file gave, and of the same meaning.
+pub fn check_field(field: &Field, wanted: &Spec, first: &DataType) -> Result<()> {
     let own = spec_of(field)?;
-    if own == *wanted {
+    if own == *wanted && counted(field.data_type()) == counted(first) {
         return Ok(());
     }
     Err(Error::data(format!(
-        "column {:?} is {own} ({}) here, but {wanted} in the first file; files of one dataset must agree",
+        "column {:?} is {own} ({}) here, but {wanted} ({first}) in the first file; files of one dataset must agree",
         field.name(),
         field.data_type()
     )))
+}
+
+/// What the numbers of each leaf count, where its type says that: seconds beside microseconds are no one column. In
+/// different time zones they are still the same instants.
+fn counted(data_type: &DataType) -> Vec<Option<DataType>> {
+    use DataType::*;
+    match data_type {
+        Struct(fields) => fields.iter().flat_map(|f| counted(f.data_type())).collect(),
+        List(f) | LargeList(f) | FixedSizeList(f, _) => counted(f.data_type()),
+        Dictionary(_, values) => counted(values),
+        Timestamp(unit, _) => vec![Some(Timestamp(*unit, None))],
+        Date32 | Date64 | Time32(_) | Time64(_) | Duration(_) => vec![Some(data_type.clone())],
+        _ => vec![None],
+    }
 }

@@ -645,7 +645,7 @@ impl Op for Numpy {
     fn narrowed(&self, reads: &[bool]) -> Result<Option<Narrowed>> {
         let table = &self.table()?.0;
         let specs = table.columns.iter().map(|(_, spec)| spec);
-        let Some((columns, leaves)) = table::read_columns(specs, reads) else { return Ok(None) };
+        let Some((columns, leaves)) = table::read_columns(specs, reads, true) else { return Ok(None) };
         let columns = Some(columns.iter().map(|&c| table.columns[c].0.clone()).collect());
         let pieces = Default::default();
         let source = Numpy { files: self.files.clone(), columns, table: OnceLock::new(), pieces };

@@ -4,7 +4,7 @@ use super::arrow_arrays::Fill;
 use super::table::{self, Decoded, Pieces, Table, TableIndex};
 use super::wanted_columns::Wanted;
 use crate::dataset::Dataset;
-use crate::element::{Dims, Leaf, Spec};
+use crate::element::Spec;
 use crate::error::{Error, Result};
 use crate::op::{Narrowed, Op, OpInfo, Param};
 use crate::plan::{Card, Plan};
@@ -34,6 +34,9 @@ pub struct Parquet {
     columns: Option<Vec<String>>,
     #[serde(default, skip_serializing_if = "Fill::is_empty")]
     fill: Fill,
+    /// Nothing but the number of rows is wanted: nulls in the one column that is read are nobody's.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    rows_only: bool,
     /// The files with their footers, read once.
     #[serde(skip)]
     opened: OnceLock<Opened>,
@@ -48,6 +51,7 @@ impl Dataset {
             files: files.iter().map(|f| f.to_string()).collect(),
             columns: columns.map(|c| c.iter().map(|c| c.to_string()).collect()),
             fill,
+            rows_only: false,
             opened: OnceLock::new(),
             pieces: Default::default(),
         })
@@ -78,10 +82,10 @@ struct ParquetTable {
 }
 
 impl Opened {
-    fn new(files: Arc<[Arc<ParquetFile>]>, columns: Option<&[String]>, fill: &Fill) -> Result<Opened> {
+    fn new(files: Arc<[Arc<ParquetFile>]>, columns: Option<&[String]>, fill: &Fill, rows_only: bool) -> Result<Opened> {
         let first = files.first().ok_or_else(|| Error::usage("no files were given"))?;
-        let wanted = Wanted::new(first.schema(), first.source().name(), columns, fill)?;
-        let fixed_bytes = wanted.columns.iter().flat_map(|(_, s)| s.leaves().into_iter().map(fixed_bytes)).sum();
+        let wanted = Wanted::new(first.schema(), first.source().name(), columns, fill)?.rows_only(rows_only);
+        let fixed_bytes = wanted.columns.iter().flat_map(|(_, s)| s.leaves().into_iter().map(table::fixed_bytes)).sum();
         let mut table = ParquetTable { fixed_bytes, wanted, files: vec![], blocks: vec![], starts: vec![0] };
         let mut rows = 0u64;
         for (i, file) in files.iter().enumerate() {
@@ -97,13 +101,6 @@ impl Opened {
     }
 }
 
-/// Bytes of a leaf whose size is the same in all rows.
-fn fixed_bytes(leaf: &Leaf) -> Option<u64> {
-    let shape = leaf.shape().and_then(Dims::full)?;
-    let size = leaf.dtype().map(|d| d.size()).filter(|size| *size > 0)?;
-    shape.iter().try_fold(size, |n, &d| n.checked_mul(d)).map(|n| n as u64)
-}
-
 impl Table for ParquetTable {
     type Block = Group;
     fn starts(&self) -> &[u64] {
@@ -113,10 +110,10 @@ impl Table for ParquetTable {
         if let Some(bytes) = self.fixed_bytes {
             return bytes;
         }
-        // What is stored, which dictionaries make smaller than it will be.
+        // On the average. Where strings of a dictionary are longer than that, they are still there once.
         let (file, group) = self.blocks[block];
         let (file, projection) = &self.files[file];
-        2 * file.group_bytes(group, projection) / file.group_rows(group).max(1)
+        file.group_bytes(group, projection) / file.group_rows(group).max(1)
     }
     fn source(&self, block: usize) -> &Arc<dyn Source> {
         self.files[self.blocks[block].0].0.source()
@@ -150,7 +147,7 @@ impl Parquet {
         }
         let open = |name: &String| Ok(Arc::new(ParquetFile::open(feedline_io::open(name)?)?));
         let files: Vec<_> = table::in_parallel(&self.files, open)?;
-        let opened = Opened::new(files.into(), self.columns.as_deref(), &self.fill)?;
+        let opened = Opened::new(files.into(), self.columns.as_deref(), &self.fill, self.rows_only)?;
         Ok(self.opened.get_or_init(|| opened))
     }
 }
@@ -177,13 +174,15 @@ impl Op for Parquet {
     fn narrowed(&self, reads: &[bool]) -> Result<Option<Narrowed>> {
         let opened = self.opened()?;
         let specs = opened.table.wanted.columns.iter().map(|(_, spec)| spec);
-        let Some((columns, leaves)) = table::read_columns(specs, reads) else { return Ok(None) };
+        let rows_only = !reads.contains(&true);
+        let Some((columns, leaves)) = table::read_columns(specs, reads, self.rows_only) else { return Ok(None) };
         let names: Vec<String> = columns.iter().map(|&c| opened.table.wanted.columns[c].0.clone()).collect();
-        let narrow = Opened::new(opened.files.clone(), Some(&names), &self.fill)?;
+        let narrow = Opened::new(opened.files.clone(), Some(&names), &self.fill, rows_only)?;
         let source = Parquet {
             files: self.files.clone(),
             columns: Some(names),
             fill: self.fill.clone(),
+            rows_only,
             opened: OnceLock::from(narrow),
             pieces: Default::default(),
         };

@@ -130,7 +130,7 @@ impl StoredSet {
         let arrays = file.decode(batch, &self.places, rows, Some(body.clone()))?;
         let (mut columns, mut nulls) = (Vec::new(), Nulls::default());
         for (array, name) in arrays.into_iter().zip(&self.columns) {
-            columns_of(array, name, &Fill::default(), &mut columns, &mut nulls)?;
+            columns_of(array, None, name, &Fill::default(), &mut columns, &mut nulls)?;
         }
         let mut columns = from_stored(columns, &self.spec).map_err(|e| e.in_file(file.source().name(), None))?;
         let pos = if self.positioned { positions(&columns.remove(0)) } else { Pos::Run(first) };

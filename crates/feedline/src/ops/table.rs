@@ -8,7 +8,7 @@
 //! 3. The bytes of a block go when its last piece is decoded.
 //! 4. By number, a row's piece is decoded and kept for the next row that lies in it, up to `KEEP_BYTES`.
 
-use crate::element::{Chunk, Column, Pos, RowRef, Spec, gather};
+use crate::element::{Chunk, Column, Dims, Leaf, Pos, RowRef, Spec, gather};
 use crate::error::{Error, Result};
 use crate::plan::Plan;
 use crate::runtime::sync::{Mutex, lock};
@@ -142,11 +142,19 @@ pub fn in_parallel<T: Send + Sync>(names: &[String], open: impl Fn(&String) -> R
 }
 
 /// The columns (each with its spec, of one leaf or several) of which something is read, and the places of all their
-/// leaves; `None` if that is all of them. One is always kept: there must be something to count rows by.
-pub fn read_columns<'a>(columns: impl Iterator<Item = &'a Spec>, reads: &[bool]) -> Option<(Vec<usize>, Vec<usize>)> {
-    let mut at = 0;
+/// leaves; `None` if that is all of them. One is always kept: there must be something to count rows by, which is one of
+/// items of one size if there is such a column. `rows_only`: that has been done.
+pub fn read_columns<'a>(
+    columns: impl Iterator<Item = &'a Spec>,
+    reads: &[bool],
+    rows_only: bool,
+) -> Option<(Vec<usize>, Vec<usize>)> {
+    let (mut at, mut smallest) = (0, (u64::MAX, 0));
     let columns: Vec<Range<usize>> = columns
-        .map(|spec| {
+        .enumerate()
+        .map(|(i, spec)| {
+            let bytes = spec.leaves().into_iter().map(fixed_bytes).sum::<Option<u64>>().unwrap_or(u64::MAX);
+            smallest = smallest.min((bytes, i));
             let from = at;
             at += spec.leaf_count();
             from..at
@@ -154,14 +162,22 @@ pub fn read_columns<'a>(columns: impl Iterator<Item = &'a Spec>, reads: &[bool])
         .collect();
     let mut kept: Vec<usize> =
         (0..columns.len()).filter(|&c| columns[c].clone().any(|leaf| reads.get(leaf) == Some(&true))).collect();
-    if kept.is_empty() {
-        kept.push(0);
+    let nothing = kept.is_empty();
+    if nothing {
+        kept.push(smallest.1);
     }
-    if kept.len() >= columns.len() {
+    if columns.is_empty() || kept.len() >= columns.len() && (rows_only || !nothing) {
         return None;
     }
     let leaves = kept.iter().flat_map(|&c| columns[c].clone()).collect();
     Some((kept, leaves))
+}
+
+/// Bytes of a leaf whose size is the same in all rows.
+pub fn fixed_bytes(leaf: &Leaf) -> Option<u64> {
+    let shape = leaf.shape().and_then(Dims::full)?;
+    let size = leaf.dtype().map(|d| d.size()).filter(|size| *size > 0)?;
+    shape.iter().try_fold(size, |n, &d| n.checked_mul(d)).map(|n| n as u64)
 }
 
 /// All rows in order, from the row with this number on.
@@ -729,9 +745,11 @@ mod tests {
     fn columns_that_are_read() {
         let pair = Spec::tuple(vec![Spec::scalar(DType::Int64), Spec::scalar(DType::Int64)]);
         let columns = [Spec::scalar(DType::Int64), pair, Spec::scalar(DType::Int64)];
-        let read = |reads: [bool; 4]| read_columns(columns.iter(), &reads);
+        let read = |reads: [bool; 4]| read_columns(columns.iter(), &reads, false);
         assert_eq!(read([false, false, true, true]), Some((vec![1, 2], vec![1, 2, 3])));
         assert_eq!(read([false; 4]), Some((vec![0], vec![0])));
+        let small = [Spec::scalar(DType::String), Spec::scalar(DType::Int64), Spec::scalar(DType::Bool)];
+        assert_eq!(read_columns(small.iter(), &[false; 3], false), Some((vec![2], vec![2])));
         assert_eq!(read([true; 4]), None);
     }
 }

@@ -12,7 +12,7 @@ use crate::runtime::{BuildCx, Built, ChunkFn, Index, Item};
 use feedline_formats::compress::Compression;
 use feedline_formats::tar::{Step, Tar};
 use feedline_formats::webdataset::{Reader, Sample, Samples, first_fields};
-use feedline_io::{Source, Stat, Task};
+use feedline_io::{Buf, Source, Stat, Task};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
@@ -264,12 +264,20 @@ impl Numbered {
     }
 }
 
+/// Contents of more bytes are hopped over: of far files, in which a read takes as long as many bytes do, and of others.
+const FAR_GAP_BYTES: u64 = 1 << 20;
+const GAP_BYTES: u64 = 64 << 10;
+/// What is read behind a hop, some headers, and otherwise.
+const HOP_BYTES: usize = 8 << 10;
+const READ_BYTES: usize = 1 << 20;
+
 impl File {
-    /// Reads a file once and keeps the places of its samples. Contents are passed over.
+    /// Finds the places of the samples of a file, from header to header. Contents are not read unless they are short.
     fn find(name: &str, fields: &[Vec<u8>], on_error: OnError) -> Result<File> {
         let source = feedline_io::open(name)?;
         let stat = source.clone().stat().wait()?;
-        let mut blocks = Contents::open(name, Compression::None)?;
+        let is_far = source.local_path().is_none();
+        let (gap, mut at) = (if is_far { FAR_GAP_BYTES } else { GAP_BYTES }, 0);
         let (mut tar, mut open, mut samples) = (Tar::default(), Samples::default(), Vec::new());
         loop {
             let whole = match tar.next(&mut |_| false) {
@@ -281,9 +289,17 @@ impl File {
                     None
                 }
                 Step::More => {
-                    match blocks.next().transpose()? {
-                        Some(block) => tar.feed(block),
-                        None => tar.finish(),
+                    let hop = tar.hop(gap, stat.len);
+                    at = hop.unwrap_or(at);
+                    let most = if hop.is_some() { HOP_BYTES } else { READ_BYTES };
+                    let block = match at < stat.len {
+                        true => source.clone().read(at, most).wait()?,
+                        false => Buf::new(0),
+                    };
+                    at += block.len() as u64;
+                    match block.is_empty() {
+                        true => tar.finish(),
+                        false => tar.feed(block),
                     }
                     None
                 }
@@ -418,6 +434,24 @@ mod tests {
         let by_number = source("web_dataset", json!({ "files": Files::new(&[&a]), "index": true })).unwrap();
         let said = by_number.index().unwrap().get(&[1]).unwrap_err().to_string();
         assert!(said.contains("has no \"cls\"") && said.contains("byte 2048"), "{said}");
+    }
+
+    #[test]
+    fn an_index_is_found_by_headers_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let (long, large) = ("n".repeat(150), "x".repeat(300_000));
+        let members: Vec<(String, &str)> =
+            (0..20).flat_map(|i| [(format!("{long}{i}.cls"), "1"), (format!("{long}{i}.jpg"), &large[i..])]).collect();
+        let members: Vec<(&str, &str)> = members.iter().map(|(name, text)| (&name[..], *text)).collect();
+        let path = file(&dir, "a.tar", &members);
+        let params = |index: bool| json!({ "files": Files::new(&[&path]), "index": index });
+        let ds = source("web_dataset", params(true)).unwrap();
+        assert_eq!(events(&ds), events(&source("web_dataset", params(false)).unwrap()));
+        // What was hopped over is there: a file that is cut is noticed.
+        let bytes = std::fs::read(&path).unwrap();
+        std::fs::write(&path, &bytes[..bytes.len() - 100_000]).unwrap();
+        let said = source("web_dataset", params(true)).unwrap_err().to_string();
+        assert!(said.contains("the tar file is cut"), "{said}");
     }
 
     #[test]

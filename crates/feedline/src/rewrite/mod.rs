@@ -1,4 +1,5 @@
-//! Plan to equal, better plan: pure functions in a fixed order. None may change which elements come out, or their order.
+//! Plan to equal, better plan: pure functions in a fixed order. None may change which elements come out, or their order; only
+//! errors of what is not read any more may go.
 
 #[cfg(feature = "image")]
 mod chain_pictures;
