@@ -301,7 +301,7 @@ mod tests {
             assert_eq!((records, damage.len()), (39 - cut as u64 / 46, 1), "{cut} bytes cut");
         }
         // A record of which 50 bytes were written costs these, and none of those behind it.
-        let cut_short = [file_of(&[30; 5]), file_of(&[1000])[..50].to_vec(), file_of(&[30; 40])].concat();
+        let cut_short = [file_of(&[30; 5]), file_of(&[1001])[..50].to_vec(), file_of(&[30; 40])].concat();
         for part_bytes in [20, 200, 1000] {
             assert_eq!(checked(&cut_short, part_bytes), (45, vec![(5, 230, 50)]));
         }
