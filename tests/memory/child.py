@@ -173,6 +173,13 @@ def long_lists(folder: Path) -> fl.Dataset:
 
 
 @pipeline
+def grown_rows(folder: Path) -> fl.Dataset:
+    """Small rows, of which a function makes large ones."""
+    small = fl.ParquetDataset(str(folder / "one.parquet")).take(20_000)
+    return small.map(lambda row: fl.fill([2500], row["column0"]), num_parallel_calls=fl.AUTOTUNE)
+
+
+@pipeline
 def windows(folder: Path) -> fl.Dataset:
     """Windows that overlap."""
     return decoded(records(folder, 4)).unbatch().window(64, shift=16).flat_map(lambda w: w.batch(64))

@@ -5,6 +5,7 @@
 //!    and hands out pieces of the first block that is there: rows without columns, whose positions say which they are.
 //! 2. `Decode` makes columns of such rows; any number of workers run it side by side. What is decoded waits in the queue
 //!    of the segment, which is bounded in bytes: neither a file nor a block is ever decoded as a whole.
+//!    Functions behind it are run on fewer rows at a time: 64,000 paths may be as many pictures.
 //! 3. The bytes of a block go when its last piece is decoded.
 //! 4. By number, a row's piece is decoded and kept for the next row that lies in it, up to `KEEP_BYTES`.
 
@@ -189,7 +190,7 @@ pub fn build<T: Table>(table: Arc<T>, cx: &BuildCx, node: &Plan, first: u64) -> 
     let row = if fetch + 1 < starts.len() { (first - starts[fetch]) as usize } else { 0 };
     let decode = Decode { table: table.clone(), loaded: loaded.clone(), name };
     let head = Head { table, loaded, room, fetch, reads, block: None, row, checked: None, name };
-    cx.open(node, Box::new(head), Arc::new(decode))
+    cx.open_coarse(node, Box::new(head), Arc::new(decode))
 }
 
 /// A block that was read, and how many pieces still need it.

@@ -143,11 +143,13 @@ pub struct Open {
     pub(super) batches: Option<Batches>,
     /// Operators that have a number of their own in its marks.
     pub(super) layers: usize,
+    /// Its chunks are as large as they come, whatever is wanted: other functions want smaller ones.
+    pub(super) coarse: bool,
 }
 
 impl Open {
     fn new(head: Box<dyn Stage>, bounds: Bounds) -> Open {
-        Open { head, functions: vec![], bounds, batches: None, layers: 0 }
+        Open { head, functions: vec![], bounds, batches: None, layers: 0, coarse: false }
     }
     fn with(mut self, function: Arc<dyn ChunkFn>, meter: Arc<Meter>) -> Open {
         self.functions.push((function, meter));
@@ -388,7 +390,7 @@ impl BuildCx {
         let calls = parallel.unwrap_or(usize::MAX);
         let parallel = calls.min(bounds.parallel);
         Ok(Built::Open(match self.build(input)? {
-            Built::Open(open) if open.bounds.ordered == ordered && open.bounds.calls == calls => {
+            Built::Open(open) if open.bounds.ordered == ordered && open.bounds.calls == calls && !open.coarse => {
                 open.with(function, meter)
             }
             built => {
@@ -419,6 +421,13 @@ impl BuildCx {
         }
         let bounds = Bounds { grain: self.grain, ..self.run.bounds() };
         Built::Open(Open::new(head, bounds).with(function, self.run.meters.of(node.id)))
+    }
+    /// The same for a stage that gives as many rows as lie together: what follows gets as many as it asks for.
+    pub fn open_coarse(&self, node: &Plan, head: Box<dyn Stage>, function: Arc<dyn ChunkFn>) -> Built {
+        match self.open(node, head, function) {
+            Built::Open(open) => Built::Open(Open { coarse: true, ..open }),
+            built => built,
+        }
     }
 
     /// Ends a segment that is open.

@@ -198,7 +198,7 @@ struct Slot {
 impl Segment {
     pub fn new(cx: &super::BuildCx, depth: usize, open: Open, meter: Arc<Meter>) -> Segment {
         let run = &cx.run;
-        let Open { mut head, functions, bounds, batches, layers } = open;
+        let Open { mut head, functions, bounds, batches, layers, coarse: _ } = open;
         let mut from = From::default();
         head.mark(&mut from.mark);
         if !bounds.ordered {
