@@ -294,7 +294,10 @@ impl Passes {
         let next = &mut self.next;
         self.running.retain(|p| {
             let over = !p.apart && p.finished.load(Relaxed);
-            if over {
+            // What was set aside for one that took none, a reader of what is not written yet, is for the next one.
+            if over && p.taken == 0 && *next == p.first + 1 {
+                *next = p.first;
+            } else if over {
                 *next = (*next).max(p.first + p.taken);
             }
             // Nobody else holds it: the pass was left early.
