@@ -264,7 +264,8 @@ mod tests {
             let _watched = Witness::enter(Some(outer.clone()));
             read("b");
             let _inside = Witness::enter(Some(inner.clone()));
-            (read("c"), read("not there"));
+            read("c");
+            read("not there");
             let _nobody = Witness::enter(None);
             read("d");
         }

@@ -136,7 +136,7 @@ fn show(file: &File, rows: Range<usize>, limit: Limit, watch: &Watch<'_>) -> Res
                 let text = format!("{} (row {number} of the file)", e.message());
                 Error::new(e.kind(), text).in_file(&file.name, Some(byte))
             })?;
-            Ok(rows.contains(&whole).then(|| texts(record, dialect)).transpose()?)
+            rows.contains(&whole).then(|| texts(record, dialect)).transpose()
         });
         number += 1;
         match row {

@@ -98,7 +98,7 @@ impl Group {
         let mut values: Vec<Option<Values>> = self.fields.iter().map(|_| None).collect();
         // Whoever decodes another piece at the same time begins with another column, so that nobody waits for a page.
         let piece = (rows.start / rows.len().max(1)) as u32;
-        let first = u64::from(piece.wrapping_mul(0x9e37_79b9)) * self.fields.len() as u64 >> 32;
+        let first = (u64::from(piece.wrapping_mul(0x9e37_79b9)) * self.fields.len() as u64) >> 32;
         for i in (first as usize..self.fields.len()).chain(0..first as usize) {
             if let Some((stored, numbers)) = &self.fields[i].numbers {
                 let read = self.read_numbers(*stored, numbers, rows.clone());

@@ -60,7 +60,7 @@ impl Fill {
     }
     /// Refuses names that are no columns, or structs: their fields are filled. `paths` are all that could be named.
     pub fn check(&self, paths: &[String], spec: &Spec) -> Result<()> {
-        for name in self.columns.keys().filter(|name| !paths.contains(name)) {
+        if let Some(name) = self.columns.keys().find(|name| !paths.contains(name)) {
             let inside: Vec<&String> = paths.iter().filter(|p| p.starts_with(&format!("{name}."))).collect();
             return Err(Error::usage(match inside.is_empty() {
                 true => format!("fill names {name:?}, which is no column; there are {paths:?}"),

@@ -113,8 +113,11 @@ pub struct RecordFiles {
     /// What rows come from, and the same with the file that is read, if they are traced.
     trace: Option<RowSource>,
     /// The files as they were when their records were counted, if they were.
-    known: Option<Arc<dyn Fn(usize) -> (Arc<dyn Source>, Stat) + Send + Sync>>,
+    known: Option<Arc<Known>>,
 }
+
+/// A file by its number, as it was.
+type Known = dyn Fn(usize) -> (Arc<dyn Source>, Stat) + Send + Sync;
 
 /// Where a file is begun.
 #[derive(Clone, Copy, Default, PartialEq)]

@@ -130,6 +130,7 @@ pub struct Known(Mutex<HashMap<(u64, u64, usize), KnownIndex>>);
 type KnownIndex = (Arc<[Value]>, Option<Arc<dyn Index>>);
 
 /// A started operator: a stage, or a segment that can still take functions.
+#[expect(clippy::large_enum_variant, reason = "there is one for each operator, while a pass starts")]
 pub enum Built {
     Stage(Box<dyn Stage>),
     Open(Open),
