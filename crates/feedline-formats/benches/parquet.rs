@@ -1,5 +1,6 @@
 //! Rows of a Parquet file of 40 columns, as a `Group` reads them and as the Arrow reader does: nanoseconds a row, one
-//! thread; and those of a row group of a million rows in pieces of 31,250, with and without pages that are kept.
+//! thread; and those of a row group of a million rows in pieces of 31,250, with and without pages that are kept, of bytes
+//! that were read ahead and from the file.
 //! `cargo bench -p feedline-formats --features columnar --bench parquet`
 
 use arrow_array::{ArrayRef, Float32Array, Int64Array, RecordBatch};
@@ -76,7 +77,11 @@ impl Read {
         Read { file, projection, read }
     }
     fn group(&self, keep_bytes: usize) -> Group {
-        Group::new(&self.file, 0, &self.projection, self.read.clone(), keep_bytes)
+        Group::new(&self.file, 0, &self.projection, self.read.clone(), keep_bytes, usize::MAX)
+    }
+    /// The same, of which nothing was read.
+    fn in_file(&self, keep_bytes: usize) -> Group {
+        Group::new(&self.file, 0, &self.projection, vec![], keep_bytes, usize::MAX)
     }
 }
 
@@ -115,11 +120,17 @@ fn main() {
     }
     let bytes = written(&table(LARGE_ROWS), true, Compression::SNAPPY);
     let read = Read::new(&bytes);
-    let (mut kept, mut anew, mut there) = (vec![], vec![], vec![]);
+    let (mut kept, mut anew, mut there, mut far, mut far_anew) = (vec![], vec![], vec![], vec![], vec![]);
     for _ in 0..3 {
-        for (keep_bytes, times) in [(256 << 20, &mut kept), (0, &mut anew)] {
+        let groups: [(&dyn Fn() -> Group, _); 4] = [
+            (&|| read.group(256 << 20), &mut kept),
+            (&|| read.group(0), &mut anew),
+            (&|| read.in_file(256 << 20), &mut far),
+            (&|| read.in_file(0), &mut far_anew),
+        ];
+        for (group, times) in groups {
             let start = Instant::now();
-            let group = read.group(keep_bytes);
+            let group = group();
             (0..LARGE_ROWS).step_by(PIECE_ROWS).for_each(|row| drop(group.decode(row..row + PIECE_ROWS).unwrap()));
             times.push(start.elapsed().as_nanos());
         }
@@ -132,4 +143,6 @@ fn main() {
     let (kept, anew, there) = (per_row(kept, LARGE_ROWS), per_row(anew, LARGE_ROWS), per_row(there, LARGE_ROWS));
     println!("a million rows in pieces {kept:6.0} ns a row, {anew:.0} if nothing is kept; the Arrow reader, one after");
     println!("the other                {there:6.0}: {:.2} x", there / kept);
+    let (far, far_anew) = (per_row(far, LARGE_ROWS), per_row(far_anew, LARGE_ROWS));
+    println!("the same from the file   {far:6.0} ns a row, {far_anew:.0} if nothing is kept: {:.2} x", far_anew / far);
 }

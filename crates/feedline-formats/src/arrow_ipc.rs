@@ -462,7 +462,7 @@ impl Cut<'_> {
             self.buffer += 1;
             return Ok((MutableBuffer::from_len_zeroed(width).into(), 0..0));
         }
-        let bytes = self.bytes(rows.start * width..(rows.end + 1) * width)?;
+        let bytes = self.bytes(product(rows.start, width)?..product(rows.end.saturating_add(1), width)?)?;
         let all: Vec<i64> = match wide {
             true => bytes.as_chunks::<8>().0.iter().map(|b| i64::from_le_bytes(*b)).collect(),
             false => bytes.as_chunks::<4>().0.iter().map(|b| i32::from_le_bytes(*b).into()).collect(),
@@ -572,5 +572,41 @@ fn failed(error: &arrow_schema::ArrowError) -> Error {
             Error::new(Kind::Io, text.clone()).with_source(Arc::new(same))
         }
         other => Error::data(words(other)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fuzzing::File;
+    use arrow_array::{Int64Array, LargeListArray};
+    use arrow_buffer::OffsetBuffer;
+
+    /// Lists in a list, of which there are 77, and whose number can be found and changed.
+    fn lists() -> Vec<u8> {
+        let list = |values: ArrayRef, lengths: Vec<usize>| -> ArrayRef {
+            let field = Arc::new(Field::new("item", values.data_type().clone(), false));
+            Arc::new(LargeListArray::new(field, OffsetBuffer::from_lengths(lengths), values, None))
+        };
+        let inner = list(Arc::new(Int64Array::from(vec![5; 77])), vec![1; 77]);
+        let batch = RecordBatch::try_from_iter([("l", list(inner, vec![77]))]).unwrap();
+        let mut out = ArrowWriter::new(Vec::new(), &batch.schema(), "none").unwrap();
+        out.write(&batch).unwrap();
+        out.finish().unwrap()
+    }
+
+    #[test]
+    fn lists_that_claim_to_be_longer_than_memory_are_refused() {
+        let mut bytes = lists();
+        let read = |bytes: &[u8]| ArrowFile::open(File::of(bytes)).unwrap().decode(0, &[0], 0..1, None);
+        assert_eq!(read(&bytes).unwrap()[0].len(), 1);
+        // In the description of the inner lists, and in the offsets of the outer one.
+        for at in 0..bytes.len() - 8 {
+            if bytes[at..at + 8] == 77u64.to_le_bytes() {
+                bytes[at..at + 8].copy_from_slice(&(1u64 << 61).to_le_bytes());
+            }
+        }
+        let error = read(&bytes).unwrap_err();
+        assert!(error.message().contains("larger than memory"), "{error}");
     }
 }

@@ -54,6 +54,14 @@ pub fn from_buffer(buffer: Buffer) -> Buf {
     }
 }
 
+/// The same for memory that a decoder made and others may hold, too: it counts for whoever this thread works for as long as
+/// the block is there.
+pub fn from_decoded(buffer: Buffer) -> Buf {
+    let (ptr, len) = (buffer.as_ptr(), buffer.len());
+    // SAFETY: the buffer keeps its memory alive, and nobody writes memory that is shared.
+    unsafe { Buf::foreign(ptr, len, Box::new((buffer, feedline_io::scratch(len)))) }
+}
+
 /// Runs a decoder on bytes that may be damaged: neither its errors nor its panics are more than an error here.
 pub fn guarded<T>(what: &str, decode: impl FnOnce() -> Result<T, String>) -> Result<T, Error> {
     match catch_unwind(AssertUnwindSafe(decode)) {

@@ -160,8 +160,9 @@ impl Inflate {
                 return Ok(self.take().map_or(Step::End, Step::Block));
             }
             if !self.inside {
-                if self.any && self.engine.begins_with_padding(&self.input.as_slice()[self.at..]) {
-                    self.at = self.input.len();
+                let padding = self.engine.padding(&self.input.as_slice()[self.at..]);
+                if self.any && padding > 0 {
+                    self.at += padding;
                     continue;
                 }
                 self.engine.reset().map_err(|e| e.to_string())?;
@@ -224,9 +225,12 @@ impl Engine {
         }
         Ok(())
     }
-    /// Zeros behind the last stream, which tape programs leave there, are no stream.
-    fn begins_with_padding(&self, input: &[u8]) -> bool {
-        matches!(self, Engine::Deflate(_)) && input.iter().all(|b| *b == 0)
+    /// Zeros behind a stream, which tape programs leave there, are no stream: none begins with a zero. How many there are.
+    fn padding(&self, input: &[u8]) -> usize {
+        match self {
+            Engine::Deflate(_) => input.iter().take_while(|b| **b == 0).count(),
+            Engine::Zstd(_) => 0,
+        }
     }
     /// Decodes into a block, of which so much is filled.
     fn run(&mut self, input: &[u8], block: &mut [u8], filled: usize) -> Ran {
@@ -374,6 +378,20 @@ mod tests {
             assert!(unpacked(kind, &damaged, 100, 64).1.is_some(), "{kind}");
             assert!(unpacked(kind, b"plain text, not packed at all", 100, 64).1.is_some(), "{kind}");
             assert_eq!(unpacked(kind, b"", 10, 10).0, b"");
+        }
+    }
+
+    #[test]
+    fn zeros_between_streams_count_the_same_in_any_blocks() {
+        for kind in [Compression::Gzip, Compression::Zlib] {
+            let bytes = [packed(kind, b"one, "), vec![0; 20], packed(kind, b"two"), vec![0; 5]].concat();
+            for block in [1, 7, 30, 1000] {
+                let (all, error) = unpacked(kind, &bytes, block, 64);
+                assert!(all == b"one, two" && error.is_none(), "{kind} {block}: {error:?}");
+                let (all, error) = unpacked(kind, &[&bytes[..], b"more"].concat(), block, 64);
+                assert!(all == b"one, two" && error.is_some(), "{kind} {block}");
+            }
+            assert!(unpacked(kind, &[0; 20], 7, 64).1.is_some(), "{kind}: a file of zeros is none");
         }
     }
 

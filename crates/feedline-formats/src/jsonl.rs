@@ -17,6 +17,8 @@ pub enum Kind {
         min: i64,
         max: i64,
     },
+    /// Whole numbers from 0 to 2^64 - 1; in a cell they stand as the int64 of the same bits.
+    Uint64,
     Float,
     Text,
     /// Whatever it is, as the text that stands in the file.
@@ -66,6 +68,15 @@ pub struct Schema {
 enum Tree {
     Leaf(usize),
     Fields(Vec<(String, Tree)>),
+}
+
+impl Tree {
+    fn clear(&self, cells: &mut [Cell]) {
+        match self {
+            Tree::Leaf(i) => cells[*i].clear(),
+            Tree::Fields(fields) => fields.iter().for_each(|(_, tree)| tree.clear(cells)),
+        }
+    }
 }
 
 impl Schema {
@@ -145,7 +156,6 @@ impl Row {
     /// Reads a line. Errors say which field, and the place in the line.
     pub fn read(&mut self, schema: &Schema, line: &[u8]) -> Result<()> {
         self.cells.resize_with(schema.leaves.len(), Cell::default);
-        self.cells.iter_mut().for_each(Cell::clear);
         self.copies.clear();
         self.wrong = None;
         let base = line.as_ptr() as usize;
@@ -217,12 +227,12 @@ struct Seed<'a> {
 impl<'de> DeserializeSeed<'de> for Seed<'_> {
     type Value = ();
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> std::result::Result<(), D::Error> {
+        // What comes last counts, if a line has a field twice.
+        self.tree.clear(&mut self.row.cells);
         match self.tree {
             Tree::Fields(_) => json.deserialize_any(self),
             Tree::Leaf(i) => {
                 let leaf = &self.leaves[*i];
-                // What comes last counts, if a line has a field twice.
-                self.row.cells[*i].clear();
                 if leaf.kind == Kind::Json {
                     let raw: &RawValue = serde::Deserialize::deserialize(json)?;
                     let start = raw.get().as_ptr() as usize - self.base;
@@ -321,7 +331,11 @@ impl Items<'_> {
     fn wrong<E: de::Error>(&mut self, what: &dyn fmt::Display) -> E {
         let wanted = match self.leaf.kind {
             Kind::Bool => "true or false".into(),
-            Kind::Int { min: i64::MIN, .. } => "a whole number".into(),
+            Kind::INT64 if what.to_string().parse::<u64>().is_ok_and(|n| n > i64::MAX as u64) => {
+                "an int64; in a schema, uint64 takes it".into()
+            }
+            Kind::INT64 => "an int64".into(),
+            Kind::Uint64 => "a uint64".into(),
             Kind::Int { min, max } => format!("a whole number from {min} to {max}"),
             Kind::Float => "a number".into(),
             Kind::Text => "a string".into(),
@@ -334,6 +348,10 @@ impl Items<'_> {
     fn int<E: de::Error>(mut self, n: Option<i64>, what: &dyn fmt::Display) -> std::result::Result<(), E> {
         match (self.leaf.kind, n) {
             (Kind::Int { min, max }, Some(n)) if (min..=max).contains(&n) => {
+                self.item(what, true)?.ints.push(n);
+                Ok(())
+            }
+            (Kind::Uint64, Some(n)) if n >= 0 => {
                 self.item(what, true)?.ints.push(n);
                 Ok(())
             }
@@ -385,6 +403,10 @@ impl<'de> Visitor<'de> for Items<'_> {
     fn visit_u64<E: de::Error>(mut self, n: u64) -> std::result::Result<(), E> {
         if self.leaf.kind == Kind::Float {
             self.item(&n, true)?.floats.push(n as f64);
+            return Ok(());
+        }
+        if self.leaf.kind == Kind::Uint64 {
+            self.item(&n, true)?.ints.push(n as i64);
             return Ok(());
         }
         self.int(i64::try_from(n).ok(), &n)
@@ -472,7 +494,8 @@ impl<'de> DeserializeSeed<'de> for Inner<'_> {
 }
 
 /// What some lines tell of the fields. A field that was missing or null in one of them gets a default (0, "", false, an
-/// empty list); one that was of several kinds is read as its JSON text.
+/// empty list); one that was of several kinds is read as its JSON text. Whole numbers are int64, or uint64 if one of them
+/// needs it; a number that no type of its field keeps as it is written is refused.
 #[derive(Clone, Debug, Default)]
 pub struct Inference {
     lines: usize,
@@ -491,33 +514,122 @@ enum What {
     /// Only null, or empty lists.
     Unknown,
     Bool,
-    Int,
+    Int(Whole),
     Float,
     Text,
     List(Box<What>),
     Fields(Vec<(String, Seen)>),
     Mixed,
+    /// This whole number would not stay what it is.
+    Changed(String),
+}
+
+/// The whole numbers of a field.
+#[derive(Clone, Debug, PartialEq)]
+struct Whole {
+    /// One of them is negative.
+    negative: bool,
+    /// One that is beyond int64: one that a float64 would change, if there is any.
+    large: Option<u64>,
+}
+
+/// A whole number as it reads back from a float64.
+fn as_float(digits: &str) -> Option<String> {
+    digits.parse::<f64>().ok().map(|x| x.to_string())
+}
+
+impl Whole {
+    fn of(n: u64) -> Whole {
+        Whole { negative: false, large: Some(n).filter(|n| *n > i64::MAX as u64) }
+    }
+    /// The one that would be another number as a float64.
+    fn changed(&self) -> Option<String> {
+        self.large.map(|n| n.to_string()).filter(|n| as_float(n).as_ref() != Some(n))
+    }
+    fn joined(self, other: Whole) -> What {
+        let changed = self.changed().is_some();
+        let large = if changed || other.large.is_none() { self.large } else { other.large };
+        match (self.negative || other.negative, large) {
+            (true, Some(n)) => What::Changed(n.to_string()),
+            (negative, large) => What::Int(Whole { negative, large }),
+        }
+    }
+    fn as_floats(&self) -> What {
+        self.changed().map_or(What::Float, What::Changed)
+    }
+}
+
+/// The whole numbers of a line that neither int64 nor uint64 holds, and that a float64 would change.
+fn endless(line: &[u8]) -> Vec<(f64, &str)> {
+    // Few lines have a number of so many digits, or a text that looks like one.
+    let is_likely = line.split(|b| !b.is_ascii_digit()).any(|run| run.len() >= 19);
+    let Some(mut rest) = std::str::from_utf8(line).ok().filter(|_| is_likely) else { return vec![] };
+    let mut found = Vec::new();
+    while let Some(at) = rest.find(|c: char| c == '"' || c == '-' || c.is_ascii_digit()) {
+        rest = &rest[at..];
+        if let Some(text) = rest.strip_prefix('"') {
+            let mut escaped = false;
+            let end = text.find(|c: char| {
+                let ends = c == '"' && !escaped;
+                escaped = c == '\\' && !escaped;
+                ends
+            });
+            rest = end.map_or("", |end| &text[end + 1..]);
+            continue;
+        }
+        let end = rest.find(|c: char| !(c.is_ascii_digit() || "+-.eE".contains(c))).unwrap_or(rest.len());
+        let (number, behind) = rest.split_at(end);
+        let is_held = number.parse::<i64>().is_ok() || number.parse::<u64>().is_ok();
+        if !number.contains(['.', 'e', 'E']) && !is_held && as_float(number).as_deref() != Some(number) {
+            found.extend(number.parse().ok().map(|x| (x, number)));
+        }
+        rest = behind;
+    }
+    found
+}
+
+/// What is wrong with a field that has such a number.
+pub fn changes(number: &str) -> String {
+    format!("has the number {number}, and neither int64 nor uint64 holds all of its numbers; float64 would change it")
+}
+
+/// Where a number stands in a line, counted from 1.
+pub fn column_of(number: &str, line: &[u8]) -> Option<usize> {
+    let digit = |b: Option<&u8>| b.is_some_and(|b| b.is_ascii_digit() || b".-eE".contains(b));
+    let ends = |at: &usize| (at.checked_sub(1).and_then(|i| line.get(i)), line.get(at + number.len()));
+    let found = line.windows(number.len()).enumerate().filter(|(_, window)| *window == number.as_bytes());
+    let mut places = found.map(|(at, _)| at).filter(|at| !digit(ends(at).0) && !digit(ends(at).1));
+    places.next().map(|at| at + 1)
 }
 
 impl What {
-    fn of(value: &Json) -> What {
+    /// What a value is. Some of its numbers are `endless`.
+    fn of(value: &Json, endless: &[(f64, &str)]) -> What {
         match value {
             Json::Null => What::Unknown,
             Json::Bool(_) => What::Bool,
-            Json::Number(n) if n.is_i64() => What::Int,
-            Json::Number(_) => What::Float,
+            Json::Number(n) => match (n.as_u64(), n.as_i64()) {
+                (Some(n), _) => What::Int(Whole::of(n)),
+                (None, Some(_)) => What::Int(Whole { negative: true, large: None }),
+                (None, None) => {
+                    let is_it = |(x, _): &&(f64, &str)| n.as_f64() == Some(*x);
+                    endless.iter().find(is_it).map_or(What::Float, |(_, number)| What::Changed((*number).into()))
+                }
+            },
             Json::String(_) => What::Text,
             Json::Array(items) => {
-                let inner = items.iter().map(What::of).reduce(What::joined).unwrap_or(What::Unknown);
+                let inner =
+                    items.iter().map(|item| What::of(item, endless)).reduce(What::joined).unwrap_or(What::Unknown);
                 let null = items.iter().any(Json::is_null);
                 match inner {
                     What::Mixed | What::Fields(_) => What::Mixed,
                     _ if null || lengths(value).is_none() => What::Mixed,
+                    What::Changed(_) => inner,
                     inner => What::List(Box::new(inner)),
                 }
             }
             Json::Object(fields) => {
-                let seen = |v: &Json| Seen { times: !v.is_null() as usize, what: What::of(v) };
+                let seen = |v: &Json| Seen { times: !v.is_null() as usize, what: What::of(v, endless) };
                 What::Fields(fields.iter().map(|(name, v)| (name.clone(), seen(v))).collect())
             }
         }
@@ -525,9 +637,12 @@ impl What {
     fn joined(self, other: What) -> What {
         match (self, other) {
             (What::Unknown, what) | (what, What::Unknown) => what,
-            (What::Int, What::Float) | (What::Float, What::Int) => What::Float,
+            (What::Int(a), What::Int(b)) => a.joined(b),
+            (What::Changed(number), What::Int(_) | What::Float | What::Changed(_) | What::List(_))
+            | (What::Int(_) | What::Float | What::List(_), What::Changed(number)) => What::Changed(number),
+            (What::Int(whole), What::Float) | (What::Float, What::Int(whole)) => whole.as_floats(),
             (What::List(a), What::List(b)) => match a.joined(*b) {
-                What::Mixed => What::Mixed,
+                what @ (What::Mixed | What::Changed(_)) => what,
                 what => What::List(Box::new(what)),
             },
             (What::Fields(mut a), What::Fields(b)) => {
@@ -552,10 +667,11 @@ impl What {
         };
         match self {
             What::Bool => leaf(Kind::Bool, 0, Fill::Bool(false)),
-            What::Int => leaf(Kind::INT64, 0, Fill::Int(0)),
+            What::Int(Whole { large: None, .. }) => leaf(Kind::INT64, 0, Fill::Int(0)),
+            What::Int(_) => leaf(Kind::Uint64, 0, Fill::Int(0)),
             What::Float => leaf(Kind::Float, 0, Fill::Float(0.0)),
             What::Text => leaf(Kind::Text, 0, Fill::Text(vec![])),
-            What::Unknown | What::Mixed => leaf(Kind::Json, 0, Fill::Text(b"null".to_vec())),
+            What::Unknown | What::Mixed | What::Changed(_) => leaf(Kind::Json, 0, Fill::Text(b"null".to_vec())),
             What::List(inner) => match inner.node(path.clone(), true) {
                 Node::Leaf(Leaf { kind, rank, .. }) if kind != Kind::Json => leaf(kind, rank + 1, Fill::Empty),
                 _ => leaf(Kind::Json, 0, Fill::Text(b"null".to_vec())),
@@ -570,6 +686,17 @@ impl What {
                     })
                     .collect(),
             ),
+        }
+    }
+    /// Fields whose numbers would not stay what they are, each with one of these.
+    fn changed(&self, path: &str, out: &mut Vec<(String, String)>) {
+        match self {
+            What::Changed(number) => out.push((path.into(), number.clone())),
+            What::Fields(fields) => fields.iter().for_each(|(name, seen)| {
+                let below = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+                seen.what.changed(&below, out);
+            }),
+            _ => {}
         }
     }
     /// Marks nested fields that were in each of `lines` lines.
@@ -612,7 +739,7 @@ impl Inference {
             return Err(Error::data("the line is not an object; JSON lines has one {…} a line"));
         };
         self.lines += 1;
-        let What::Fields(new) = What::of(&value) else { unreachable!("it is an object") };
+        let What::Fields(new) = What::of(&value, &endless(line)) else { unreachable!("it is an object") };
         let before = What::Fields(std::mem::take(&mut self.fields));
         if let What::Fields(fields) = before.joined(What::Fields(new)) {
             self.fields = fields;
@@ -621,6 +748,14 @@ impl Inference {
     }
     pub fn lines(&self) -> usize {
         self.lines
+    }
+    /// The fields, by their paths, whose whole numbers no type keeps as they are written, each with one of these. Their JSON
+    /// text would be kept, which is hardly what anybody wants of numbers.
+    pub fn changed(&self) -> Vec<(String, String)> {
+        let mut out = Vec::new();
+        let below = |(name, seen): &(String, Seen)| seen.what.changed(name, &mut out);
+        self.fields.iter().for_each(below);
+        out
     }
     pub fn fields(self) -> Vec<(String, Node)> {
         let mut all = What::Fields(self.fields);
@@ -728,6 +863,16 @@ mod tests {
     }
 
     #[test]
+    fn an_object_that_comes_twice_counts_as_it_comes_last() {
+        let inner = Node::Fields(vec![leaf("b", Kind::INT64, 0, Some(Fill::Int(7))), leaf("c", Kind::INT64, 0, None)]);
+        let schema = Schema::new(vec![("a".into(), inner)]).unwrap();
+        let mut row = Row::default();
+        row.read(&schema, br#"{"a":{"b":1,"c":2},"a":{"c":3}}"#).unwrap();
+        assert_eq!((&row.cells[0].ints[..], &row.cells[1].ints[..]), (&[7][..], &[3][..]));
+        assert!(failed(&schema, r#"{"a":{"b":1,"c":2},"a":null}"#).contains("missing"));
+    }
+
+    #[test]
     fn leaves_are_found_wherever_they_stand() {
         let inner = Node::Fields(vec![leaf("s", Kind::Text, 0, None), leaf("v", Kind::Float, 2, None)]);
         let schema = Schema::new(vec![leaf("n", Kind::INT64, 0, None), ("in".into(), inner)]).unwrap();
@@ -752,9 +897,11 @@ mod tests {
         for (schema, line, message) in [
             (one(Kind::INT64, 0, None), r#"{"y":1}"#, "\"x\" is missing"),
             (one(Kind::INT64, 0, None), r#"{"x":null}"#, "\"x\" is null"),
-            (one(Kind::INT64, 0, None), r#"{"x":"1"}"#, "\"x\" is \"1\", not a whole number"),
-            (one(Kind::INT64, 0, None), r#"{"x":1.5}"#, "is 1.5, not a whole number"),
-            (one(Kind::INT64, 0, None), r#"{"x":9223372036854775808}"#, "not a whole number"),
+            (one(Kind::INT64, 0, None), r#"{"x":"1"}"#, "\"x\" is \"1\", not an int64"),
+            (one(Kind::INT64, 0, None), r#"{"x":1.5}"#, "is 1.5, not an int64"),
+            (one(Kind::INT64, 0, None), r#"{"x":9223372036854775808}"#, "is 9223372036854775808, not an int64"),
+            (one(Kind::Uint64, 0, None), r#"{"x":-1}"#, "is -1, not a uint64"),
+            (one(Kind::Uint64, 0, None), r#"{"x":18446744073709551616}"#, "not a uint64"),
             (one(byte, 0, None), r#"{"x":256}"#, "is 256, not a whole number from 0 to 255"),
             (one(Kind::Text, 0, None), r#"{"x":1}"#, "is 1, not a string"),
             (one(Kind::Bool, 0, None), r#"{"x":0}"#, "not true or false"),
@@ -834,6 +981,54 @@ mod tests {
         assert!(Schema::new(Inference::default().fields()).is_err());
     }
 
+    #[test]
+    fn large_whole_numbers_stay_what_they_are() {
+        let kinds = |lines: &[&str]| -> Vec<String> {
+            let mut found = Inference::default();
+            lines.iter().for_each(|line| found.line(line.as_bytes()).unwrap());
+            let changed = found.changed();
+            let kind = |leaf: &Leaf| match changed.iter().find(|(path, _)| *path == leaf.path) {
+                Some((_, number)) => format!("!{number}"),
+                None if leaf.kind == Kind::INT64 => "Int64".into(),
+                None => format!("{:?}", leaf.kind),
+            };
+            Schema::new(found.fields()).unwrap().leaves().iter().map(kind).collect()
+        };
+        for (lines, kind) in [
+            (&[r#"{"x":9223372036854775807}"#, r#"{"x":-9223372036854775808}"#][..], "Int64"),
+            (&[r#"{"x":1}"#, r#"{"x":9223372036854775808}"#], "Uint64"),
+            (&[r#"{"x":[18446744073709551615,0]}"#], "Uint64"),
+            // No type has room for both.
+            (&[r#"{"x":9223372036854775809}"#, r#"{"x":-1}"#], "!9223372036854775809"),
+            (&[r#"{"x":-1}"#, r#"{"x":1}"#, r#"{"x":[9223372036854775809]}"#], "Json"),
+            (&[r#"{"x":18446744073709551616123}"#], "!18446744073709551616123"),
+            (&[r#"{"x":"a\\"}"#, r#"{"x":-9223372036854775809}"#], "Json"),
+            (&[r#"{"x":-9223372036854775809}"#, r#"{"x":null}"#], "!-9223372036854775809"),
+            (&[r#"{"x":[-9223372036854775809]}"#, r#"{"x":[1]}"#], "!-9223372036854775809"),
+            // Among floats a number that a float64 changes is refused; one that it keeps is not.
+            (&[r#"{"x":0.5}"#, r#"{"x":18446744073709551615}"#], "!18446744073709551615"),
+            (&[r#"{"x":18446744073709551615}"#, r#"{"x":0.5}"#], "!18446744073709551615"),
+            (&[r#"{"x":100000000000000000000}"#, r#"{"x":0.5}"#], "Float"),
+            (&[r#"{"x":9223372036854776000}"#, r#"{"x":0.5}"#], "Float"),
+            (&[r#"{"x":1.8446744073709551616e25,"y":"123456789012345678901234567890"}"#], "Float"),
+            // Text is kept as it is.
+            (&[r#"{"x":18446744073709551616123}"#, r#"{"x":"y"}"#], "Json"),
+            (&[r#"{"x":[{"y":18446744073709551616123}]}"#], "Json"),
+        ] {
+            assert_eq!(kinds(lines)[0], kind, "{lines:?}");
+        }
+        let mut found = Inference::default();
+        found.line(br#"{"a":{"b":[1,123456789012345678901234567890]}}"#).unwrap();
+        assert_eq!(found.changed(), [("a.b".to_string(), "123456789012345678901234567890".to_string())]);
+        let mut row = Row::default();
+        for n in [0, 9223372036854775808, u64::MAX] {
+            row.read(&one(Kind::Uint64, 0, None), format!("{{\"x\":{n}}}").as_bytes()).unwrap();
+            assert_eq!(row.cells[0].ints[0] as u64, n);
+        }
+        assert_eq!(column_of("12", br#"{"x":"312","y":12}"#), Some(16));
+        assert_eq!(column_of("12", b"123 1.12"), None);
+    }
+
     proptest! {
         #[test]
         fn what_is_written_reads_back(n: i64, x in -1e300f64..1e300, f in -1e30f32..1e30, text in "\\PC{0,9}", b: bool, list in prop::collection::vec(any::<i32>(), 0..4)) {
@@ -872,7 +1067,7 @@ mod tests {
 
         #[test]
         fn any_bytes_are_an_error_at_most(line in "[\\[\\]{}\",:x0-9.e+-]{0,24}", rank in 0usize..3) {
-            for kind in [Kind::Bool, Kind::INT64, Kind::Float, Kind::Text, Kind::Json] {
+            for kind in [Kind::Bool, Kind::INT64, Kind::Uint64, Kind::Float, Kind::Text, Kind::Json] {
                 let _ = Row::default().read(&one(kind, rank, None), line.as_bytes());
             }
             let _ = Inference::default().line(line.as_bytes());

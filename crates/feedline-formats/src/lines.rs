@@ -115,8 +115,10 @@ impl Records for Lines {
 }
 
 fn too_long(max_bytes: usize, offset: u64) -> Error {
+    let limited = if max_bytes < MAX_LINE_BYTES { " (a larger memory_limit allows longer ones)" } else { "" };
     Error::data(format!(
-        "the line that begins at byte {offset} is longer than {max_bytes} bytes; is this a text file, and not compressed?"
+        "the line that begins at byte {offset} is longer than {max_bytes} bytes{limited}; is this a text file, and not \
+         compressed?"
     ))
 }
 

@@ -93,6 +93,15 @@ pub fn parse(bytes: &[u8]) -> Result<Npy> {
     let text =
         bytes.get(if bytes[6] == 1 { 10 } else { 12 }..start).ok_or_else(|| Error::loss("the header is cut off"))?;
     let at = |e: Error| Error::new(e.kind(), format!("the header cannot be read: {}", e.message()));
+    // Before version 3, names are Latin-1: a byte is a character.
+    let latin: String;
+    let text = match bytes[6] < 3 && !text.is_ascii() {
+        true => {
+            latin = text.iter().map(|b| char::from(*b)).collect();
+            latin.as_bytes()
+        }
+        false => text,
+    };
     let mut parser = Parser { text, at: 0 };
     let value = parser.value(0).map_err(at)?;
     parser.space();
@@ -433,6 +442,18 @@ mod tests {
         assert!(npy.fields[0].swapped && npy.fortran);
         assert_eq!(read("{'descr': '|b1', 'fortran_order': False, 'shape': (), }").unwrap().shape, [0usize; 0]);
         assert_eq!(read("{'descr': '<U5', 'fortran_order': False, 'shape': (2L,), }").unwrap().item, 20);
+    }
+
+    #[test]
+    fn names_are_latin_1_before_version_3() {
+        let dict = "{'descr': [('gr\u{f6}\u{df}e', '<i4')], 'fortran_order': False, 'shape': (7,), }";
+        let mut latin = made(&"x".repeat(dict.chars().count()));
+        latin.splice(10.., dict.chars().map(|c| c as u8));
+        assert_eq!(parse(&latin).unwrap().fields[0].path, ["gr\u{f6}\u{df}e"]);
+        let mut utf8 = made(dict);
+        utf8[6] = 3;
+        utf8.splice(8..10, (dict.len() as u32).to_le_bytes());
+        assert_eq!(parse(&utf8).unwrap().fields[0].path, ["gr\u{f6}\u{df}e"]);
     }
 
     #[test]

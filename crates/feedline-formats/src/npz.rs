@@ -123,7 +123,12 @@ fn entries(
             return refused(format!("claims {size} bytes out of {stored}"));
         }
         let crc = u32_at(entry, 16) as u32;
-        out.push((Member { name, compressed: method == 8, range: 0..stored, size, crc }, local));
+        let made = (Member { name, compressed: method == 8, range: 0..stored, size, crc }, local);
+        // An archive that was added to may have a name again: as everywhere, the last one counts.
+        match out.iter_mut().find(|(member, _)| member.name == made.0.name) {
+            Some(older) => *older = made,
+            None => out.push(made),
+        }
     }
     Ok((out, names))
 }
@@ -193,6 +198,26 @@ pub fn inflated(member: &Member, stored: &[u8]) -> Result<Buf> {
         return Err(Error::loss(format!("member {:?} has a wrong checksum: it is damaged", member.name)));
     }
     Ok(out)
+}
+
+/// Compares the checksums of all members that are stored: rows of these are read where they lie, without. What is wrong with
+/// each; `read` hears of the bytes that were read.
+pub fn check_stored(source: &Arc<dyn Source>, len: u64, read: &mut dyn FnMut(u64) -> Result<()>) -> Result<Vec<Error>> {
+    let mut wrong = Vec::new();
+    for member in members(source, len, &|_| true)?.0.iter().filter(|m| !m.compressed) {
+        let (mut crc, mut at) = (crc32fast::Hasher::new(), member.range.start);
+        while at < member.range.end {
+            let block = exact(source, at, (member.range.end - at).min(1 << 20))?;
+            crc.update(block.as_slice());
+            at += block.len() as u64;
+            read(block.len() as u64)?;
+        }
+        if crc.finalize() != member.crc {
+            let text = format!("member {:?} has a wrong checksum: it is damaged", member.name);
+            wrong.push(Error::loss(text).at_byte(member.range.start));
+        }
+    }
+    Ok(wrong)
 }
 
 /// Writes an archive of stored members: their names, sizes and checksums are known.
@@ -289,5 +314,51 @@ impl Checksum {
     }
     pub fn value(&self) -> u32 {
         self.0.sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn archive(dir: &tempfile::TempDir, members: &[(&str, &[u8])]) -> (Arc<dyn Source>, String) {
+        let mut writer = Writer::new(Vec::new());
+        for (name, bytes) in members {
+            writer.member(name, bytes.len() as u64, crc32fast::hash(bytes), *bytes).unwrap();
+        }
+        let path = dir.path().join("a.npz").to_str().unwrap().to_owned();
+        std::fs::write(&path, writer.finish().unwrap()).unwrap();
+        (feedline_io::open(&path).unwrap(), path)
+    }
+
+    #[test]
+    fn of_two_members_of_one_name_the_last_counts() {
+        let dir = tempfile::tempdir().unwrap();
+        let (source, path) = archive(&dir, &[("x.npy", b"old"), ("y.npy", b"other"), ("x.npy", b"newer")]);
+        let bytes = std::fs::read(path).unwrap();
+        let (members, _) = members(&source, bytes.len() as u64, &|_| true).unwrap();
+        let found: Vec<_> = members.iter().map(|m| &bytes[m.range.start as usize..m.range.end as usize]).collect();
+        assert_eq!(found, [&b"newer"[..], b"other"]);
+    }
+
+    #[test]
+    fn stored_members_have_checksums() {
+        let dir = tempfile::tempdir().unwrap();
+        let (source, path) = archive(&dir, &[("x.npy", &[1; 3_000_000]), ("y.npy", b"other")]);
+        let mut bytes = std::fs::read(&path).unwrap();
+        let (len, mut read) = (bytes.len() as u64, 0);
+        let mut check = |source: &Arc<dyn Source>| {
+            let wrong = check_stored(source, len, &mut |n| {
+                read += n;
+                Ok(())
+            });
+            wrong.unwrap()
+        };
+        assert!(check(&source).is_empty());
+        bytes[2_000_000] ^= 1;
+        std::fs::write(&path, bytes).unwrap();
+        let wrong = check(&feedline_io::open(&path).unwrap());
+        assert!(wrong.len() == 1 && wrong[0].message().contains("\"x.npy\" has a wrong checksum"), "{wrong:?}");
+        assert_eq!(read, 2 * 3_000_005);
     }
 }

@@ -9,7 +9,7 @@ use feedline_io::{Buf, Error, Result};
 use std::io::Write;
 use std::ops::Range;
 
-const BLOCK: usize = 512;
+pub(crate) const BLOCK: usize = 512;
 /// Headers that carry a name or attributes: longer ones are refused.
 const MAX_EXTENSION_BYTES: u64 = 1 << 20;
 /// A member longer than this is an error unless it is passed over.
@@ -148,7 +148,7 @@ impl Tar {
                         self.ahead = Ahead::Skip(left, padding);
                         return Step::More;
                     }
-                    return if padding == Padding::Yes { Step::End } else { self.cut_off(left) };
+                    return if padding == Padding::Yes { self.end() } else { self.cut_off(left) };
                 }
                 Ahead::Name(size) => match self.collected(size) {
                     Ok(view) => self.extension.name = Some(until_nul(view.bytes()).to_vec()),
@@ -185,6 +185,15 @@ impl Tar {
             self.carry.offset() + self.carry.rest().len() as u64
         )))
     }
+    /// The end of the blocks. Headers that tell of a member have one behind them.
+    fn end(&mut self) -> Step {
+        match std::mem::take(&mut self.extension).start {
+            Some(at) => Step::Fail(Error::loss(format!(
+                "the tar file is cut: a member is announced by the header at byte {at}, and does not follow"
+            ))),
+            None => Step::End,
+        }
+    }
     /// That many bytes in one piece, and the padding behind them passed over.
     fn collected(&mut self, size: u64) -> std::result::Result<View, Step> {
         let there = self.carry.rest().len() as u64;
@@ -215,7 +224,7 @@ impl Tar {
             }
             // A file that ends without the two empty blocks is whole as far as anybody can tell.
             if rest.is_empty() || self.lost {
-                return Some(Step::End);
+                return Some(self.end());
             }
             let packed = packed(at, rest).map_or(String::new(), |hint| format!("; {hint}"));
             return Some(Step::Fail(Error::loss(format!(
@@ -370,6 +379,9 @@ fn packed(at: u64, bytes: &[u8]) -> Option<&'static str> {
         _ if at > 0 => None,
         [0x1f, 0x8b, ..] => Some("it looks like gzip: give compression_type=\"GZIP\""),
         [0x28, 0xb5, 0x2f, 0xfd, ..] => Some("it looks like zstd: give compression_type=\"ZSTD\""),
+        [b'B', b'Z', b'h', ..] | [0xfd, b'7', b'z', b'X', b'Z', ..] => {
+            Some("it looks like bzip2 or xz, which are not read: unpack it first")
+        }
         _ => None,
     }
 }
@@ -426,7 +438,7 @@ fn shown(name: &[u8]) -> String {
 }
 
 /// A name without leading slashes and `.`; `..` is refused.
-fn relative(name: &[u8]) -> Result<Vec<u8>> {
+pub(crate) fn relative(name: &[u8]) -> Result<Vec<u8>> {
     let parts: Vec<&[u8]> = name.split(|b| *b == b'/').filter(|part| !matches!(*part, b"" | b".")).collect();
     if parts.contains(&&b".."[..]) {
         return Err(Error::data(format!("the tar member {} has \"..\" in its name", shown(name))));
@@ -706,6 +718,23 @@ mod tests {
         let members: Vec<_> = all.into_iter().map(|m| m.unwrap()).collect();
         assert_eq!(members.iter().map(|(_, c)| c.is_some()).collect::<Vec<_>>(), [false, false, true]);
         assert_eq!(members[1].0, Member { name: b"d/b.bin".to_vec(), header: 1024, offset: 1536, size: 1024 });
+    }
+
+    #[test]
+    fn a_file_that_ends_behind_a_long_name_is_cut() {
+        let files: Files = vec![("a".into(), vec![1; 10]), ("n".repeat(150), vec![2; 10])];
+        for file in [ours(&files), theirs(&files)] {
+            // The first member takes 1,024 bytes; then come the header of the long name, the name, and the member.
+            for cut in [1024 + 512 + 200, 2048] {
+                for block in [100, 512, 4096] {
+                    let all = read(&file[..cut], block);
+                    let said = all[1].as_ref().unwrap_err();
+                    assert!(said.contains("cut") && (cut < 2048 || said.contains("byte 1024")), "{said}");
+                    assert_eq!((all.len(), all[0].is_ok()), (2, true));
+                }
+            }
+            assert_eq!(read(&file[..1024], 512).len(), 1);
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use crate::records::{Carry, Cut, Hop, Out, Records};
 use feedline_io::{Buf, Error};
+use std::collections::HashSet;
 
 /// Length and its checksum.
 pub const HEADER: usize = 12;
@@ -10,6 +11,11 @@ pub const HEADER: usize = 12;
 pub const FOOTER: usize = 4;
 /// What a record may have at most where the size of the file is not known (in a compressed stream).
 const MAX_RECORD: u64 = 1 << 30;
+/// Headers inside of a damaged record that lead nowhere, before no more are looked at: only a file that was made for it has
+/// so many.
+const MOST_ASTRAY: usize = 1 << 16;
+/// Memory is taken ahead for a record of that size at most there: what its length says may be wrong.
+const TRUSTED_BYTES: usize = 64 << 20;
 
 /// CRC-32C as the format stores it: rotated and shifted, so that a checksum of data with checksums stays good.
 pub fn masked_crc(bytes: &[u8]) -> u32 {
@@ -132,13 +138,59 @@ impl Reader {
             None => self.carry.is_finished().then_some(behind.is_empty()),
         }
     }
-    /// How far to go to be behind a record whose data is damaged: to its end if it has one; else it was cut short, and what
-    /// follows is searched for inside of it. Each record that is found there may be as long as the rest of the file and be
-    /// damaged again: what such a file can cost is bounded.
+    /// How far to go to be behind a record whose data is damaged: to its end if it has one, or to records inside of it that
+    /// lead there; else it was cut short, and what follows is searched for inside of it. Each record that is found there may
+    /// be as long as the rest of the file and be damaged again: what such a file can cost is bounded.
     fn behind_damage(&mut self, whole: usize, ends: bool) -> usize {
-        self.damaged = self.damaged.saturating_add(whole as u64);
+        // What is not there costs nothing, whatever its length says.
+        self.damaged = self.damaged.saturating_add(whole.min(self.carry.rest().len()) as u64);
         let worth = (self.carry.offset() + whole as u64).saturating_mul(4).saturating_add(64 << 20);
-        if ends || self.damaged > worth { whole } else { HEADER }
+        match () {
+            () if self.damaged > worth => whole,
+            () if ends => self.followers(whole).unwrap_or(whole),
+            () => HEADER,
+        }
+    }
+    /// Where records begin inside of a damaged one of so many bytes, each behind the other, up to the very byte at which it
+    /// says that it ends: then the file has lost bytes of this one, and they are its followers.
+    ///
+    /// A record may also hold records, a file of them for instance. Its own frame is the one to believe: behind what it
+    /// holds stands its checksum, so they end four bytes before it does. Where what it holds was itself cut by four bytes,
+    /// that checksum stands in the place of another; so the last of them has to be right as a whole.
+    ///
+    /// Each byte is looked at once, and headers that lead nowhere are remembered.
+    fn followers(&self, whole: usize) -> Option<usize> {
+        let record = self.carry.rest().get(..whole)?;
+        let header = |at: usize| -> Option<usize> {
+            let bytes = record.get(at..)?.first_chunk::<HEADER>()?;
+            let (number, _) = bytes.split_first_chunk()?;
+            // Most that is no length is far too long: that is seen without a checksum.
+            let most = (whole - at).checked_sub(HEADER + FOOTER)?;
+            let fits = u64::from_le_bytes(*number) <= most as u64;
+            fits.then(|| length(bytes)).flatten().map(|length| length as usize)
+        };
+        let (mut astray, mut path) = (HashSet::new(), Vec::new());
+        let mut worth = whole.saturating_mul(4);
+        for first in HEADER..whole {
+            let mut at = first;
+            while let Some(length) = header(at).filter(|_| !astray.contains(&at)) {
+                let end = at + HEADER + length + FOOTER;
+                path.push(at);
+                if end == whole {
+                    worth = worth.checked_sub(length)?;
+                    if unframe(&record[at..end], true).is_ok() {
+                        return Some(first);
+                    }
+                    break;
+                }
+                at = end;
+            }
+            astray.extend(path.drain(..));
+            if astray.len() > MOST_ASTRAY {
+                return None;
+            }
+        }
+        None
     }
 
     /// Moves to the next header that could be one. False if more bytes are needed.
@@ -285,7 +337,9 @@ impl Records for Reader {
                     }
                     return failed;
                 }
-                self.carry.need(whole);
+                if self.file_len.is_some() || whole <= TRUSTED_BYTES {
+                    self.carry.need(whole);
+                }
                 break;
             }
             let data = &rest[HEADER..HEADER + length];
@@ -386,6 +440,25 @@ mod tests {
     }
 
     #[test]
+    fn a_length_in_a_compressed_stream_takes_no_memory() {
+        let mut header = (MAX_RECORD - 1).to_le_bytes().to_vec();
+        header.extend(masked_crc(&header.clone()).to_le_bytes());
+        let mut reader = Reader::new(Options::default(), None);
+        reader.feed(Buf::copied(&header));
+        assert!(matches!(reader.cut(1, &mut crate::records::Copies::default()), Cut::More));
+        assert_eq!(reader.missing(), 0, "nothing is taken ahead");
+    }
+
+    #[test]
+    fn lengths_beyond_a_compressed_stream_cost_no_records() {
+        let header = |n: u64| [&n.to_le_bytes()[..], &masked_crc(&n.to_le_bytes()).to_le_bytes()].concat();
+        let mut bytes = [header(MAX_RECORD - 1), header(1000)].concat();
+        frame(b"abc", &mut bytes);
+        let all = collect(&mut Reader::new(RESYNC, None), bytes.chunks(10));
+        assert_eq!(show(&all), "!0 !12 abc");
+    }
+
+    #[test]
     fn records_that_are_passed_over_are_not_read() {
         let records: Vec<Vec<u8>> = (0..30u8).map(|i| vec![i; if i % 4 == 0 { 900 } else { usize::from(i) }]).collect();
         let bytes = file(&records.iter().map(|r| &r[..]).collect::<Vec<_>>());
@@ -476,14 +549,68 @@ mod tests {
     }
 
     #[test]
+    fn records_are_found_also_where_one_says_that_it_ends_behind_them() {
+        let small: Vec<String> = (0..20).map(|i| format!("small{i}")).collect();
+        let rest: Vec<&[u8]> = small.iter().map(|r| r.as_bytes()).chain([&[b'C'; 800][..], b"last"]).collect();
+        let all = format!("first !21 {} {} last", small.join(" "), "C".repeat(800));
+        // What is missing of the record is as long as so many of its followers: its end is a header, or that of the file.
+        for followers in [1, 3, 20, 21, 22] {
+            let lost = file(&rest[..followers]).len();
+            let long = file(&[&vec![b'B'; 1300]]);
+            let bytes = [file(&[b"first"]), long[..long.len() - lost].to_vec(), file(&rest)].concat();
+            for block in (1..40).chain([100, 511, 1300, 1316, 1328, usize::MAX]) {
+                assert_eq!(show(&read(&bytes, block, RESYNC)), all, "{followers} followers, blocks of {block}");
+                let blocks = bytes.chunks(block);
+                assert_eq!(show(&collect(&mut Reader::new(RESYNC, None), blocks)), all, "blocks of {block}");
+            }
+            // Of the followers one is damaged, too: it costs itself.
+            let mut twice = bytes.clone();
+            let at = bytes.len() - file(&rest).len() + HEADER;
+            twice[at] ^= 1;
+            let expected = all.replace("small0", &format!("!{}", at - HEADER));
+            let expected =
+                if followers == 1 { "first !21 ".to_string() + all.split_once("small0 ").unwrap().1 } else { expected };
+            assert_eq!(show(&read(&twice, 7, RESYNC)), expected, "{followers} followers");
+        }
+    }
+
+    #[test]
     fn records_inside_of_a_damaged_one_stay_inside() {
         let inner = file(&[b"inner", b"more"]);
-        let mut bytes = file(&[b"one", &inner, b"two"]);
-        let flipped = 19 + HEADER + inner.len() - 1;
-        bytes[flipped] ^= 1;
-        for block in [1, 19, 1000] {
-            assert_eq!(show(&read(&bytes, block, RESYNC)), "one !19 two");
+        // The second was cut before it was put into a record: whatever stands behind it is not its checksum.
+        for inner in [&inner[..], &inner[..inner.len() - FOOTER]] {
+            for flipped in 0..inner.len() {
+                for ending in [&b"two"[..], &[]] {
+                    let mut bytes =
+                        [file(&[b"one", inner]), if ending.is_empty() { vec![] } else { file(&[ending]) }].concat();
+                    bytes[19 + HEADER + flipped] ^= 1;
+                    let expected = if ending.is_empty() { "one !19" } else { "one !19 two" };
+                    for block in 1..=bytes.len() {
+                        assert_eq!(show(&read(&bytes, block, RESYNC)), expected, "byte {flipped}, blocks of {block}");
+                    }
+                }
+            }
         }
+    }
+
+    #[test]
+    fn a_search_inside_of_a_record_takes_no_time() {
+        // Headers without number, each of a record up to the same end, and each wrong only in its data.
+        let (records, tail) = (20_000, 1 << 20);
+        let len = records * HEADER + tail;
+        let mut data = Vec::with_capacity(len + FOOTER);
+        for i in 0..records {
+            let length = ((len - i * HEADER - HEADER) as u64).to_le_bytes();
+            data.extend_from_slice(&length);
+            data.extend_from_slice(&masked_crc(&length).to_le_bytes());
+        }
+        data.resize(len, 7);
+        let mut bytes = file(&[&data, b"next"]);
+        bytes[HEADER + len - 1] ^= 1;
+        let mut reader = Reader::new(RESYNC, Some(bytes.len() as u64));
+        assert_eq!(show(&collect(&mut reader, [&bytes])), "!0 next");
+        // It looked at some of them.
+        assert!(reader.damaged < 2 * len as u64);
     }
 
     #[test]

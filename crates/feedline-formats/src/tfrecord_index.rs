@@ -1,19 +1,15 @@
 //! Where the records of a TFRecord file lie: found once by hopping from header to header, kept beside the file, and valid
-//! as long as the file's size and times of change are those it was made from. Of a damaged file the whole records can be
+//! as long as the file is what it was made from (`side_index.rs`). Of a damaged file the whole records can be
 //! found, too; that takes reading all of it, and is not kept.
 //!
-//! The index file: `FLIDX001`, the CRC-32C of all that follows, the file's length, the number of records, the length of the
-//! version text, that text, and the offset of each record's header; numbers are little-endian u64, the checksum is u32.
+//! In the index file stands the offset of each record's header, a little-endian u64.
 
 use crate::records::{Cut, Out, Records};
+use crate::side_index::SideIndex;
 use crate::tfrecord::{AfterBad, FOOTER, HEADER, Options, Reader, length};
-use feedline_io::{AtomicFile, Blocks, Buf, Error, INDEX_ENDING, Kind, Result, Sink, Source, Stat};
+use feedline_io::{Blocks, Buf, Error, Kind, Result, Source, Stat};
 use std::ops::Range;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-const MAGIC: &[u8; 8] = b"FLIDX001";
 
 /// The offsets of all records of a file.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,7 +43,7 @@ impl Index {
 
     /// Finds the records of a file. Waits for its reads: not for threads that compute.
     pub fn scan(source: &Arc<dyn Source>, file_len: u64) -> Result<Index> {
-        Index::scan_watched(source, file_len, &mut |_| Ok(()))
+        Index::scan_watched(source, file_len, &mut |_| feedline_io::wanted())
     }
     /// The same; `watch` hears now and then how far it is, and its error ends it.
     pub fn scan_watched(
@@ -59,18 +55,9 @@ impl Index {
         Ok(Index { offsets: scan.offsets(file_len)?, file_len, around: None })
     }
 
-    /// The index kept for this file, or a new one, which is then kept: beside the file, or in the cache folder where
-    /// that cannot be written.
+    /// The index kept for this file, or a new one, which is then kept.
     pub fn of(source: &Arc<dyn Source>, stat: &Stat) -> Result<Index> {
-        if let Some((index, _)) = Index::kept(source, stat) {
-            return Ok(index);
-        }
-        let index = Index::scan(source, stat.len)?;
-        // An index that cannot be kept is made again next time.
-        if let Err(error) = index.keep(source, stat) {
-            log::info!("{error}");
-        }
-        Ok(index)
+        Index::kept_or(source, stat, || Index::scan(source, stat.len))
     }
 
     /// The same for whoever goes on behind damage: if the headers do not lead through the file, all of it is read, and only
@@ -81,7 +68,10 @@ impl Index {
             Err(error) if error.kind() == Kind::Loss => {}
             done => return done,
         }
-        let mut reader = Reader::new(Options { check, after_bad: AfterBad::Resync }, Some(stat.len));
+        Index::of_whole_records(source, stat.len, check)
+    }
+    pub(crate) fn of_whole_records(source: &Arc<dyn Source>, file_len: u64, check: bool) -> Result<Index> {
+        let mut reader = Reader::new(Options { check, after_bad: AfterBad::Resync }, Some(file_len));
         let mut blocks = Blocks::new(source.clone(), 0, None);
         let (mut offsets, mut around, mut damage) = (Vec::new(), Vec::new(), Vec::new());
         loop {
@@ -103,74 +93,28 @@ impl Index {
             let error = error.clone().in_file(source.name(), None);
             log::warn!("left out of the index, as on_error says: {error} (one of {} damaged places)", damage.len());
         }
-        Ok(Index { offsets, file_len: stat.len, around: Some(around) })
-    }
-
-    /// The index that is kept for this file, if it still belongs to it, and where it lies.
-    pub fn kept(source: &Arc<dyn Source>, stat: &Stat) -> Option<(Index, PathBuf)> {
-        let stat = &dated(source, stat);
-        let read = |place: &PathBuf| std::fs::read(place).ok().and_then(|bytes| Index::read(&bytes, stat));
-        places(source).into_iter().find_map(|place| read(&place).map(|index| (index, place)))
-    }
-
-    /// Keeps it in the first place that can be written: which one.
-    pub fn keep(&self, source: &Arc<dyn Source>, stat: &Stat) -> Result<PathBuf> {
-        let bytes = self.written(&dated(source, stat));
-        let mut failed = None;
-        for place in places(source) {
-            match put(&place, &bytes) {
-                Ok(()) => return Ok(place),
-                Err(error) => failed = failed.or(Some((place, error))),
-            }
-        }
-        let why = failed.map_or(String::new(), |(place, error)| format!(" ({}: {error})", place.display()));
-        Err(Error::new(Kind::Io, format!("its index could not be kept anywhere{why}")).in_file(source.name(), None))
-    }
-
-    /// The index in these bytes, if it is whole and belongs to a file like this.
-    pub fn read(bytes: &[u8], stat: &Stat) -> Option<Index> {
-        let body = bytes.strip_prefix(MAGIC)?;
-        let (crc, body) = body.split_first_chunk::<4>()?;
-        if crc32c::crc32c(body) != u32::from_le_bytes(*crc) {
-            return None;
-        }
-        let (numbers, rest) = body.split_first_chunk::<24>()?;
-        let number = |i: usize| u64::from_le_bytes(numbers[i * 8..i * 8 + 8].try_into().expect("8 bytes"));
-        let (file_len, count, version) =
-            (number(0), usize::try_from(number(1)).ok()?, usize::try_from(number(2)).ok()?);
-        let offsets = rest.get(version..)?;
-        if file_len != stat.len
-            || &rest[..version] != stat.version.as_bytes()
-            || offsets.len() != count.checked_mul(8)?
-        {
-            return None;
-        }
-        let offsets: Vec<u64> = offsets.as_chunks::<8>().0.iter().map(|b| u64::from_le_bytes(*b)).collect();
-        let rising = offsets.windows(2).all(|w| w[0] < w[1]) && offsets.last().is_none_or(|last| *last < file_len);
-        rising.then_some(Index { offsets, file_len, around: None })
-    }
-
-    pub fn written(&self, stat: &Stat) -> Vec<u8> {
-        let mut body = Vec::with_capacity(24 + stat.version.len() + self.offsets.len() * 8);
-        for number in [self.file_len, self.offsets.len() as u64, stat.version.len() as u64] {
-            body.extend_from_slice(&number.to_le_bytes());
-        }
-        body.extend_from_slice(stat.version.as_bytes());
-        self.offsets.iter().for_each(|o| body.extend_from_slice(&o.to_le_bytes()));
-        let mut bytes = MAGIC.to_vec();
-        bytes.extend_from_slice(&crc32c::crc32c(&body).to_le_bytes());
-        bytes.extend(body);
-        bytes
+        Ok(Index { offsets, file_len, around: Some(around) })
     }
 }
 
-/// With the time at which anything of the file was changed last: contents can be replaced under the old time of
-/// change, as `cp -p` and `rsync` do, but not under this one. It is no part of the version of every file: a link or another
-/// mode changes it, too, which is no harm for an index that is made again, but would be for a pass that reads the file.
-fn dated(source: &Arc<dyn Source>, stat: &Stat) -> Stat {
-    let changed = source.local_path().and_then(|path| std::fs::metadata(path).ok());
-    let changed = changed.map_or(String::new(), |meta| format!("-{}.{:09}", meta.ctime(), meta.ctime_nsec()));
-    Stat { len: stat.len, version: format!("{}{changed}", stat.version) }
+impl SideIndex for Index {
+    const MAGIC: &'static [u8; 8] = b"FLIDX001";
+
+    fn records(&self) -> u64 {
+        self.offsets.len() as u64
+    }
+    fn put(&self, out: &mut Vec<u8>) {
+        self.offsets.iter().for_each(|o| out.extend_from_slice(&o.to_le_bytes()));
+    }
+    fn get(contents: &[u8], records: u64, file_len: u64) -> Option<Index> {
+        let (offsets, rest) = contents.as_chunks::<8>();
+        if offsets.len() as u64 != records || !rest.is_empty() {
+            return None;
+        }
+        let offsets: Vec<u64> = offsets.iter().map(|b| u64::from_le_bytes(*b)).collect();
+        let rising = offsets.windows(2).all(|w| w[0] < w[1]) && offsets.last().is_none_or(|last| *last < file_len);
+        rising.then_some(Index { offsets, file_len, around: None })
+    }
 }
 
 /// Collects where records lie, with their frames.
@@ -187,37 +131,6 @@ impl Out for Spans {
     fn copy(&mut self, _: u64, _: &[u8]) {
         unreachable!("records lie in their blocks")
     }
-}
-
-/// Where the index of a file may lie, best first.
-pub fn places(source: &Arc<dyn Source>) -> Vec<PathBuf> {
-    let mut places = Vec::new();
-    if let Some(path) = source.local_path() {
-        let mut name = path.as_os_str().to_owned();
-        name.push(INDEX_ENDING);
-        places.push(PathBuf::from(name));
-    }
-    let cache = std::env::var_os("FEEDLINE_INDEX_DIR").map(PathBuf::from).or_else(|| {
-        let home = std::env::var_os("HOME").map(|h| PathBuf::from(h).join(".cache"));
-        Some(std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or(home)?.join("feedline").join("index"))
-    });
-    let name = match source.local_path().and_then(|p| std::fs::canonicalize(p).ok()) {
-        Some(path) => path.to_string_lossy().into_owned(),
-        None => source.name().to_owned(),
-    };
-    let (a, b) = (crc32c::crc32c(name.as_bytes()), crc32c::crc32c_append(0x5eed, name.as_bytes()));
-    places.extend(cache.map(|dir| dir.join(format!("{a:08x}{b:08x}-{}{INDEX_ENDING}", name.len()))));
-    places
-}
-
-fn put(path: &Path, bytes: &[u8]) -> Result<()> {
-    use std::io::Write;
-    if let Some(folder) = path.parent().filter(|d| !d.as_os_str().is_empty()) {
-        std::fs::create_dir_all(folder).map_err(|e| Error::io(&e))?;
-    }
-    let mut file = AtomicFile::new(path.to_string_lossy(), path)?;
-    file.write_all(bytes).map_err(|e| Error::io(&e))?;
-    Box::new(file).commit()
 }
 
 struct Scan<'a> {
@@ -275,7 +188,9 @@ impl Scan<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::side_index::dated;
     use crate::tfrecord::frame;
+    use std::path::{Path, PathBuf};
 
     fn file(dir: &Path, records: &[usize]) -> (Arc<dyn Source>, PathBuf) {
         let mut bytes = Vec::new();

@@ -34,6 +34,10 @@ impl<T> Sample<T> {
             .split(|b| *b == b';')
             .find_map(|wanted| self.fields.iter().find(|(extension, _)| extension == wanted).map(|(_, value)| value))
     }
+    /// The names of its fields, in the order of the file.
+    pub fn field_names(&self) -> Vec<String> {
+        self.fields.iter().map(|(extension, _)| String::from_utf8_lossy(extension).into_owned()).collect()
+    }
     /// An error if an extension came twice: it cannot be said which one is meant.
     pub fn check(&self) -> Result<()> {
         match &self.twice {
@@ -186,29 +190,42 @@ impl Records for Reader {
     }
 }
 
-/// The fields of the first sample of a file, as far as its blocks tell.
-pub fn first_fields<B: AsRef<[u8]>>(blocks: impl IntoIterator<Item = Result<B>>) -> Result<Vec<Vec<u8>>> {
+/// The fields of the first sample of a file, as far as its blocks tell. `around_damage`: a damaged place is passed over, and
+/// with it the samples around it, which may lack something; they serve only if there is no other.
+pub fn first_fields<B: AsRef<[u8]>>(
+    blocks: impl IntoIterator<Item = Result<B>>,
+    around_damage: bool,
+) -> Result<Vec<String>> {
     let (mut tar, mut samples, mut blocks) = (Tar::default(), Samples::default(), blocks.into_iter());
+    let (mut doubtful, mut before) = (false, None);
     loop {
-        let sample = match tar.next(&mut |_| false) {
-            Step::Member(member, _) => samples.push(&member, ()),
-            Step::Fail(error) => return Err(error),
-            Step::More => match blocks.next() {
-                Some(block) => {
-                    tar.feed(Buf::copied(block?.as_ref()));
-                    None
-                }
-                None => {
-                    tar.finish();
-                    None
-                }
-            },
-            Step::End => {
-                return Ok(samples.finish().map_or(vec![], |s| s.fields.into_iter().map(|(e, ())| e).collect()));
+        let (sample, is_end) = match tar.next(&mut |_| false) {
+            Step::Member(member, _) => (samples.push(&member, ()), false),
+            Step::Fail(error) if !around_damage => return Err(error),
+            Step::Fail(_) => {
+                doubtful = true;
+                before = before.or(samples.finish());
+                (None, false)
             }
+            Step::More => {
+                match blocks.next() {
+                    Some(block) => tar.feed(Buf::copied(block?.as_ref())),
+                    None => tar.finish(),
+                }
+                (None, false)
+            }
+            Step::End => (samples.finish(), true),
         };
-        if let Some(sample) = sample {
-            return Ok(sample.fields.into_iter().map(|(extension, ())| extension).collect());
+        match sample {
+            Some(sample) if doubtful => {
+                doubtful = false;
+                before = before.or(Some(sample));
+            }
+            Some(sample) => return Ok(sample.field_names()),
+            None => {}
+        }
+        if is_end {
+            return Ok(before.map_or(vec![], |sample| sample.field_names()));
         }
     }
 }
@@ -286,8 +303,29 @@ mod tests {
             assert!(all[4].contains("\"e\" has no \"cls\", only jpg"), "{all:?}");
             assert_eq!(all.len(), 5);
         }
-        let fields = first_fields(file.chunks(300).map(Ok)).unwrap();
-        assert_eq!(fields, [&b"jpg"[..], b"cls", b"json"]);
+        let fields = first_fields(file.chunks(300).map(Ok), false).unwrap();
+        assert_eq!(fields, ["jpg", "cls", "json"]);
+    }
+
+    #[test]
+    fn fields_are_learned_behind_damage_where_that_is_asked_for() {
+        let mut tar = crate::tar::Writer::new(Vec::new());
+        for key in ["a", "b", "c"] {
+            ["cls", "jpg", "json"].iter().for_each(|e| tar.append(format!("{key}.{e}").as_bytes(), b"1", 0).unwrap());
+        }
+        let file = tar.finish().unwrap();
+        // Of each of the first six members in turn, the header.
+        for damaged in 0..6 {
+            let mut file = file.clone();
+            file[damaged * 1024 + 3] ^= 1;
+            let fields = |around| first_fields(file.chunks(300).map(Ok), around);
+            assert_eq!(fields(true).unwrap(), ["cls", "jpg", "json"], "{damaged}");
+            assert_eq!(fields(false).is_err(), damaged < 4);
+        }
+        // Nothing but what is around the damage.
+        let mut short = file[..2048].to_vec();
+        short[1024] ^= 1;
+        assert_eq!(first_fields([Ok(short)], true).unwrap(), ["cls"]);
     }
 
     #[test]

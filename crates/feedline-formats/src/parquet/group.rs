@@ -1,21 +1,26 @@
 //! A row group that was read: rows decoded out of its bytes, in pieces, by any thread and in any order.
 //!
 //! What one piece finds out serves the others: where the pages are, that their sizes can be, and what those were unpacked
-//! to that reach into the next piece.
+//! to that reach into the next piece. That holds for row groups of any size: of one that was not read ahead the headers of
+//! pages are read once, and each page of numbers when its first row is wanted.
 
-use super::numbers::{Numbers, Room};
-use super::pages::{self, Pages};
+use super::dictionaries::{Alone, Dictionaries};
+use super::lengths::{Grown, Lengths, Sizes, check_count};
+use super::numbers::{Numbers, Room, cut_levels, zeros};
+use super::pages::{self, DELTA_BYTE_ARRAY, DELTA_LENGTH_BYTE_ARRAY, Page, Pages};
 use super::{ParquetFile, Projection, Stored, exact, words};
 use crate::columnar::{Values, guarded, to_bytes};
 use arrow_array::ArrayRef;
 use bytes::Bytes;
-use feedline_io::{Buf, Error, Result, Source};
-use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::{ParquetRecordBatchReaderBuilder, RowSelection, RowSelector};
-use parquet::basic::Encoding;
+use feedline_io::{Buf, Error, Kind, Result, Source};
+use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, RowSelection, RowSelector};
+use parquet::arrow::{ProjectionMask, parquet_to_arrow_field_levels};
+use parquet::basic::{Encoding, Type};
+use parquet::column::page::{Page as Unpacked, PageReader};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::file::reader::{ChunkReader, Length};
+use parquet::file::serialized_reader::SerializedPageReader;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
@@ -27,13 +32,17 @@ pub struct Group {
     fields: Vec<Field>,
     /// For pages that were unpacked.
     room: Room,
+    dictionaries: Dictionaries,
+    /// What the strings of a piece may take up, for a column.
+    piece_bytes: u64,
 }
 
 struct Field {
     root: usize,
-    numbers: Option<(Stored, Numbers)>,
-    /// Whether the sizes of its pages can be, once that was looked at.
-    checked: OnceLock<Result<()>>,
+    /// If it may be numbers; those, once that was looked at.
+    numbers: Option<(Stored, OnceLock<Option<Numbers>>)>,
+    /// Whether the sizes of its pages can be, and what its strings become, once that was looked at: for each leaf.
+    checked: OnceLock<Result<Vec<(usize, Grown)>>>,
 }
 
 /// Items of lists in a page, at most: a few bytes can stand for any number of equal ones, and all of them may be one row's.
@@ -41,40 +50,51 @@ const MOST_ITEMS: usize = 64 << 20;
 
 impl Group {
     /// `read` are ranges with their bytes; what they do not cover is read when it is needed. Pages that were unpacked may
-    /// take up `keep_bytes` between the pieces.
+    /// take up `keep_bytes` between the pieces, and the strings of a column that are stored by what they share `piece_bytes` in
+    /// a piece: nobody knows what these become before they are looked at.
     pub fn new(
         file: &Arc<ParquetFile>,
         number: usize,
         projection: &Projection,
         read: Vec<(u64, Buf)>,
         keep_bytes: usize,
+        piece_bytes: usize,
     ) -> Group {
         let fetched = Fetched {
             read: read.into_iter().map(|(at, buf)| (at, to_bytes(buf))).collect(),
             source: file.source.clone(),
             len: file.stat.len,
         };
-        let mut group = Group { file: file.clone(), number, fetched, fields: vec![], room: Room::new(keep_bytes) };
-        for &(root, stored) in &projection.fields {
-            let numbers = stored.and_then(|stored| Some((stored, group.numbers(stored)?)));
-            group.fields.push(Field { root, numbers, checked: OnceLock::new() });
-        }
-        group
+        let fields = projection.fields.iter().map(|&(root, stored)| {
+            let numbers = stored.map(|stored| (stored, OnceLock::new()));
+            Field { root, numbers, checked: OnceLock::new() }
+        });
+        let (fields, room) = (fields.collect(), Room::new(keep_bytes));
+        // The offsets of the Arrow reader's views have 32 bits.
+        let piece_bytes = (piece_bytes as u64).min(u32::MAX.into());
+        Group { file: file.clone(), number, fetched, fields, room, dictionaries: Dictionaries::default(), piece_bytes }
     }
     /// Bytes of pages that are kept unpacked now.
     #[cfg(test)]
     pub fn kept_bytes(&self) -> usize {
         self.room.taken()
     }
+    /// Bytes of dictionaries that the Arrow reader's pieces share now.
+    #[cfg(test)]
+    pub fn dictionary_bytes(&self) -> usize {
+        self.dictionaries.bytes()
+    }
     fn column(&self, leaf: usize) -> &ColumnChunkMetaData {
         self.file.meta.metadata().row_group(self.number).column(leaf)
     }
-    /// The pages of a column, if it was read ahead.
-    fn pages(&self, leaf: usize) -> Option<Pages> {
+    /// The pages of a column, and whether it was read ahead.
+    fn pages(&self, leaf: usize) -> (Pages, bool) {
         let column = self.column(leaf);
         let (start, len) = column.byte_range();
-        let chunk = self.fetched.ahead(start, usize::try_from(len).ok()?)?;
-        Some(Pages::new(chunk, start, column.compression()))
+        match usize::try_from(len).ok().and_then(|len| self.fetched.ahead(start, len)) {
+            Some(chunk) => (Pages::new(chunk, start, column.compression()), true),
+            None => (Pages::of_file(self.fetched.source.clone(), start..start + len, column.compression()), false),
+        }
     }
     /// A column to be read as numbers, if nothing that is known of it speaks against that.
     fn numbers(&self, stored: Stored) -> Option<Numbers> {
@@ -87,7 +107,12 @@ impl Group {
         if has_nulls || !pages::unpacks(column.compression()) || !column.encodings().all(is_known) {
             return None;
         }
-        Numbers::new(self.pages(stored.leaf)?, stored.is_optional)
+        let (pages, is_read) = self.pages(stored.leaf);
+        // Where one piece is wanted of many, only its pages should be looked at.
+        if !is_read && self.room.most() == 0 {
+            return None;
+        }
+        Numbers::new(pages, stored.is_optional)
     }
 
     /// Some rows, column by column as the projection has them.
@@ -100,14 +125,16 @@ impl Group {
         let piece = (rows.start / rows.len().max(1)) as u32;
         let first = (u64::from(piece.wrapping_mul(0x9e37_79b9)) * self.fields.len() as u64) >> 32;
         for i in (first as usize..self.fields.len()).chain(0..first as usize) {
-            if let Some((stored, numbers)) = &self.fields[i].numbers {
+            if let Some((stored, numbers)) = &self.fields[i].numbers
+                && let Some(numbers) = numbers.get_or_init(|| self.numbers(*stored))
+            {
                 let read = self.read_numbers(*stored, numbers, rows.clone());
                 values[i] = read.map_err(|e| self.of_column(e, stored.leaf))?.map(Values::Numbers);
             }
         }
         let left: Vec<usize> = (0..values.len()).filter(|&i| values[i].is_none()).collect();
         if !left.is_empty() {
-            left.iter().try_for_each(|&i| self.check_pages(&self.fields[i]))?;
+            left.iter().try_for_each(|&i| self.check_pages(&self.fields[i], &rows))?;
             let roots: Vec<usize> = left.iter().map(|&i| self.fields[i].root).collect();
             let arrays = self.read_arrays(&roots, rows, self.fetched.clone())?;
             left.into_iter().zip(arrays).for_each(|(i, array)| values[i] = Some(Values::Array(array)));
@@ -125,39 +152,178 @@ impl Group {
         };
         Ok(is_read.then_some(buf))
     }
-    /// Refuses what the Arrow reader would believe: it takes the memory that a page claims to need. Only of columns that
-    /// were read ahead: others are large themselves.
-    fn check_pages(&self, field: &Field) -> Result<()> {
+    /// Refuses what the Arrow reader would believe: it takes the memory that a page claims to need, or that its strings
+    /// become.
+    fn check_pages(&self, field: &Field, rows: &Range<usize>) -> Result<()> {
         let schema = self.file.meta.parquet_schema();
         let check = || {
-            for leaf in (0..schema.num_columns()).filter(|&leaf| schema.get_column_root_idx(leaf) == field.root) {
-                let Some(mut pages) = self.pages(leaf) else { continue };
-                let is_list = schema.column(leaf).max_rep_level() > 0;
-                while let Some(page) = pages.next().map_err(|e| self.of_column(e, leaf))? {
-                    if is_list && page.values > MOST_ITEMS {
-                        let why = page.damaged(&format!("it claims to have {} items", page.values));
-                        return Err(self.of_column(why, leaf));
+            let leaves = (0..schema.num_columns()).filter(|&leaf| schema.get_column_root_idx(leaf) == field.root);
+            leaves.map(|leaf| Ok((leaf, self.check_leaf(leaf).map_err(|e| self.of_column(e, leaf))?))).collect()
+        };
+        for (leaf, grown) in field.checked.get_or_init(check).as_ref().map_err(Clone::clone)? {
+            let (bytes, page) = grown.most(rows);
+            if bytes > self.piece_bytes {
+                let text = format!(
+                    "{} rows would be {bytes} bytes of strings, more than the {} that memory_limit leaves for them",
+                    rows.len(),
+                    self.piece_bytes
+                );
+                return Err(self.of_column(Error::new(Kind::Budget, text).at_byte(page), *leaf));
+            }
+        }
+        Ok(())
+    }
+    fn check_leaf(&self, leaf: usize) -> Result<Grown> {
+        let (column, (mut pages, is_read)) = (self.column(leaf), self.pages(leaf));
+        let (descr, is_far) = (column.column_descr(), self.fetched.source.local_path().is_none());
+        // Where one piece is wanted of many, looking at all pages of a far file would take longer than to read the piece:
+        // then the footer is believed, which says how pages are encoded.
+        let may_grow = |e: Encoding| matches!(e, Encoding::DELTA_BYTE_ARRAY | Encoding::DELTA_LENGTH_BYTE_ARRAY);
+        if !is_read && is_far && self.room.most() == 0 && !column.encodings().any(may_grow) {
+            return Ok(Grown::default());
+        }
+        let (is_list, ty) = (descr.max_rep_level() > 0, column.column_type());
+        let shortest = match ty {
+            Type::BOOLEAN => 0,
+            Type::INT32 | Type::FLOAT | Type::BYTE_ARRAY => 4,
+            Type::INT64 | Type::DOUBLE => 8,
+            Type::INT96 => 12,
+            Type::FIXED_LEN_BYTE_ARRAY => usize::try_from(descr.type_length()).unwrap_or(0),
+        };
+        let (mut grown, mut row, mut counts_rows) = (Grown::default(), 0usize, !is_list);
+        while let Some(page) = pages.next()? {
+            match page.kind {
+                pages::Kind::Dictionary if page.values.saturating_mul(shortest) > page.size => {
+                    let text = format!("a dictionary of {} bytes claims to have {} values", page.size, page.values);
+                    return Err(page.damaged(&text));
+                }
+                pages::Kind::Dictionary | pages::Kind::Other => continue,
+                pages::Kind::Data { .. } | pages::Kind::DataV2 { .. } => {}
+            }
+            let has_lengths = match page.encoding {
+                DELTA_BYTE_ARRAY => matches!(ty, Type::BYTE_ARRAY | Type::FIXED_LEN_BYTE_ARRAY),
+                encoding => encoding == DELTA_LENGTH_BYTE_ARRAY && ty == Type::BYTE_ARRAY,
+            };
+            if page.values > MOST_ITEMS && (is_list || has_lengths) {
+                return Err(page.damaged(&format!("it claims to have {} items", page.values)));
+            }
+            if has_lengths && !counts_rows {
+                // Only now it matters in which pages of lists rows begin.
+                (row, counts_rows) = (self.rows_before(leaf, page.range.start)?, true);
+            }
+            if !(has_lengths || is_list && counts_rows) {
+                row = row.saturating_add(page.values);
+                continue;
+            }
+            let (rows, values) = self.unpacked(leaf, &page)?;
+            let damaged = |why| page.damaged(why);
+            match page.encoding {
+                // All have one size, which the schema says.
+                DELTA_BYTE_ARRAY if ty == Type::FIXED_LEN_BYTE_ARRAY => {
+                    check_count(&values, page.values).map_err(damaged)?;
+                }
+                DELTA_BYTE_ARRAY if has_lengths => {
+                    let sizes = Sizes::of(&values, page.values).map_err(damaged)?;
+                    match is_list {
+                        true => grown.listed(&sizes, row, page.range.start),
+                        false => grown.flat(&sizes, row, page.values, page.range.start),
                     }
                 }
+                DELTA_LENGTH_BYTE_ARRAY if has_lengths => {
+                    Lengths::new(&values, page.values).map_err(damaged)?;
+                }
+                _ => {}
             }
-            Ok(())
+            row = row.saturating_add(rows);
+        }
+        let said = column.unencoded_byte_array_data_bytes().and_then(|bytes| u64::try_from(bytes).ok());
+        match said {
+            Some(said) if said < grown.total() => {
+                let text = format!("its strings have {} bytes, and the footer says {said}", grown.total());
+                Err(Error::data(text).at_byte(column.byte_range().0))
+            }
+            _ => Ok(grown),
+        }
+    }
+    /// The rows of lists that begin in pages before some byte.
+    fn rows_before(&self, leaf: usize, byte: u64) -> Result<usize> {
+        let ((mut pages, _), mut rows) = (self.pages(leaf), 0usize);
+        while let Some(page) = pages.next()?.filter(|page| page.range.start < byte) {
+            if matches!(page.kind, pages::Kind::Data { .. } | pages::Kind::DataV2 { .. }) {
+                rows = rows.saturating_add(self.unpacked(leaf, &page)?.0);
+            }
+        }
+        Ok(rows)
+    }
+    /// How many rows begin in a page, and its values as they are encoded. The Arrow reader's own way: it knows all kinds of
+    /// compression.
+    fn unpacked(&self, leaf: usize, page: &Page) -> Result<(usize, Bytes)> {
+        let (column, range) = (self.column(leaf), &page.range);
+        let descr = column.column_descr();
+        let levels = (descr.max_rep_level() as u16, descr.max_def_level() as u16);
+        let unpacked = guarded("it cannot be unpacked", || {
+            // A chunk of this page alone.
+            let alone = column.clone().into_builder().set_dictionary_page_offset(None);
+            let alone = alone.set_data_page_offset(range.start as i64);
+            let alone = alone.set_total_compressed_size((range.end - range.start) as i64).build();
+            let rows = self.file.group_rows(self.number) as usize;
+            let reader =
+                SerializedPageReader::new(Arc::new(self.fetched.clone()), &alone.map_err(|e| words(&e))?, rows, None);
+            let page = reader.and_then(|mut reader| reader.get_next_page()).map_err(|e| words(&e))?;
+            page.ok_or_else(|| "there is nothing".into())
+        });
+        let unpacked = unpacked.map_err(|e| page.damaged(e.message()))?;
+        let short = || page.damaged("its levels are longer than it is");
+        let (buf, repetition, behind) = match unpacked {
+            Unpacked::DataPage { buf, rep_level_encoding, def_level_encoding, .. } => {
+                let is_known = (levels.0 == 0 || rep_level_encoding == Encoding::RLE)
+                    && (levels.1 == 0 || def_level_encoding == Encoding::RLE);
+                if !is_known {
+                    return Err(page.damaged("its levels are not stored as those of such strings are"));
+                }
+                let (mut rest, mut repetition) = (&buf[..], 0..0);
+                if levels.0 > 0 {
+                    let cut = cut_levels(&mut rest).ok_or_else(short)?.len();
+                    repetition = 4..4 + cut;
+                }
+                if levels.1 > 0 {
+                    cut_levels(&mut rest).ok_or_else(short)?;
+                }
+                let behind = buf.len() - rest.len();
+                (buf, repetition, behind)
+            }
+            Unpacked::DataPageV2 { buf, rep_levels_byte_len, def_levels_byte_len, .. } => {
+                let repetition = rep_levels_byte_len as usize;
+                (buf, 0..repetition, repetition.saturating_add(def_levels_byte_len as usize))
+            }
+            Unpacked::DictionaryPage { .. } => return Err(page.damaged("it is a dictionary where values should be")),
         };
-        field.checked.get_or_init(check).clone()
+        if behind > buf.len() {
+            return Err(short());
+        }
+        let rows = match levels.0 {
+            0 => page.values,
+            most => {
+                let width = (u16::BITS - most.leading_zeros()) as usize;
+                zeros(&buf[repetition], width, page.values).ok_or_else(|| page.damaged("its levels end early"))?
+            }
+        };
+        Ok((rows, buf.slice(behind..)))
     }
     /// Fields as the Arrow reader decodes them, in the order of `roots`.
     pub(super) fn read_arrays(&self, roots: &[usize], rows: Range<usize>, fetched: Fetched) -> Result<Vec<ArrayRef>> {
         let mask = ProjectionMask::roots(self.file.meta.parquet_schema(), roots.iter().copied());
         let (group, total) = (self.number, self.file.group_rows(self.number) as usize);
         let batch = guarded(&format!("row group {group} cannot be decoded"), || {
-            let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(fetched, self.file.meta.clone())
-                .with_projection(mask)
-                .with_row_groups(vec![group])
-                .with_batch_size(rows.len());
-            if rows != (0..total) {
-                let selection = vec![RowSelector::skip(rows.start), RowSelector::select(rows.len())];
-                builder = builder.with_row_selection(RowSelection::from(selection));
-            }
-            let mut batches = builder.build().map_err(|e| words(&e))?;
+            let meta = &self.file.meta;
+            let hint = Some(meta.schema().fields());
+            let levels = parquet_to_arrow_field_levels(meta.parquet_schema(), mask, hint).map_err(|e| words(&e))?;
+            let selection = (rows != (0..total))
+                .then(|| RowSelection::from(vec![RowSelector::skip(rows.start), RowSelector::select(rows.len())]));
+            let (meta, fetched, dictionaries) = (meta.metadata(), Arc::new(fetched), &self.dictionaries);
+            let alone = Alone { meta, number: group, fetched, dictionaries };
+            let mut batches = ParquetRecordBatchReader::try_new_with_row_groups(&levels, &alone, rows.len(), selection)
+                .map_err(|e| words(&e))?;
             let batch = batches.next().ok_or("it has fewer rows than it says")?;
             batch.map_err(|e| crate::columnar::words(&e))
         })?;
@@ -174,7 +340,11 @@ impl Group {
     fn of_column(&self, error: Error, leaf: usize) -> Error {
         let (group, path) = (self.number, self.column(leaf).column_path());
         let text = format!("row group {group} cannot be decoded: column {path}: {}", error.message());
-        error.at().byte.map_or(Error::data(text.clone()), |byte| Error::data(text).at_byte(byte))
+        let named = Error::new(error.kind(), text);
+        match error.at().byte {
+            Some(byte) => named.at_byte(byte),
+            None => named,
+        }
     }
 }
 

@@ -5,9 +5,11 @@
 //! 3. A `Group` makes rows from these bytes, in pieces: pages in front of them are passed over by their headers, not
 //!    decompressed, as far as the file allows it.
 //! 4. Columns of numbers are read from their pages (`pages.rs`) straight into their memory (`numbers.rs`), the others by
-//!    the Arrow reader.
+//!    the Arrow reader, once it is known that what their pages claim can be (`lengths.rs`).
 
+mod dictionaries;
 mod group;
+mod lengths;
 pub(crate) mod numbers;
 pub(crate) mod pages;
 mod write;
@@ -145,7 +147,18 @@ impl ParquetFile {
     pub fn group_bytes(&self, group: usize, projection: &Projection) -> u64 {
         let group = self.meta.metadata().row_group(group);
         let wanted = group.columns().iter().enumerate().filter(|(i, _)| projection.mask.leaf_included(*i));
-        wanted.map(|(_, c)| decoded_bytes(c)).fold(0, u64::saturating_add)
+        let rows = group.num_rows().max(0) as u64;
+        wanted.map(|(_, c)| decoded_bytes(c, rows)).fold(0, u64::saturating_add)
+    }
+    /// Bytes that the dictionaries of the wanted columns take up in the file: whoever wants any piece has to unpack them.
+    pub fn dictionary_bytes(&self, group: usize, projection: &Projection) -> u64 {
+        let group = self.meta.metadata().row_group(group);
+        let wanted = group.columns().iter().enumerate().filter(|(i, _)| projection.mask.leaf_included(*i));
+        let bytes = |c: &ColumnChunkMetaData| {
+            let before = c.dictionary_page_offset().map_or(0, |at| c.data_page_offset().saturating_sub(at));
+            before.clamp(0, c.compressed_size().max(0)) as u64
+        };
+        wanted.map(|(_, c)| bytes(c)).fold(0, u64::saturating_add)
     }
     /// These of the top-level fields.
     pub fn projection(&self, fields: &[usize]) -> Projection {
@@ -241,10 +254,12 @@ fn check(meta: &ParquetMetaData, len: u64) -> Result<()> {
 }
 
 /// What the values of a column chunk take up.
-fn decoded_bytes(column: &ColumnChunkMetaData) -> u64 {
+fn decoded_bytes(column: &ColumnChunkMetaData, rows: u64) -> u64 {
     // A view of ours.
     const VIEW: u64 = 24;
-    let (values, stored) = (column.num_values().max(0) as u64, column.uncompressed_size().max(0) as u64);
+    // Each row has a value or a null, whatever the column says; of lists it may have none.
+    let rows = if column.column_descr().max_rep_level() == 0 { rows } else { 0 };
+    let (values, stored) = ((column.num_values().max(0) as u64).max(rows), column.uncompressed_size().max(0) as u64);
     let item = match column.column_type() {
         Type::BYTE_ARRAY => {
             let strings = column.unencoded_byte_array_data_bytes().map_or(0, |bytes| bytes.max(0) as u64);

@@ -59,6 +59,9 @@ impl Room {
     pub fn new(most: usize) -> Room {
         Room { most, taken: AtomicUsize::new(0) }
     }
+    pub fn most(&self) -> usize {
+        self.most
+    }
     #[cfg(test)]
     pub fn taken(&self) -> usize {
         self.taken.load(Relaxed)
@@ -75,7 +78,7 @@ impl Room {
 impl Numbers {
     /// Reads the headers of the pages. `None` if they are too many to be remembered.
     pub fn new(mut chunk: Pages, is_optional: bool) -> Option<Numbers> {
-        let most = FEW_PAGES + chunk.left() / SMALL_PAGE;
+        let most = FEW_PAGES + usize::try_from(chunk.left()).unwrap_or(usize::MAX) / SMALL_PAGE;
         let mut numbers = Numbers { is_optional, dictionaries: vec![], pages: vec![], end: None };
         let mut row = 0usize;
         loop {
@@ -198,7 +201,7 @@ impl Held {
 }
 
 /// Levels that stand in front of values, with their length.
-fn cut_levels<'a>(values: &mut &'a [u8]) -> Option<&'a [u8]> {
+pub fn cut_levels<'a>(values: &mut &'a [u8]) -> Option<&'a [u8]> {
     let (length, rest) = values.split_first_chunk::<4>()?;
     let (levels, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
     *values = rest;
@@ -226,14 +229,32 @@ fn all_set(mut levels: &[u8], mut left: usize) -> bool {
     true
 }
 
+/// How many of so many levels are 0. `None` if they end early.
+pub fn zeros(mut levels: &[u8], width: usize, mut left: usize) -> Option<usize> {
+    let mut found = 0;
+    while left > 0 {
+        let (count, zeros) = match Run::next(&mut levels, width)? {
+            Run::Same { count: 0, .. } | Run::Packed { count: 0, .. } => return None,
+            Run::Same { count, index } => (count.min(left), if index == 0 { count.min(left) } else { 0 }),
+            Run::Packed { bytes, count } => {
+                let bit = |i: usize| bytes[i / 8] >> (i % 8) & 1;
+                let is_zero = |i: &usize| (i * width..(i + 1) * width).all(|i| bit(i) == 0);
+                (count.min(left), (0..count.min(left)).filter(is_zero).count())
+            }
+        };
+        (found, left) = (found + zeros, left - count);
+    }
+    Some(found)
+}
+
 /// Places in a dictionary, or levels: runs of one of them, and runs of packed ones.
-enum Run<'a> {
+pub enum Run<'a> {
     Same { count: usize, index: u32 },
     Packed { bytes: &'a [u8], count: usize },
 }
 
 impl<'a> Run<'a> {
-    fn next(rest: &mut &'a [u8], width: usize) -> Option<Run<'a>> {
+    pub fn next(rest: &mut &'a [u8], width: usize) -> Option<Run<'a>> {
         let header = usize::try_from(varint(rest).ok()?).ok()?;
         let count = header >> 1;
         if header & 1 == 0 {

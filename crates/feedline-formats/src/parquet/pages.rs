@@ -1,4 +1,5 @@
-//! The pages of a column chunk that lies in memory: their headers and their contents.
+//! The pages of a column chunk: their headers and their contents. The chunk lies in memory, or in its file, of which only
+//! headers are read then, and the contents of pages that are wanted.
 //!
 //! A header is a struct in Thrift's compact protocol: fields with numbers, each with its type, so that what is not wanted
 //! can be passed over. Sizes are checked before anything is taken for them: a page cannot be longer than its chunk, nor
@@ -7,20 +8,29 @@
 use crate::columnar::to_bytes;
 use crate::wire::varint;
 use bytes::Bytes;
-use feedline_io::{Buf, Error, Result};
+use feedline_io::{Buf, Error, Result, Source};
 use parquet::basic::Compression;
+use std::ops::Range;
+use std::sync::Arc;
 
 /// Pages that claim to be no larger than this are believed.
 const BELIEVED_BYTES: usize = 64 << 20;
 /// Structs inside of structs, at most. The format has three levels.
 const MOST_NESTED: usize = 8;
 
+/// What is read at once where a header is expected in a file, and what is read if that was too short for it.
+const HEADER_BYTES: usize = 4 << 10;
+const LONG_HEADER_BYTES: usize = 1 << 20;
+
 /// The pages of a chunk, one after the other.
 pub struct Pages {
-    /// What is left of the chunk.
+    /// What is in memory of the chunk, from the next header on.
     rest: Bytes,
-    /// Where in the file that begins.
+    /// The file, where that is not all that is left.
+    file: Option<Arc<dyn Source>>,
+    /// Where in the file the next header begins, and where the chunk ends.
     at: u64,
+    end: u64,
     compression: Compression,
 }
 
@@ -32,13 +42,30 @@ pub struct Page {
     pub values: usize,
     /// As the format numbers them.
     pub encoding: i32,
-    body: Bytes,
+    body: Body,
     /// Bytes of the contents.
-    size: usize,
+    pub size: usize,
     crc: Option<u32>,
-    /// Where in the file its header begins.
-    at: u64,
+    /// Where in the file it lies, with its header.
+    pub range: Range<u64>,
     compression: Compression,
+}
+
+/// The packed contents of a page.
+#[derive(Clone, Debug)]
+enum Body {
+    Here(Bytes),
+    /// So many bytes before the end of the page in this file.
+    There(Arc<dyn Source>, usize),
+}
+
+impl Body {
+    fn len(&self) -> usize {
+        match self {
+            Body::Here(bytes) => bytes.len(),
+            Body::There(_, len) => *len,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -62,6 +89,8 @@ pub enum Kind {
 pub const PLAIN: i32 = 0;
 pub const PLAIN_DICTIONARY: i32 = 2;
 pub const RLE: i32 = 3;
+pub const DELTA_LENGTH_BYTE_ARRAY: i32 = 6;
+pub const DELTA_BYTE_ARRAY: i32 = 7;
 pub const RLE_DICTIONARY: i32 = 8;
 const DATA_PAGE: i32 = 0;
 const DICTIONARY_PAGE: i32 = 2;
@@ -70,30 +99,51 @@ const DATA_PAGE_V2: i32 = 3;
 impl Pages {
     /// Of the chunk that begins at byte `at` of its file.
     pub fn new(chunk: Bytes, at: u64, compression: Compression) -> Pages {
-        Pages { rest: chunk, at, compression }
+        let end = at + chunk.len() as u64;
+        Pages { rest: chunk, file: None, at, end, compression }
+    }
+    /// Of the chunk that has these bytes of a file.
+    pub fn of_file(file: Arc<dyn Source>, chunk: Range<u64>, compression: Compression) -> Pages {
+        Pages { rest: Bytes::new(), file: Some(file), at: chunk.start, end: chunk.end, compression }
     }
     /// Bytes that were not looked at so far.
-    pub fn left(&self) -> usize {
-        self.rest.len()
+    pub fn left(&self) -> u64 {
+        self.end - self.at
+    }
+    /// The next header, and how long it is. Of a file, more is read until there is all of it.
+    fn header(&mut self) -> Result<(Header, usize)> {
+        loop {
+            let mut reader = Compact { rest: &self.rest };
+            if let Some(header) = reader.header() {
+                return Ok((header, self.rest.len() - reader.rest.len()));
+            }
+            let most = usize::try_from(self.left()).unwrap_or(usize::MAX).min(LONG_HEADER_BYTES);
+            let Some(file) = self.file.as_ref().filter(|_| self.rest.len() < most) else {
+                return Err(damaged(self.at, "its header cannot be read"));
+            };
+            let len = if self.rest.len() < HEADER_BYTES { HEADER_BYTES.min(most) } else { most };
+            self.rest = to_bytes(super::exact(file, self.at..self.at + len as u64)?);
+        }
     }
     pub fn next(&mut self) -> Result<Option<Page>> {
-        if self.rest.is_empty() {
+        if self.left() == 0 {
             return Ok(None);
         }
         let at = self.at;
         let here = |why: &str| damaged(at, why);
-        let mut reader = Compact { rest: &self.rest };
-        let header = reader.header().ok_or_else(|| here("its header cannot be read"))?;
+        let (header, length) = self.header()?;
         let size = usize::try_from(header.size).map_err(|_| here("its size is negative"))?;
         let packed = usize::try_from(header.packed_size).map_err(|_| here("its size is negative"))?;
-        let left = reader.rest.len();
-        if packed > left {
+        let left = self.left() - length as u64;
+        if packed as u64 > left {
             return Err(here(&format!("it claims to have {packed} bytes, and its column has {left} more")));
         }
-        let length = self.rest.len() - left;
-        let body = self.rest.slice(length..length + packed);
+        let body = match &self.file {
+            Some(file) if packed > self.rest.len() - length => Body::There(file.clone(), packed),
+            _ => Body::Here(self.rest.slice(length..length + packed)),
+        };
         self.at += (length + packed) as u64;
-        self.rest = self.rest.slice(length + packed..);
+        self.rest = self.rest.slice((length + packed).min(self.rest.len())..);
         let bytes = |n: i32| usize::try_from(n).map_err(|_| here("a length is negative"));
         let kind = match header.kind {
             DICTIONARY_PAGE => Kind::Dictionary,
@@ -117,7 +167,7 @@ impl Pages {
             body,
             size,
             crc: header.crc,
-            at,
+            range: at..self.at,
             compression: self.compression,
         }))
     }
@@ -139,29 +189,35 @@ pub struct Contents {
     pub bytes: Bytes,
     /// Definition levels, if they lie apart.
     pub levels: Option<Bytes>,
-    /// Bytes that were taken for it: none if it was not compressed.
+    /// Bytes that were taken for it: none if it was in memory and not compressed.
     pub taken: usize,
 }
 
 impl Page {
     /// Unpacks it. `None` if it is compressed in a way that is left to others.
     pub fn contents(&self) -> Result<Option<Contents>> {
-        if self.crc.is_some_and(|crc| crc != crc32fast::hash(&self.body)) {
+        let (packed, read) = match &self.body {
+            Body::Here(bytes) => (bytes.clone(), 0),
+            Body::There(file, len) => {
+                (to_bytes(super::exact(file, self.range.end - *len as u64..self.range.end)?), *len)
+            }
+        };
+        if self.crc.is_some_and(|crc| crc != crc32fast::hash(&packed)) {
             return Err(self.damaged("its checksum does not fit"));
         }
         let (levels, skip, is_packed) = match self.kind {
             Kind::DataV2 { repetition, definition, is_packed } => {
-                (Some(self.body.slice(repetition..repetition + definition)), repetition + definition, is_packed)
+                (Some(packed.slice(repetition..repetition + definition)), repetition + definition, is_packed)
             }
             _ => (None, 0, true),
         };
-        let (body, size) = (self.body.slice(skip..), self.size - skip);
+        let (body, size) = (packed.slice(skip..), self.size - skip);
         let compression = if is_packed { self.compression } else { Compression::UNCOMPRESSED };
         // Nothing but nulls may be no bytes at all.
         if size == 0 || compression == Compression::UNCOMPRESSED {
             return match body.len() == size {
-                true => Ok(Some(Contents { bytes: body, levels, taken: 0 })),
-                false if size == 0 => Ok(Some(Contents { bytes: Bytes::new(), levels, taken: 0 })),
+                true => Ok(Some(Contents { bytes: body, levels, taken: read })),
+                false if size == 0 => Ok(Some(Contents { bytes: Bytes::new(), levels, taken: read })),
                 false => Err(self.damaged(&format!("it has {} bytes and claims to have {size}", body.len()))),
             };
         }
@@ -175,13 +231,17 @@ impl Page {
             _ => zstd::bulk::decompress_to_buffer(&body, out).map_err(|e| e.to_string()),
         };
         match unpacked {
-            Ok(n) if n == size => Ok(Some(Contents { bytes: to_bytes(buf), levels, taken: size })),
+            Ok(n) if n == size => {
+                // The levels of a page that was read just now are all that is kept of how it was packed.
+                let levels = levels.map(|l| if read > 0 { Bytes::copy_from_slice(&l) } else { l });
+                Ok(Some(Contents { bytes: to_bytes(buf), levels, taken: size }))
+            }
             Ok(n) => Err(self.damaged(&format!("it unpacks to {n} bytes and claims {size}"))),
             Err(why) => Err(self.damaged(&format!("it cannot be decompressed: {why}"))),
         }
     }
     pub fn damaged(&self, why: &str) -> Error {
-        damaged(self.at, why)
+        damaged(self.range.start, why)
     }
 }
 

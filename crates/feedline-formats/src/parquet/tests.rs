@@ -5,6 +5,7 @@ use super::numbers::{Numbers, Room};
 use super::pages::Pages;
 use super::*;
 use crate::columnar::Values;
+use arrow_array::builder::{ListBuilder, StringBuilder};
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
 use arrow_array::*;
@@ -34,7 +35,13 @@ fn batch(rows: usize, distinct: u64, seed: u64) -> RecordBatch {
     let holes: Int64Array = all.clone().map(|i| (at(i, 8) % 3 > 0).then(|| at(i, 8) as i64)).collect();
     let late: Float32Array = all.clone().map(|i| (i + 1 < rows).then(|| at(i, 9) as f32)).collect();
     let small: Int16Array = all.clone().map(|i| at(i, 10) as i16).collect::<Vec<_>>().into();
-    let text: StringArray = all.map(|i| Some(at(i, 11).to_string())).collect();
+    let text: StringArray = all.clone().map(|i| Some(at(i, 11).to_string())).collect();
+    let maybe: StringArray = all.clone().map(|i| (at(i, 12) % 4 > 0).then(|| format!("words {}", at(i, 12)))).collect();
+    let mut words = ListBuilder::new(StringBuilder::new());
+    for i in all {
+        (0..at(i, 13) % 4).for_each(|k| words.values().append_option((k < 3).then(|| format!("{:05}", at(i, 14) + k))));
+        words.append(at(i, 13) % 5 > 0);
+    }
     let columns: Vec<(&str, ArrayRef, bool)> = vec![
         ("text", Arc::new(text), false),
         ("ints", Arc::new(ints), false),
@@ -47,6 +54,8 @@ fn batch(rows: usize, distinct: u64, seed: u64) -> RecordBatch {
         ("holes", Arc::new(holes), true),
         ("late", Arc::new(late), true),
         ("small", Arc::new(small), false),
+        ("maybe", Arc::new(maybe), true),
+        ("words", Arc::new(words.finish()), true),
     ];
     RecordBatch::try_from_iter_with_nullable(columns).unwrap()
 }
@@ -93,6 +102,9 @@ fn written(batch: &RecordBatch, way: Way) -> Vec<u8> {
     writer.into_inner().unwrap()
 }
 
+/// What the strings of a piece may be.
+const PIECE_BYTES: usize = 1 << 20;
+
 /// A file that is open.
 fn opened(bytes: &[u8]) -> Result<Arc<ParquetFile>> {
     let mut file = tempfile::NamedTempFile::new().unwrap();
@@ -107,7 +119,12 @@ fn opened(bytes: &[u8]) -> Result<Arc<ParquetFile>> {
 fn group(file: &Arc<ParquetFile>, fields: &[usize], keep_bytes: usize) -> Result<Group> {
     let projection = file.projection(fields);
     let read = file.ranges(0, &projection).into_iter().map(|r| Ok((r.start, exact(file.source(), r)?)));
-    Ok(Group::new(file, 0, &projection, read.collect::<Result<_>>()?, keep_bytes))
+    Ok(Group::new(file, 0, &projection, read.collect::<Result<_>>()?, keep_bytes, PIECE_BYTES))
+}
+
+/// The same, of which nothing was read.
+fn group_in_file(file: &Arc<ParquetFile>, fields: &[usize], keep_bytes: usize) -> Group {
+    Group::new(file, 0, &file.projection(fields), vec![], keep_bytes, PIECE_BYTES)
 }
 
 fn decoded_here(file: &Arc<ParquetFile>, fields: &[usize], rows: Range<usize>) -> Result<Vec<Values>> {
@@ -147,6 +164,8 @@ proptest! {
         let fields: Vec<usize> = (0..batch.num_columns()).rev().collect();
         let here = decoded_here(&file, &fields, start..end).unwrap();
         let there = decoded_there(&file, &fields, start..end).unwrap();
+        let in_file = group_in_file(&file, &fields, 1 << 20).decode(start..end).unwrap();
+        prop_assert!(in_file.iter().zip(&there).all(|(here, there)| same(here, there)));
         for ((field, here), there) in fields.iter().zip(&here).zip(&there) {
             prop_assert!(same(here, there), "{}", batch.schema().field(*field));
             // With version 2, plain numbers are stored as differences.
@@ -377,7 +396,7 @@ fn damage_costs_the_rows_behind_it() {
     let mut pages = Pages::new(chunk, 0, Compression::SNAPPY);
     (0..6).for_each(|_| drop(pages.next().unwrap()));
     assert!(pages.left() > 100);
-    let at = start as usize + len as usize - pages.left();
+    let at = (start + len - pages.left()) as usize;
     bytes[at] = 0xff;
     let group = group(&opened(&bytes).unwrap(), &[2], 1 << 20).unwrap();
     assert!(matches!(group.decode(0..300).unwrap()[0], Values::Numbers(_)));
@@ -394,4 +413,161 @@ fn pages_without_number_are_left_to_others() {
         Numbers::new(Pages::new(chunk, 0, Compression::UNCOMPRESSED), false)
     };
     assert!(numbers(200).is_some() && numbers(2000).is_none());
+}
+
+/// A source that counts what is read of it.
+#[derive(Debug)]
+struct Counted(Arc<dyn Source>, std::sync::atomic::AtomicUsize);
+
+impl Source for Counted {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+    fn stat(self: Arc<Self>) -> feedline_io::Task<Result<Stat>> {
+        self.0.clone().stat()
+    }
+    fn read(self: Arc<Self>, at: u64, len: usize) -> feedline_io::Task<Result<Buf>> {
+        self.1.fetch_add(len, std::sync::atomic::Ordering::Relaxed);
+        self.0.clone().read(at, len)
+    }
+}
+
+#[test]
+fn pieces_of_a_row_group_that_is_not_read_ahead_share_its_pages() {
+    let (rows, fields) = (20_000, [1, 2, 3, 4]);
+    for (dictionary, compression) in [(true, Compression::SNAPPY), (false, Compression::UNCOMPRESSED)] {
+        let (version, page_bytes, dictionary_bytes) = (WriterVersion::PARQUET_1_0, 8000, 16_000);
+        let way = Way { compression, version, page_bytes, dictionary_bytes, dictionary };
+        let file = opened(&written(&batch(rows, 500, 3), way)).unwrap();
+        let counted = Arc::new(Counted(file.source().clone(), Default::default()));
+        let file = Arc::new(ParquetFile::open(counted.clone()).unwrap());
+        let read = |keep_bytes: usize, piece: usize| {
+            counted.1.store(0, std::sync::atomic::Ordering::Relaxed);
+            let group = group_in_file(&file, &fields, keep_bytes);
+            for start in (0..rows).step_by(piece) {
+                let values = group.decode(start..start + piece).unwrap();
+                assert_eq!(values.iter().all(|v| matches!(v, Values::Numbers(_))), keep_bytes > 0);
+                let there = decoded_there(&file, &fields, start..start + piece).unwrap();
+                assert!(values.iter().zip(&there).all(|(here, there)| same(here, there)));
+            }
+            assert_eq!(group.kept_bytes(), 0, "all rows were read");
+            counted.1.load(std::sync::atomic::Ordering::Relaxed)
+        };
+        // Less what the comparison reads.
+        let compared = |piece: usize| {
+            counted.1.store(0, std::sync::atomic::Ordering::Relaxed);
+            (0..rows).step_by(piece).for_each(|start| {
+                decoded_there(&file, &fields, start..start + piece).unwrap();
+            });
+            counted.1.load(std::sync::atomic::Ordering::Relaxed)
+        };
+        let once = read(1 << 20, rows) - compared(rows);
+        assert_eq!(read(1 << 20, 500) - compared(500), once);
+        assert!(read(0, 500) - compared(500) > 2 * once, "what it is compared with reads pages again and again");
+    }
+}
+
+/// Strings of which each is the one before, and one of a few letters in front: a file of some kilobytes.
+fn alike(rows: usize, length: usize, compression: Compression) -> Vec<u8> {
+    let long = "x".repeat(length);
+    let mut strings = arrow_array::builder::StringViewBuilder::new().with_fixed_block_size(1 << 20);
+    let block = strings.append_block(long.as_bytes().to_vec().into());
+    strings.append_value("a");
+    (1..rows).for_each(|_| strings.try_append_view(block, 0, length as u32).unwrap());
+    let batch = RecordBatch::try_from_iter([("s", Arc::new(strings.finish()) as ArrayRef)]).unwrap();
+    let properties = WriterProperties::builder()
+        .set_dictionary_enabled(false)
+        .set_compression(compression)
+        .set_encoding(parquet::basic::Encoding::DELTA_BYTE_ARRAY)
+        .build();
+    let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties)).unwrap();
+    writer.write(&batch).unwrap();
+    writer.into_inner().unwrap()
+}
+
+#[test]
+fn strings_that_become_more_than_there_is_room_for_are_refused() {
+    let (rows, length) = (2000, 5000);
+    for compression in [Compression::UNCOMPRESSED, Compression::SNAPPY, Compression::LZ4_RAW] {
+        let bytes = alike(rows, length, compression);
+        assert!(bytes.len() < 20_000, "{} bytes", bytes.len());
+        let file = opened(&bytes).unwrap();
+        for group in
+            [group(&file, &[0], 0).unwrap(), group_in_file(&file, &[0], 0), group_in_file(&file, &[0], 1 << 20)]
+        {
+            // All of them are ten times as much; a few are not.
+            let error = group.decode(0..rows).err().unwrap();
+            assert_eq!((error.kind(), error.at().byte), (Kind::Budget, Some(4)), "{error}");
+            let text = error.to_string();
+            assert!(
+                text.contains("row group 0 cannot be decoded: column \"s\"") && text.contains("bytes of strings"),
+                "{text}"
+            );
+            for start in [0, 1, 700, rows - 100] {
+                let values = group.decode(start..start + 100).unwrap();
+                let Values::Array(array) = &values[0] else { panic!("strings are arrays") };
+                let strings: Vec<&str> = array.as_string_view().iter().map(Option::unwrap).collect();
+                assert!(strings[1..].iter().all(|s| s.len() == length));
+                assert_eq!(strings[0].len(), if start == 0 { 1 } else { length });
+            }
+        }
+    }
+}
+
+#[test]
+fn dictionaries_that_claim_too_much_are_refused() {
+    let text: StringArray = (0..50).map(|i| Some((i % 3).to_string())).collect();
+    let batch = RecordBatch::try_from_iter([("s", Arc::new(text) as ArrayRef)]).unwrap();
+    let properties = WriterProperties::builder().build();
+    let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties)).unwrap();
+    writer.write(&batch).unwrap();
+    let mut bytes = writer.into_inner().unwrap();
+    // The number of its values, in the header of the first page.
+    let at = bytes[4..].windows(3).position(|w| w == [0x4c, 0x15, 6]).unwrap() + 4;
+    bytes[at + 2] = 100;
+    let error = decoded_here(&opened(&bytes).unwrap(), &[0], 0..50).err().unwrap();
+    assert!(error.to_string().contains("a dictionary of 15 bytes claims to have 50 values"), "{error}");
+}
+
+#[test]
+fn the_pieces_of_a_row_group_share_its_dictionary() {
+    let (rows, length) = (64, 10_000);
+    let text = |i: usize| format!("{i:02}").repeat(length / 2);
+    let strings: StringArray = (0..rows).map(|i| Some(text(i))).collect();
+    let batch = RecordBatch::try_from_iter([("s", Arc::new(strings) as ArrayRef)]).unwrap();
+    for (compression, page_rows) in
+        [(Compression::SNAPPY, 8), (Compression::SNAPPY, 1 << 20), (Compression::UNCOMPRESSED, 8)]
+    {
+        let properties = WriterProperties::builder()
+            .set_compression(compression)
+            .set_dictionary_page_size_limit(1 << 20)
+            .set_write_batch_size(8)
+            .set_data_page_row_count_limit(page_rows)
+            .build();
+        let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties)).unwrap();
+        writer.write(&batch).unwrap();
+        let file = opened(&writer.into_inner().unwrap()).unwrap();
+        let account = feedline_io::Account::open(1 << 30, usize::MAX);
+        let entered = feedline_io::Account::enter(Some(account));
+        let group = group_in_file(&file, &[0], 1 << 20);
+        // The first of them passes pages over, the last does not.
+        let blocks: Vec<*const u8> = [16..32, 48..64, 0..16]
+            .map(|piece: Range<usize>| {
+                let values = group.decode(piece.clone()).unwrap();
+                let Values::Array(array) = &values[0] else { panic!("strings are arrays") };
+                let strings = array.as_string_view();
+                assert!(strings.iter().map(Option::unwrap).eq(piece.map(text)));
+                assert_eq!(strings.data_buffers().len(), 1);
+                strings.data_buffers()[0].as_ptr()
+            })
+            .to_vec();
+        assert!(blocks.iter().all(|block| *block == blocks[0]), "each has its own: {blocks:?}");
+        let bytes = group.dictionary_bytes();
+        assert_eq!(bytes, rows * (length + 4));
+        drop(entered);
+        assert!(account.live() >= bytes, "{} of {bytes} bytes are charged", account.live());
+        drop(group);
+        assert!(account.live() < bytes / 4, "{}", account.live());
+        account.close();
+    }
 }

@@ -1,0 +1,7 @@
+//! Any bytes as an Arrow file. Panics of the crates that decode them are errors to the reader.
+#![no_main]
+
+#[path = "../guarded.rs"]
+mod guarded;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| guarded::run(|| feedline_formats::fuzzing::run("arrow_file", bytes)));
