@@ -123,6 +123,11 @@ impl Blocks {
     }
     /// The next block, waiting for it.
     pub fn next_block(&mut self) -> Option<Result<Buf>> {
+        if let Err(unwanted) = crate::wanted() {
+            self.done = true;
+            self.reads.clear();
+            return Some(Err(unwanted));
+        }
         loop {
             if let Poll::Ready(block) = self.poll_next(Waker::noop()) {
                 return block;

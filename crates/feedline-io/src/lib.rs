@@ -35,6 +35,7 @@ mod testing;
 mod threads;
 #[cfg(feature = "remote")]
 mod upload;
+mod wanted;
 mod wide;
 mod witness;
 mod write;
@@ -50,14 +51,16 @@ pub use flights::{Read, reads_under_way};
 pub use fork::{Brief, brief, in_child};
 pub use list::{INDEX_ENDING, exists, expand, expand_all, expand_each, expand_ending, files_in, glob, glob_data};
 pub use local::Local;
+pub use location::is_local;
 pub use ranges::{Ranges, Want};
 #[cfg(feature = "remote")]
 pub use remote::Remote;
 pub use settings::{Settings, configure, parse_bytes, settings};
 pub use slice::Slice;
-pub use source::{Hints, Source, Stat, open};
+pub use source::{Hints, Source, Stat, open, stat};
 pub use task::{Promise, Task, promised};
 pub use threads::in_background;
+pub use wanted::{Interest, Look, Working, still_wanted, wanted, watched};
 pub use wide::wide;
 pub use witness::{Record, Watched, Witness};
 pub use write::{AtomicFile, Sink, create};

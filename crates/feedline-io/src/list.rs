@@ -382,6 +382,11 @@ fn missing(text: String) -> Error {
     Error::new(Kind::Io, text).with_source(std::sync::Arc::new(std::io::Error::from(std::io::ErrorKind::NotFound)))
 }
 
+/// What the system said of a path.
+fn refused(e: std::io::Error, path: &Path) -> Error {
+    Error::new(Kind::Io, in_words(&e, path)).in_file(&path.to_string_lossy(), None).with_source(std::sync::Arc::new(e))
+}
+
 /// The files of this machine.
 struct Files;
 
@@ -394,18 +399,17 @@ impl Files {
 impl Tree for Files {
     fn children(&self, folder: &[u8]) -> Result<Vec<Child>> {
         let path = Files::path(folder);
-        let failed =
-            |e: &std::io::Error| Error::new(Kind::Io, in_words(e, path)).in_file(&path.to_string_lossy(), None);
+        let failed = |e: std::io::Error| refused(e, path);
         let entries = match fs::read_dir(path) {
             Ok(entries) => entries,
             Err(e) => {
                 use std::io::ErrorKind::{NotADirectory, NotFound};
-                return if matches!(e.kind(), NotFound | NotADirectory) { Ok(Vec::new()) } else { Err(failed(&e)) };
+                return if matches!(e.kind(), NotFound | NotADirectory) { Ok(Vec::new()) } else { Err(failed(e)) };
             }
         };
         let mut children = Vec::new();
         for entry in entries {
-            let entry = entry.map_err(|e| failed(&e))?;
+            let entry = entry.map_err(failed)?;
             let is_folder = match entry.file_type() {
                 // A link is what it points to; one that points nowhere is as good as a file, whose reader will say so.
                 Ok(kind) if kind.is_symlink() => fs::metadata(entry.path()).is_ok_and(|meta| meta.is_dir()),
@@ -427,7 +431,7 @@ impl Tree for Files {
             Err(e) => match e.raw_os_error() {
                 // A pattern can be longer than any name, and a name with a zero byte is none.
                 Some(libc::ENOENT | libc::ENOTDIR | libc::ENAMETOOLONG) | None => Ok(None),
-                _ => Err(Error::new(Kind::Io, in_words(&e, path)).in_file(&path.to_string_lossy(), None)),
+                _ => Err(refused(e, path)),
             },
         }
     }
@@ -540,6 +544,18 @@ mod tests {
         for odd in ["", "\0", "\0*", &"x".repeat(10_000), &"x*".repeat(10_000)] {
             assert!(expand(odd).is_err());
             assert!(glob(odd).is_ok());
+        }
+    }
+
+    #[test]
+    fn refusals_keep_their_cause() {
+        let dir = tempfile::tempdir().unwrap();
+        let round = dir.path().join("round");
+        std::os::unix::fs::symlink(&round, &round).unwrap();
+        for name in ["round", "round/*", "round/a"] {
+            let error = expand(dir.path().join(name).to_str().unwrap()).unwrap_err();
+            let cause = error.cause().and_then(|cause| cause.downcast_ref::<std::io::Error>());
+            assert_eq!(cause.and_then(|e| e.raw_os_error()), Some(libc::ELOOP), "{name}: {error}");
         }
     }
 

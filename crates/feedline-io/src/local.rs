@@ -30,9 +30,7 @@ impl Local {
         if let Some((file, _)) = self.file.get() {
             return Ok(file);
         }
-        // Without O_NONBLOCK, opening a pipe would wait for somebody to write to it.
-        let opened = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&self.path);
-        let file = opened.map_err(|e| self.failed(e))?;
+        let file = open(&self.path).map_err(|e| self.failed(e))?;
         let meta = file.metadata().map_err(|e| self.failed(e))?;
         let kind = meta.file_type();
         let instead = match () {
@@ -152,6 +150,30 @@ impl Source for Local {
             }
         });
         task
+    }
+}
+
+/// Opens a file. Processes often begin with 1,024 open files at most and may have far more if they ask: a data set of many
+/// files asks.
+fn open(path: &Path) -> std::io::Result<File> {
+    // Without O_NONBLOCK, opening a pipe would wait for somebody to write to it.
+    let open = || File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+    static ASKED: OnceLock<bool> = OnceLock::new();
+    match open() {
+        Err(e) if e.raw_os_error() == Some(libc::EMFILE) && *ASKED.get_or_init(ask_for_files) => open(),
+        opened => opened,
+    }
+}
+
+/// Raises the limit of open files to what this process may have. False if it has that already.
+fn ask_for_files() -> bool {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: a struct of ours to write to, and to read from.
+    unsafe {
+        libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 && limit.rlim_cur < limit.rlim_max && {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &limit) == 0
+        }
     }
 }
 

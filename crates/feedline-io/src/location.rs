@@ -39,6 +39,11 @@ pub(crate) fn locate(name: &str) -> Result<Location<'_>> {
     }
 }
 
+/// Whether a name is that of a file of this machine, which is written without waiting for a network.
+pub fn is_local(name: &str) -> bool {
+    matches!(locate(name), Ok(Location::Local(_)))
+}
+
 fn is_scheme(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphabetic())
         && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'))

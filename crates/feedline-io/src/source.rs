@@ -54,9 +54,21 @@ pub struct Hints {
     pub ahead: usize,
 }
 
+/// What a file is like now, which takes one system call where it is one of this machine: it is not opened.
+pub fn stat(name: &str) -> Result<Stat> {
+    if let Location::Local(path) = locate(name)?
+        && let Ok(meta) = std::fs::metadata(path)
+        && meta.is_file()
+    {
+        return Ok(Stat { len: meta.len(), version: witness::version(&meta) });
+    }
+    open(name)?.stat().wait()
+}
+
 /// The source that a path or URL names: a path, `file://`, and with the feature `remote` `http(s)://`, `s3://`, `gs://`
 /// and `az://`. Far ones are kept in the local cache if there is one (`Settings::cache_dir`).
 pub fn open(name: &str) -> Result<Arc<dyn Source>> {
+    crate::wanted()?;
     match locate(name)? {
         Location::Local(path) => {
             witness::note_local(name, path);
@@ -72,6 +84,27 @@ pub fn open(name: &str) -> Result<Arc<dyn Source>> {
             };
             witness::note_far(name, &source);
             Ok(source)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_look_says_what_an_open_file_says() {
+        let dir = tempfile::tempdir().unwrap();
+        let name = |n: &str| dir.path().join(n).to_str().unwrap().to_string();
+        std::fs::write(name("a"), "text").unwrap();
+        let opened = || open(&name("a")).unwrap().stat().wait().unwrap();
+        let first = stat(&name("a")).unwrap();
+        assert_eq!((&first, first.len), (&opened(), 4));
+        std::fs::write(name("a"), "longer text").unwrap();
+        assert_eq!(stat(&name("a")).unwrap(), opened());
+        assert_ne!(stat(&name("a")).unwrap(), first);
+        for (not_there, why) in [(name("b"), "no such file"), (name(""), "directory")] {
+            assert!(stat(&not_there).unwrap_err().to_string().contains(why), "{not_there}");
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Something that will be there later: a future that can also be waited for by a plain thread.
 
+use crate::wanted::{LOOK, is_watched, still_wanted};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -17,19 +18,33 @@ enum State<T> {
 struct Shared<T> {
     slot: Mutex<(Option<T>, Option<Waker>)>,
     done: Condvar,
+    lost: fn() -> T,
 }
 
 impl<T> Shared<T> {
     fn lock(&self) -> MutexGuard<'_, (Option<T>, Option<Waker>)> {
         self.slot.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    /// The result, once it is there.
+    /// The result, once it is there; for a thread that works for nobody any more, that it is lost.
     fn take(&self) -> T {
-        let mut slot = self.lock();
+        let (mut slot, watched) = (self.lock(), is_watched());
         loop {
-            match slot.0.take() {
-                Some(value) => return value,
-                None => slot = self.done.wait(slot).unwrap_or_else(PoisonError::into_inner),
+            if let Some(value) = slot.0.take() {
+                return value;
+            }
+            if !watched {
+                slot = self.done.wait(slot).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            let (back, timeout) = self.done.wait_timeout(slot, LOOK).unwrap_or_else(PoisonError::into_inner);
+            slot = back;
+            if timeout.timed_out() && slot.0.is_none() {
+                // Whoever fulfils it must not have to wait for the look.
+                drop(slot);
+                if still_wanted().is_err() {
+                    return (self.lost)();
+                }
+                slot = self.lock();
             }
         }
     }
@@ -55,7 +70,7 @@ impl<T> Task<T> {
     }
     /// A task and the promise that fulfils it.
     pub fn promised(lost: fn() -> T) -> (Promise<T>, Task<T>) {
-        let shared = Arc::new(Shared { slot: Mutex::new((None, None)), done: Condvar::new() });
+        let shared = Arc::new(Shared { slot: Mutex::new((None, None)), done: Condvar::new(), lost });
         PROMISED.fetch_add(1, Relaxed);
         (Promise { shared: shared.clone(), lost: Some(lost) }, Task(State::Later(shared)))
     }

@@ -7,6 +7,7 @@ use crate::Task;
 use crate::account::Account;
 use crate::fork::in_child;
 use crate::task::Promise;
+use crate::wanted::Interest;
 use crate::witness::Witness;
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -70,9 +71,9 @@ fn all() -> &'static All {
 
 /// Runs a job that may wait, also for reads.
 pub fn in_background(job: impl FnOnce() + Send + 'static) {
-    let witness = Witness::current();
+    let (witness, interest) = (Witness::current(), Interest::current());
     all().jobs.run("feedline-job", move || {
-        let _watched = Witness::enter(witness);
+        let (_watched, _working) = (Witness::enter(witness), Interest::enter(interest));
         job();
     });
 }
