@@ -91,6 +91,7 @@ pub fn iterate(bound: &Bound) -> Result<Iter> {
 pub fn iterate_with(bound: &Bound, options: Option<Options>) -> Result<Iter> {
     let epoch = bound.plan.next_pass();
     let iter = Iter::new(&as_run(bound, options)?, epoch, process_pool())?;
+    feedline_io::wanted()?;
     bound.plan.set_meters(iter.meters().clone());
     Ok(iter)
 }
@@ -109,7 +110,16 @@ pub fn iterate_epoch(bound: &Bound, options: Option<Options>, epoch: u64) -> Res
 
 /// The same from where a state was taken on. The next pass is then the one behind it.
 pub fn iterate_from(bound: &Bound, options: Option<Options>, state: &State) -> Result<Iter> {
-    let iter = Iter::resume(&as_run(bound, options)?, state, process_pool())?;
+    let mut runs = as_run(bound, options.clone())?;
+    // The state has the marks of the operators that ran. Whether they were rewritten changes no results, so the rest of the
+    // pass runs as its beginning did.
+    if state.is_as_written() != (runs.plan.options.rewrite == Some(false)) {
+        let rewrite = Some(!state.is_as_written());
+        runs = as_run(bound, Some(Options { rewrite, ..options.unwrap_or_default() }))?;
+    }
+    let iter = Iter::resume(&runs, state, process_pool())?;
+    // One that was interrupted must not count: another may have begun since.
+    feedline_io::wanted()?;
     bound.plan.set_next_pass(state.epoch().saturating_add(1));
     bound.plan.set_meters(iter.meters().clone());
     Ok(iter)

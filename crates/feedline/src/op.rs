@@ -52,8 +52,11 @@ pub trait Op: fmt::Debug + Send + Sync + Any {
     fn seeds(&self) -> Option<&Arc<PassSeeds>> {
         None
     }
-    /// The pass whose results it keeps in memory for later ones, where another pass would give others. `lenient`: for passes
-    /// that leave out errors.
+    /// Whether it keeps results of a pass for later ones.
+    fn keeps_passes(&self) -> bool {
+        false
+    }
+    /// The pass whose results it keeps, where another pass would give others. `lenient`: for passes that leave out errors.
     fn kept_pass(&self, _lenient: bool) -> Option<serde_json::Value> {
         None
     }

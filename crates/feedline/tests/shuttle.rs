@@ -7,6 +7,7 @@
 use feedline::element::{DType, Spec, Tensor, Value};
 use feedline::plan::Bound;
 use feedline::runtime::{Iter, Pool};
+use feedline::save::Portions;
 use feedline::{Dataset, Error, Options};
 use std::sync::Arc;
 
@@ -98,4 +99,51 @@ fn a_panic_ends_the_pipeline_with_an_error() {
         let got: Vec<_> = on_pool(2, &ds, |it| it.collect());
         assert!(got.iter().any(|e| matches!(e, Err(e) if e.to_string().contains("planted"))));
     });
+}
+
+/// Portions 0 to 5 for two writers in turn; those in `bad` fail.
+fn portions(budget: usize, bad: &'static [usize], check: impl FnOnce(Portions<Vec<usize>>)) {
+    let pool = Pool::new(budget);
+    let portions = Portions::new(Some(pool.clone()), 2);
+    let desks = [portions.add(vec![]), portions.add(vec![])];
+    for n in 0..6 {
+        portions.push(desks[n % 2], 1, move |list: &mut Vec<usize>| {
+            list.push(n);
+            if bad.contains(&n) { Err(Error::data(n.to_string())) } else { Ok(()) }
+        });
+        if bad.is_empty() {
+            portions.wait(2, &mut || Ok(())).unwrap();
+        }
+    }
+    check(portions);
+    pool.stop();
+}
+
+#[test]
+fn portions_of_two_writers_keep_their_order() {
+    for budget in [1, 2, 3] {
+        explore(move || {
+            portions(budget, &[], |all| {
+                all.settle(&mut || Ok(())).unwrap();
+                assert_eq!(all.into_writers(), [[0, 2, 4], [1, 3, 5]]);
+            });
+        });
+    }
+}
+
+#[test]
+fn the_error_of_the_first_portion_is_said() {
+    for budget in [1, 2, 3] {
+        explore(move || {
+            portions(budget, &[2, 3], |all| {
+                assert_eq!(all.settle(&mut || Ok(())).unwrap_err().message(), "2");
+                assert_eq!(all.into_writers()[0], [0, 2]);
+            });
+        });
+    }
+}
+
+#[test]
+fn portions_dropped_in_the_middle() {
+    explore(|| portions(2, &[4], drop));
 }

@@ -141,7 +141,7 @@ impl Column {
     pub fn nbytes(&self) -> usize {
         match self {
             Column::Dense(t) => t.nbytes(),
-            Column::Rows(v, r) => v[r.clone()].iter().map(|v| v.nbytes()).sum(),
+            Column::Rows(v, r) => v[r.clone()].iter().map(|v| v.nbytes() + Value::BESIDE).sum(),
         }
     }
 }
@@ -419,6 +419,26 @@ impl Chunk {
             })
             .collect();
         (Chunk::new(rows, pos, columns), copied)
+    }
+    /// Strings are given memory of their own: they may be small parts of large blocks.
+    pub fn with_own_strings(self) -> Chunk {
+        self.with_own(|_| true)
+    }
+    /// The same for strings that do keep alive much more than they are.
+    pub fn without_waste(self) -> Chunk {
+        self.with_own(Tensor::is_sparse)
+    }
+    fn with_own(mut self, which: impl Fn(&Tensor) -> bool) -> Chunk {
+        for column in &mut self.columns {
+            if let Column::Dense(t) = column
+                && t.dtype() == DType::String
+                && which(t)
+            {
+                let strings: Vec<&[u8]> = t.strs().collect();
+                *column = Column::Dense(Tensor::strings(t.shape(), &strings));
+            }
+        }
+        self
     }
     pub fn freeze(&self) {
         self.columns.iter().for_each(|c| c.freeze());

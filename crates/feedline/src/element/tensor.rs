@@ -93,6 +93,8 @@ pub struct Strings {
     bufs: Vec<Buf>,
 }
 
+/// Blocks that hold no more than this beside some strings are no waste.
+const SPARE_BYTES: usize = 64 << 10;
 /// Parts of strings up to this length are copied.
 const SHORT: usize = 64;
 
@@ -412,6 +414,16 @@ impl Tensor {
         }
     }
 
+    /// Whether its strings keep alive much more than they are: they are small parts of large blocks.
+    pub fn is_sparse(&self) -> bool {
+        match &self.data {
+            Data::Strings { list, .. } => {
+                list.bufs.iter().map(Buf::len).sum::<usize>() > 2 * self.nbytes() + SPARE_BYTES
+            }
+            Data::Plain { .. } => false,
+        }
+    }
+
     /// The same items under another shape of the same count.
     pub fn reshaped(&self, shape: impl IntoShape) -> Tensor {
         let shape = shape.into_shape();
@@ -592,6 +604,7 @@ impl fmt::Debug for Tensor {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::element::{Chunk, Column, Pos};
 
     #[test]
     fn rows_share_and_copies_do_not() {
@@ -611,6 +624,26 @@ mod tests {
         assert_eq!(Tensor::concat(&[t.slice(0..1), t.slice(1..2)]), t);
         assert_eq!(Tensor::stack(&[t.row(0), t.row(1)]), t);
         assert_eq!(Tensor::zeros(DType::String, [2]).str_at(1), b"");
+    }
+
+    #[test]
+    fn strings_are_sparse_in_blocks_of_which_they_are_a_small_part() {
+        let block = Buf::copied(&vec![b'x'; 1 << 20]);
+        let cut = |n: usize, len: usize| {
+            let mut b = StringsBuilder::default();
+            (0..n).for_each(|i| b.push_view(&block, i * 1000..i * 1000 + len));
+            b.tensor([n])
+        };
+        assert!(cut(1, 1000).is_sparse() && cut(300, 1000).is_sparse());
+        assert!(!cut(1000, 1000).is_sparse() && !cut(600, 1000).is_sparse());
+        // One that stands in many rows is there once.
+        assert!(!Tensor::strings([1], &["y"]).is_sparse() && !Tensor::from_items([1], &[1i64]).is_sparse());
+        let chunk = |t: Tensor| Chunk::new(t.shape()[0], Pos::Run(0), [Column::Dense(t)]);
+        let (few, all) = (chunk(cut(3, 1000)).without_waste(), chunk(cut(1000, 1000)).without_waste());
+        assert_eq!(*few.element(2)[0].tensor(), cut(3, 1000).row(2));
+        assert!(block.is_shared(), "most of it is used");
+        drop(all);
+        assert!(!block.is_shared(), "few strings do not keep it");
     }
 
     #[test]

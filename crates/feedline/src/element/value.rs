@@ -77,6 +77,10 @@ impl fmt::Debug for Nested {
 }
 
 impl Value {
+    /// What a value by itself takes besides its contents: its place in a list, and a small block of its own with what is
+    /// needed to count its holders. Where a million short rows are kept that is most of it.
+    pub const BESIDE: usize = size_of::<Value>() + 256;
+
     pub fn nbytes(&self) -> usize {
         match self {
             Value::Tensor(t) => t.nbytes(),

@@ -1,7 +1,7 @@
 //! `arrow(files)`: the rows of Arrow files and streams, one after the other; each is a dict of its columns.
 
 use super::arrow_arrays::Fill;
-use super::table::{self, Decoded, Pieces, Table, TableIndex};
+use super::table::{self, Allowed, Decoded, Pieces, Table, TableIndex};
 use super::wanted_columns::Wanted;
 use crate::dataset::Dataset;
 use crate::element::Spec;
@@ -121,8 +121,8 @@ impl Table for Files {
     fn check(&self, block: usize) -> Result<()> {
         self.files[self.blocks[block].0].check_unchanged()
     }
-    fn block(&self, _: usize, read: Vec<Buf>, keep_bytes: usize) -> Batch {
-        Batch { body: read.into_iter().next(), keep_bytes, whole: Mutex::new(None) }
+    fn block(&self, _: usize, read: Vec<Buf>, allowed: Allowed) -> Batch {
+        Batch { body: read.into_iter().next(), keep_bytes: allowed.keep_bytes, whole: Mutex::new(None) }
     }
     fn decode(&self, block: usize, rows: Range<usize>, batch: &Batch) -> Result<Decoded> {
         let (file, number) = self.blocks[block];

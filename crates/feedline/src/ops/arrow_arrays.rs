@@ -21,7 +21,7 @@ use feedline_formats::columnar::array::{Array, ArrayRef};
 use feedline_formats::columnar::buffer::{Buffer, NullBuffer};
 use feedline_formats::columnar::data::{ByteView, MAX_INLINE_VIEW_LEN};
 use feedline_formats::columnar::schema::{DataType, Field};
-use feedline_formats::columnar::{cast, from_buffer};
+use feedline_formats::columnar::{cast, from_buffer, from_decoded};
 use feedline_io::Buf;
 use half::{bf16, f16};
 use serde::{Deserialize, Serialize};
@@ -411,14 +411,15 @@ fn strings<'a>(array: ArrayRef, fill: impl Fn(usize) -> Option<&'a [u8]>) -> Res
     let rows = array.len();
     let mut out = StringsBuilder::with_capacity(rows);
     // Rows of a dictionary point to its values: a long one in many rows is there once.
-    let (array, keys) = match array.as_any_dictionary_opt() {
+    let (values, keys) = match array.as_any_dictionary_opt() {
         Some(dictionary) if dictionary.values().is_empty() => {
             (0..rows).for_each(|i| out.push(fill(i).unwrap_or_default()));
             return Ok(out.tensor([rows]));
         }
-        Some(dictionary) => (dictionary.values().clone(), Some(dictionary.normalized_keys())),
-        None => (array, None),
+        Some(dictionary) => (Some(dictionary.values().clone()), Some(dictionary.normalized_keys())),
+        None => (None, None),
     };
+    let array = values.unwrap_or(array);
     let mut cut_of = |place: &mut dyn FnMut(&mut StringsBuilder, usize)| {
         for i in 0..rows {
             match fill(i) {
@@ -427,16 +428,16 @@ fn strings<'a>(array: ArrayRef, fill: impl Fn(usize) -> Option<&'a [u8]>) -> Res
             }
         }
     };
-    let mut cut = |values: &Buffer, range: &dyn Fn(usize) -> Range<usize>| {
-        let buf = from_buffer(values.clone());
+    let mut cut = |values: Buffer, range: &dyn Fn(usize) -> Range<usize>| {
+        let buf = from_buffer(values);
         cut_of(&mut |out, i| out.push_view(&buf, range(i)));
     };
     macro_rules! by_views {
         ($array:expr) => {{
             let views = $array.views();
             // Short strings lie in the views themselves, behind their length.
-            let short = from_buffer(views.inner().clone());
-            let bufs: Vec<Buf> = $array.data_buffers().iter().map(|b| from_buffer(b.clone())).collect();
+            let short = from_decoded(views.inner().clone());
+            let bufs: Vec<Buf> = $array.data_buffers().iter().map(|b| from_decoded(b.clone())).collect();
             cut_of(&mut |out, i| match ByteView::from(views[i]) {
                 view if view.length <= MAX_INLINE_VIEW_LEN => {
                     out.push_view(&short, i * 16 + 4..i * 16 + 4 + view.length as usize)
@@ -451,18 +452,21 @@ fn strings<'a>(array: ArrayRef, fill: impl Fn(usize) -> Option<&'a [u8]>) -> Res
     macro_rules! by_offsets {
         ($array:expr) => {{
             let (offsets, values) = ($array.offsets().clone(), $array.values().clone());
-            cut(&values, &|i| offsets[i] as usize..offsets[i + 1] as usize);
+            // What nobody else holds becomes ours, and counts.
+            drop(array);
+            cut(values, &|i| offsets[i] as usize..offsets[i + 1] as usize);
         }};
     }
-    match array.data_type() {
+    match array.data_type().clone() {
         DataType::Utf8 => by_offsets!(array.as_string::<i32>()),
         DataType::LargeUtf8 => by_offsets!(array.as_string::<i64>()),
         DataType::Binary => by_offsets!(array.as_binary::<i32>()),
         DataType::LargeBinary => by_offsets!(array.as_binary::<i64>()),
         DataType::FixedSizeBinary(n) => {
-            let (n, data) = (*n as usize, array.to_data());
+            let (n, data) = (n as usize, array.to_data());
             let first = data.offset() * n;
-            cut(&data.buffers()[0], &|i| first + i * n..first + (i + 1) * n);
+            drop(array);
+            cut(data.buffers()[0].clone(), &|i| first + i * n..first + (i + 1) * n);
         }
         DataType::Utf8View => by_views!(array.as_string_view()),
         DataType::BinaryView => by_views!(array.as_binary_view()),

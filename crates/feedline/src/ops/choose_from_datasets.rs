@@ -89,8 +89,7 @@ impl Op for ChooseFromDatasets {
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
         let mut serial = false;
         node.inputs[0].walk(&mut |p| serial |= p.op.props().host);
-        let choices =
-            Given { tap: Tap::new(cx.cutting(false).stage(&node.inputs[0])?), ready: VecDeque::new(), serial };
+        let choices = Given { tap: Tap::new(cx.cut_stage(&node.inputs[0], false)?), ready: VecDeque::new(), serial };
         Ok(Built::Stage(mixed(cx, node, &node.inputs[1..], choices, self.stop_on_empty_dataset)?))
     }
     fn write(&self) -> Result<serde_json::Value> {
@@ -172,7 +171,7 @@ pub fn mixed(
     stop_on_empty: bool,
 ) -> Result<Box<dyn Stage>> {
     let source = |input: &Plan| {
-        let stage = cx.cutting(false).stage(input)?;
+        let stage = cx.cut_stage(input, false)?;
         Ok(Open::new(cx, Source::new(stage, node.spec.leaf_order(&input.spec))))
     };
     let sources = inputs.iter().map(source).collect::<Result<Vec<_>>>()?;

@@ -1,7 +1,7 @@
 //! `CsvDataset(filenames, record_defaults)`: the rows of CSV files as typed scalars. Files are cut into records where
 //! they are read, records into fields by all workers.
 
-use super::record_files::{Files, Places, Reading, RecordFiles, block_bytes, first_records};
+use super::record_files::{Files, Places, Reading, RecordFiles, block_bytes, first_records, longest};
 use crate::dataset::Dataset;
 use crate::element::{Chunk, Column, Leaf, Spec, Tree};
 use crate::error::{Error, Result};
@@ -10,7 +10,7 @@ use crate::op::{Op, OpInfo, Param, read};
 use crate::plan::{Card, Plan};
 use crate::runtime::{BuildCx, Built, ChunkFn, Item};
 use feedline_formats::compress::Compression;
-use feedline_formats::csv::{Dialect, Inference, Rows, Schema, header_names, texts};
+use feedline_formats::csv::{Dialect, Inference, MAX_RECORD_BYTES, Rows, Schema, header_names, texts};
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, OnceLock};
 
@@ -136,7 +136,10 @@ impl Csv {
             buffer: block_bytes(self.buffer_size)?,
             parts: 1,
             places: true,
-            reader: Box::new(move |_| Ok(Box::new(Rows::new(dialect, header).named(names.clone())))),
+            reader: Box::new(move |_| {
+                let rows = Rows::new(dialect, header).named(names.clone());
+                Ok(Box::new(rows.max_bytes(longest(MAX_RECORD_BYTES))))
+            }),
         })
     }
     fn learned(&self) -> Result<&Learned> {

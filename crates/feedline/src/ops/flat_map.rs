@@ -219,7 +219,7 @@ impl Inners {
         let inners = match again {
             Some(inners) => inners,
             None => {
-                let cx = BuildCx { nested: true, ..self.cx.again() };
+                let cx = BuildCx { nested: true, in_turns: false, ..self.cx.again() };
                 again.insert(Box::new(Inners::new(&cx, &self.node, &self.op)?))
             }
         };

@@ -126,7 +126,7 @@ impl ReducerStage {
 
 /// A state with its place in the map.
 fn state_bytes(state: &Element) -> usize {
-    state.iter().map(Value::nbytes).sum::<usize>() + 64
+    state.iter().map(|value| value.nbytes() + Value::BESIDE).sum::<usize>() + 64
 }
 
 impl Stage for ReducerStage {

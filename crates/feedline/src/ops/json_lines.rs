@@ -2,7 +2,7 @@
 //! are read, lines are parsed by all workers.
 
 use super::csv::put_with_failures;
-use super::record_files::{Files, Places, Reading, RecordFiles, block_bytes, first_records};
+use super::record_files::{Files, Places, Reading, RecordFiles, block_bytes, first_records, longest};
 use crate::dataset::Dataset;
 use crate::element::{Chunk, Column, DType, Dims, Leaf, Shape, Spec, StringsBuilder, Tensor, Tree, Value};
 use crate::error::{Error, Result};
@@ -11,7 +11,7 @@ use crate::plan::{Card, Plan};
 use crate::runtime::{BuildCx, Built, ChunkFn, Item};
 use feedline_formats::compress::Compression;
 use feedline_formats::jsonl::{self, Cell, Fill, Inference, Kind, Node, Row, Schema};
-use feedline_formats::lines::Lines;
+use feedline_formats::lines::{Lines, MAX_LINE_BYTES};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use std::sync::{Arc, OnceLock};
@@ -114,6 +114,7 @@ impl Field {
                 let dtype = match leaf.kind {
                     Kind::Bool => DType::Bool,
                     Kind::Int { .. } => DType::Int64,
+                    Kind::Uint64 => DType::Uint64,
                     Kind::Float => DType::Float64,
                     Kind::Text | Kind::Json => DType::String,
                 };
@@ -157,6 +158,7 @@ fn kind(dtype: DType) -> std::result::Result<Kind, String> {
         DType::Uint8 => int(0, u8::MAX.into()),
         DType::Uint16 => int(0, u16::MAX.into()),
         DType::Uint32 => int(0, u32::MAX.into()),
+        DType::Uint64 => Kind::Uint64,
         DType::Float32 | DType::Float64 => Kind::Float,
         DType::String => Kind::Text,
         other => return Err(format!("{other} is not read from JSON; read another dtype and cast it")),
@@ -167,6 +169,7 @@ fn fill(kind: Kind, default: &Json) -> Option<Fill> {
     Some(match (kind, default) {
         (Kind::Bool, Json::Bool(b)) => Fill::Bool(*b),
         (Kind::Int { min, max }, d) => Fill::Int(d.as_i64().filter(|n| (min..=max).contains(n))?),
+        (Kind::Uint64, d) => Fill::Int(d.as_u64()? as i64),
         // Text stands for the numbers that JSON lacks.
         (Kind::Float, Json::String(text)) => Fill::Float(text.parse().ok()?),
         (Kind::Float, d) => Fill::Float(d.as_f64()?),
@@ -205,7 +208,7 @@ impl JsonLines {
             buffer: block_bytes(self.buffer_size)?,
             parts: 1,
             places: true,
-            reader: Box::new(|_| Ok(Box::new(Lines::default().skip_blank()))),
+            reader: Box::new(|_| Ok(Box::new(Lines::default().skip_blank().max_bytes(longest(MAX_LINE_BYTES))))),
         })
     }
     fn fields(&self) -> Result<&[Field]> {
@@ -219,7 +222,8 @@ impl JsonLines {
             self.files.known().ok_or_else(|| Error::usage("a schema cannot be learned from unknown files"))??;
         let count = if self.infer_lines == 0 { usize::MAX } else { self.infer_lines };
         let mut found = Inference::default();
-        for (number, (file, line)) in first_records(&files, &self.reading()?, count)?.iter().enumerate() {
+        let lines = first_records(&files, &self.reading()?, count)?;
+        for (number, (file, line)) in lines.iter().enumerate() {
             found.line(line).map_err(|e| {
                 let text = format!("{}, in line {number} of those that the schema is learned from", e.message());
                 Error::data(text).in_file(&files[*file], None)
@@ -227,6 +231,23 @@ impl JsonLines {
         }
         if found.lines() == 0 {
             return Err(Error::usage(format!("{} has no lines to learn from: give a schema", self.files.show())));
+        }
+        if let Some((path, digits)) = found.changed().into_iter().next() {
+            let place = lines
+                .iter()
+                .enumerate()
+                .find_map(|(number, (file, line))| Some((number, &files[*file], jsonl::column_of(&digits, line)?)));
+            let text = format!(
+                "the field {path:?} {}; say in a schema what it is: fl.float64 rounds it, \"json\" keeps its text",
+                jsonl::changes(&digits)
+            );
+            return Err(match place {
+                Some((number, file, column)) => Error::data(format!(
+                    "{text}, column {column} of line {number} of those that the schema is learned from"
+                ))
+                .in_file(file, None),
+                None => Error::data(text),
+            });
         }
         Ok(found.fields().into_iter().map(|(name, node)| Field::learned(name, node)).collect())
     }
@@ -320,6 +341,7 @@ fn put_items(dtype: DType, cell: &Cell, out: &mut Vec<u8>) {
         DType::Int64 => put!(cell.ints, i64),
         DType::Uint16 => put!(cell.ints, u16),
         DType::Uint32 => put!(cell.ints, u32),
+        DType::Uint64 => put!(cell.ints, u64),
         DType::Float32 => put!(cell.floats, f32),
         _ => put!(cell.floats, f64),
     }
@@ -435,6 +457,25 @@ mod tests {
         let (json, _) = crate::plan::write_plan(ds.plan()).unwrap();
         std::fs::remove_file(&name).unwrap();
         assert_eq!(&crate::plan::read_plan(&json, vec![]).unwrap().spec, ds.spec());
+    }
+
+    #[test]
+    fn numbers_beyond_int64_are_kept_or_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let name = file(&dir, "{\"n\":7}\n{\"n\":18446744073709551615}\n");
+        let ds = Dataset::json_lines(&[&name]).unwrap();
+        assert_eq!(events(&ds), ["uint64[] [7]", "uint64[] [18446744073709551615]"]);
+        let name = file(&dir, "{\"n\":7}\n{\"n\": 18446744073709551615}\n{\"n\":-1}\n");
+        let said = Dataset::json_lines(&[&name]).unwrap_err().to_string();
+        for part in ["\"n\"", "18446744073709551615", "column 7 of line 1", "a.jsonl", "fl.float64 rounds it"] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+        let schema = json!([{"name": "n", "dtype": "float64"}]);
+        let ds = source("json_lines", json!({ "files": Files::new(&[&name]), "schema": schema })).unwrap();
+        assert_eq!(events(&ds)[1], "float64[] [1.8446744073709552e19]");
+        let schema = json!([{"name": "n", "dtype": "uint64", "default": u64::MAX}]);
+        let ds = source("json_lines", json!({ "files": Files::new(&[&name]), "schema": schema })).unwrap();
+        assert!(events(&ds)[2].contains("is -1, not a uint64"), "{:?}", events(&ds));
     }
 
     #[test]

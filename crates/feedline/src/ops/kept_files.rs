@@ -5,7 +5,8 @@
 //!    are not among them.
 //! 2. What it has recorded goes into the manifest, with each part that is committed. Files of a literal list are left out:
 //!    they are in the name of the folder already.
-//! 3. A set is used only if those files are as they were. Otherwise it is made anew, in its place.
+//! 3. A set is used only if those files are as they were. Otherwise it is made anew, in its place; who reads the old one by
+//!    then reads it to the end (`save/lease.rs`).
 
 use crate::runtime::BuildCx;
 use crate::save::Manifest;

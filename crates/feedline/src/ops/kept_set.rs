@@ -150,9 +150,7 @@ fn key(identity: &[u8], plan: &Plan, env: &[Value]) -> Result<(String, Vec<Strin
     let mut files = Vec::new();
     plan.walk_all(&mut |node| files.extend(node.op.files()));
     // A file that cannot be asked about is one that cannot be read: the pass will say so.
-    let stat = |name: &String| {
-        Ok(feedline_io::open(name).and_then(|source| source.stat().wait()).map(|s| (s.len, s.version)).ok())
-    };
+    let stat = |name: &String| Ok(feedline_io::stat(name).map(|s| (s.len, s.version)).ok());
     let stats = table::in_parallel(&files, stat)?;
     let around = serde_json::to_vec(&(&files, stats, env))?;
     Ok((format!("{:016x}", fingerprint64(&[identity, &around].concat())), files))

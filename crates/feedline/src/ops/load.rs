@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::op::{Int, Op, OpInfo, Param};
 use crate::plan::{Card, Plan};
 use crate::runtime::{BuildCx, Built, Index};
-use crate::save::Manifest;
+use crate::save::{Leased, Manifest};
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, OnceLock};
 
@@ -31,8 +31,9 @@ pub struct Load {
     /// Stands for a stream: what cannot be read ends the pass.
     #[serde(skip)]
     stream: bool,
+    /// The set as it was when this was made. It is read also where it was saved anew since.
     #[serde(skip)]
-    manifest: OnceLock<Manifest>,
+    leased: OnceLock<Arc<Leased>>,
     /// The open files, where the shard is known.
     #[serde(skip)]
     set: OnceLock<Opened>,
@@ -59,17 +60,24 @@ impl Dataset {
 impl Load {
     /// A set, or one of its shards. As a `stream` it may not lose elements.
     pub fn new(path: &str, shard: Option<Int>, stream: bool) -> Load {
-        let (manifest, set, pieces) = Default::default();
-        Load { path: path.into(), shard, stream, manifest, set, pieces }
+        let (leased, set, pieces) = Default::default();
+        Load { path: path.into(), shard, stream, leased, set, pieces }
     }
-    fn manifest(&self) -> Result<&Manifest> {
-        match self.manifest.get() {
-            Some(manifest) => Ok(manifest),
+    /// The same of a set that was found already.
+    pub fn of(path: &str, shard: Option<Int>, stream: bool, found: &Arc<Leased>) -> Load {
+        Load { leased: found.clone().into(), ..Load::new(path, shard, stream) }
+    }
+    fn leased(&self) -> Result<&Arc<Leased>> {
+        match self.leased.get() {
+            Some(leased) => Ok(leased),
             None => {
-                let manifest = manifest(&self.path)?;
-                Ok(self.manifest.get_or_init(|| manifest))
+                let leased = manifest(&self.path)?;
+                Ok(self.leased.get_or_init(|| leased))
             }
         }
+    }
+    fn manifest(&self) -> Result<&Manifest> {
+        Ok(&self.leased()?.manifest)
     }
     fn set(&self, cx: &BuildCx) -> Result<Arc<StoredSet>> {
         if let Some(set) = self.set.get() {
@@ -79,7 +87,7 @@ impl Load {
         let number = number.map(|n| usize::try_from(n).unwrap_or(usize::MAX));
         let opened = StoredSet::open(&self.path, self.manifest()?, number);
         let opened = opened.map_err(|error| if self.stream { error.that_ends() } else { error })?;
-        let set = Arc::new(opened.for_stream(self.stream));
+        let set = Arc::new(opened.for_stream(self.stream).guarded_by(self.leased()?.clone()));
         match self.shard {
             Some(Int::Symbol { .. }) => Ok(set),
             _ => Ok(self.set.get_or_init(|| Opened(set)).0.clone()),
@@ -116,9 +124,11 @@ impl Op for Load {
         }
         Ok(Some(Arc::new(TableIndex::new(self.set(cx)?, self.pieces.clone(), cx))))
     }
-    /// The manifest stands for all of them: it is written anew whenever they are.
+    /// The manifest stands for all of them: it is written anew whenever they are. From then on a file of the old ones does.
     fn files(&self) -> Vec<String> {
-        vec![crate::save::within(&self.path, crate::save::MANIFEST)]
+        let old = self.leased.get().filter(|leased| !leased.is_current());
+        let first = old.and_then(|old| old.manifest.shards.iter().flatten().next());
+        vec![crate::save::within(&self.path, first.map_or(crate::save::MANIFEST, |file| &file.name))]
     }
     fn write(&self) -> Result<serde_json::Value> {
         Ok(serde_json::to_value(self)?)

@@ -425,6 +425,14 @@ pub(crate) mod testing {
         };
         ds.iter().unwrap().map(show).collect::<Vec<String>>().join(" ")
     }
+    /// Waits for what a worker does a moment later.
+    pub fn until(done: impl Fn() -> bool) {
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        while !done() {
+            assert!(std::time::Instant::now() < end, "it does not come to that");
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    }
     /// The same dataset, run in chunks of that many rows.
     pub fn in_chunks(ds: &Dataset, rows: usize) -> Dataset {
         ds.with_options(Options { chunk_rows: Some(rows), ..Options::default() }).unwrap()

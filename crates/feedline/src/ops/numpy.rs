@@ -1,7 +1,7 @@
 //! `numpy(files)`: the rows of arrays in .npy and .npz files. Rows are read where they lie, some at a time, never the whole
 //! file: by ranged reads rather than by a mapping, because a mapped file that somebody cuts off ends the process.
 
-use super::table::{self, Decoded, Pieces, Table, TableIndex};
+use super::table::{self, Allowed, Decoded, Pieces, Table, TableIndex};
 use crate::dataset::Dataset;
 use crate::element::{
     Chunk, Column, DType, Dims, Element, Leaf, Pos, Spec, StringsBuilder, Tensor, Tree, Value, check_room,
@@ -380,7 +380,7 @@ impl Table for Files {
     fn check(&self, block: usize) -> Result<()> {
         self.files[self.blocks[block].0].check()
     }
-    fn block(&self, _: usize, read: Vec<Buf>, _: usize) -> Vec<Buf> {
+    fn block(&self, _: usize, read: Vec<Buf>, _: Allowed) -> Vec<Buf> {
         read
     }
     fn decode(&self, block: usize, piece: Range<usize>, read: &Vec<Buf>) -> Result<Decoded> {

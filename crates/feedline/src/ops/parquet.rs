@@ -1,7 +1,7 @@
 //! `parquet(files)`: the rows of Parquet files, one after the other; each is a dict of its columns.
 
 use super::arrow_arrays::Fill;
-use super::table::{self, Decoded, Pieces, Table, TableIndex};
+use super::table::{self, Allowed, Decoded, Pieces, Table, TableIndex};
 use super::wanted_columns::Wanted;
 use crate::dataset::Dataset;
 use crate::element::Spec;
@@ -115,6 +115,11 @@ impl Table for ParquetTable {
         let (file, projection) = &self.files[file];
         file.group_bytes(group, projection) / file.group_rows(group).max(1)
     }
+    fn shared_bytes(&self, block: usize) -> u64 {
+        let (file, group) = self.blocks[block];
+        let (file, projection) = &self.files[file];
+        file.dictionary_bytes(group, projection)
+    }
     fn source(&self, block: usize) -> &Arc<dyn Source> {
         self.files[self.blocks[block].0].0.source()
     }
@@ -129,11 +134,11 @@ impl Table for ParquetTable {
     fn check(&self, block: usize) -> Result<()> {
         self.files[self.blocks[block].0].0.check_unchanged()
     }
-    fn block(&self, block: usize, read: Vec<Buf>, keep_bytes: usize) -> Group {
+    fn block(&self, block: usize, read: Vec<Buf>, allowed: Allowed) -> Group {
         let (file, group) = self.blocks[block];
         let (file, projection) = &self.files[file];
         let read = self.ranges(block).into_iter().zip(read).map(|(r, buf)| (r.start, buf)).collect();
-        Group::new(file, group, projection, read, keep_bytes)
+        Group::new(file, group, projection, read, allowed.keep_bytes, allowed.piece_bytes)
     }
     fn decode(&self, _: usize, rows: Range<usize>, group: &Group) -> Result<Decoded> {
         self.wanted.decoded(group.decode(rows)?)

@@ -8,7 +8,7 @@ use crate::plan::Plan;
 use crate::runtime::{At, BuildCx, Cx, Mark, Pull, Stage, unfit};
 use feedline_formats::compress::{Compression, Inflate, Step};
 use feedline_formats::records::{Cut, Hop, Out, Records};
-use feedline_io::{Blocks, Buf, Source, Stat, Task};
+use feedline_io::{Account, Blocks, Buf, Source, Stat, Task};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::sync::Arc;
@@ -375,9 +375,43 @@ impl Iterator for Contents {
     }
 }
 
+/// Looks for the records of each file, in the background: the first error in their order is given.
+pub fn find_in_each<T: Send + 'static>(
+    names: &[Arc<str>],
+    find: impl Fn(&str) -> Result<T> + Send + Sync + 'static,
+) -> Result<Vec<T>> {
+    let find = Arc::new(find);
+    let tasks: Vec<Task<Result<T>>> = names
+        .iter()
+        .map(|name| {
+            let (name, find) = (name.clone(), find.clone());
+            let (promise, task) = Task::promised(|| Err(Error::internal("making an index was given up")));
+            feedline_io::in_background(move || promise.fulfil(find(&name).map_err(|e| e.in_file(&name, None))));
+            task
+        })
+        .collect();
+    tasks.into_iter().map(Task::wait).collect()
+}
+
+/// Places are those of the file that was read. Far files are compared with their first answer as they are read.
+pub fn check_unchanged(source: &Arc<dyn Source>, was: &Stat) -> Result<()> {
+    if source.name().contains("://") || source.clone().stat().wait()? == *was {
+        return Ok(());
+    }
+    Err(changed(source.name()))
+}
+
+/// How long a record may be whose end has to be searched for, at most so long: while it is collected, it is there up to three
+/// times, and a small compressed file can hold any number of bytes without an end. Results do not depend on the limit but for
+/// records that are really long.
+pub fn longest(most: usize) -> usize {
+    const ALWAYS: usize = 1 << 20;
+    Account::current().map_or(most, |account| most.min((account.limit() / 4).max(ALWAYS)))
+}
+
 /// What was found in a file is not there any more.
 #[cold]
-pub fn changed(file: &str) -> Error {
+fn changed(file: &str) -> Error {
     let text = "the file has changed since the dataset was made; make it again";
     Error::new(Kind::Precondition, text).in_file(file, None)
 }

@@ -4,11 +4,11 @@
 //! random functions behind it ask for it, and must find what they would have found in the first pass.
 
 use super::arrow_arrays::{Fill, Nulls, columns_of};
-use super::table::{self, Decoded, Table};
+use super::table::{self, Allowed, Decoded, Table};
 use crate::element::{Chunk, Column, DType, Pos, Spec, Tensor};
 use crate::error::{Error, Kind, Result};
 use crate::runtime::{At, Cx, Mark, Pull, Stage};
-use crate::save::{MANIFEST, Manifest, from_stored, within};
+use crate::save::{Leased, MANIFEST, Manifest, from_stored, within};
 use feedline_formats::arrow_ipc::ArrowFile;
 use feedline_formats::tfrecord::masked_crc;
 use feedline_io::{Buf, Source, Task};
@@ -61,8 +61,8 @@ struct Block {
 }
 
 /// What is read of a folder.
-pub fn manifest(folder: &str) -> Result<Manifest> {
-    Manifest::read(folder)?.ok_or_else(|| {
+pub fn manifest(folder: &str) -> Result<Arc<Leased>> {
+    Leased::read(folder)?.ok_or_else(|| {
         Error::new(Kind::Io, format!("there is no saved dataset here (no file {MANIFEST})"))
             .in_file(folder, None)
             .with_source(Arc::new(std::io::Error::from(std::io::ErrorKind::NotFound)))
@@ -158,7 +158,7 @@ impl Table for StoredSet {
     fn check(&self, block: usize) -> Result<()> {
         self.files[self.blocks[block].file].check_unchanged()
     }
-    fn block(&self, _: usize, read: Vec<Buf>, _: usize) -> Vec<Buf> {
+    fn block(&self, _: usize, read: Vec<Buf>, _: Allowed) -> Vec<Buf> {
         read
     }
     fn decode(&self, block: usize, rows: Range<usize>, read: &Vec<Buf>) -> Result<Decoded> {

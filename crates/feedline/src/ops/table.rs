@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::plan::Plan;
 use crate::runtime::sync::{Mutex, lock};
 use crate::runtime::{At, Budget, BuildCx, Built, ChunkFn, Cx, Index, Item, Mark, Pull, Stage, Wake, unfit};
-use feedline_io::{Buf, Source, Task};
+use feedline_io::{Buf, Interest, Source, Task, Witness};
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::{Arc, Weak};
@@ -22,7 +22,7 @@ use std::task::{Poll, Waker};
 
 /// Bytes of blocks that may be read ahead of their decoding, or an eighth of the limit; one block is always read.
 const AHEAD_BYTES: u64 = 32 << 20;
-/// A block of more bytes is not read as a whole: decoding reads what it needs. Where rows are read in order all of it will
+/// A block of more bytes is not read as a whole: decoding reads what it needs, and keeps what others need, too. Where rows are read in order all of it will
 /// be needed, so it may be larger: by number it is mostly a piece.
 const BLOCK_BYTES: u64 = 256 << 20;
 const BLOCK_BYTES_BY_NUMBER: u64 = 32 << 20;
@@ -48,6 +48,10 @@ pub trait Table: Send + Sync + 'static {
     fn starts(&self) -> &[u64];
     /// Bytes that a row of the block takes up when it is decoded, more or less.
     fn row_bytes(&self, block: usize) -> u64;
+    /// Bytes that have to be read to decode any piece of a block, however small.
+    fn shared_bytes(&self, _block: usize) -> u64 {
+        0
+    }
     fn source(&self, block: usize) -> &Arc<dyn Source>;
     /// The bytes of a block.
     fn ranges(&self, block: usize) -> Vec<Range<u64>>;
@@ -57,12 +61,27 @@ pub trait Table: Send + Sync + 'static {
     }
     /// Whether the file of a block is still what it was. Called before the first of its blocks is decoded in a pass.
     fn check(&self, block: usize) -> Result<()>;
-    /// A block, from the bytes of its ranges, or from none. Decoding may keep so many bytes of one piece for others.
-    fn block(&self, block: usize, read: Vec<Buf>, keep_bytes: usize) -> Self::Block;
+    /// A block, from the bytes of its ranges, or from none.
+    fn block(&self, block: usize, read: Vec<Buf>, allowed: Allowed) -> Self::Block;
     fn decode(&self, number: usize, rows: Range<usize>, block: &Self::Block) -> Result<Decoded>;
     /// Whether it stands for a stream, of which no block may be left out: what cannot be read ends the pass.
     fn is_stream(&self) -> bool {
         false
+    }
+}
+
+/// What decoding may take.
+#[derive(Clone, Copy)]
+pub struct Allowed {
+    /// Bytes of one piece that are kept for others.
+    pub keep_bytes: usize,
+    /// Bytes that a column of a piece may become, where that is not known before it is decoded.
+    pub piece_bytes: usize,
+}
+
+impl Allowed {
+    fn new(keep_bytes: usize, limit: usize) -> Allowed {
+        Allowed { keep_bytes, piece_bytes: limit / 4 }
     }
 }
 
@@ -84,9 +103,9 @@ impl Room {
         let free = limit.saturating_sub(self.budget.live() as u64);
         bytes <= BLOCK_BYTES.min(limit / 16) && (bytes <= self.ahead_bytes() / 8 || 4 * bytes <= free)
     }
-    /// Bytes that pieces of a block may keep for others.
-    fn keep_bytes(&self) -> usize {
-        (BLOCK_BYTES as usize).min(self.budget.limit() / 16)
+    fn allowed(&self) -> Allowed {
+        let limit = self.budget.limit();
+        Allowed::new((BLOCK_BYTES as usize).min(limit / 16), limit)
     }
 }
 
@@ -125,19 +144,28 @@ pub fn in_parallel<T: Send + Sync>(names: &[String], open: impl Fn(&String) -> R
     if names.len() <= 4 {
         return names.iter().map(open).collect();
     }
-    let (next, witness) = (AtomicUsize::new(0), feedline_io::Witness::current());
+    let (next, witness, interest) = (AtomicUsize::new(0), Witness::current(), Interest::current());
     let slots: Vec<OnceLock<Result<T>>> = names.iter().map(|_| OnceLock::new()).collect();
+    let (promise, all) = Task::promised(|| ());
+    let promise = Arc::new(promise);
     std::thread::scope(|scope| {
         for _ in 0..OPENERS.min(names.len()) {
-            scope.spawn(|| {
-                let _watched = feedline_io::Witness::enter(witness.clone());
+            let promise = promise.clone();
+            let (next, slots, open, witness, interest) = (&next, &slots, &open, &witness, &interest);
+            scope.spawn(move || {
+                let (_watched, _working) = (Witness::enter(witness.clone()), Interest::enter(interest.clone()));
                 loop {
                     let i = next.fetch_add(1, Relaxed);
                     let Some((name, slot)) = names.get(i).zip(slots.get(i)) else { break };
-                    let _ = slot.set(open(name));
+                    let _ = slot.set(feedline_io::wanted().and_then(|()| open(name)));
                 }
+                // It is fulfilled when the last of them lets go of it.
+                drop(promise);
             });
         }
+        drop(promise);
+        // While it joins them, this thread could not look whether anybody still waits for it.
+        all.wait();
     });
     slots.into_iter().map(|slot| slot.into_inner().unwrap_or_else(|| Err(Error::internal("not opened")))).collect()
 }
@@ -335,7 +363,7 @@ impl<T: Table> Head<T> {
             let rows = rows_in(&*self.table, block) - row as u64;
             let pieces = rows.div_ceil(piece_rows(&*self.table, block) as u64);
             let bytes = fetch.bytes;
-            let read = self.table.block(block, fetch.read(), self.room.keep_bytes());
+            let read = self.table.block(block, fetch.read(), self.room.allowed());
             let loaded = Loaded { block: Arc::new(read), bytes, left: pieces as usize };
             lock(&self.loaded).insert(block, loaded);
             self.block = Some((block, row));
@@ -437,7 +465,8 @@ impl<T: Table> ChunkFn for Decode<T> {
 /// The good rows in their order, with an error in the place of each bad one.
 fn split(decoded: Decoded, chunk: Chunk, out: &mut Vec<Item>, named: impl Fn(Error) -> Error) {
     let (rows, pos) = (chunk.rows(), chunk.pos.clone());
-    let chunk = Chunk::new(rows, pos.clone(), decoded.columns);
+    // Rows of a piece may point into a dictionary of the whole block.
+    let chunk = Chunk::new(rows, pos.clone(), decoded.columns).without_waste();
     if decoded.bad.is_empty() {
         return out.push(Item::Rows(chunk));
     }
@@ -456,7 +485,11 @@ fn split(decoded: Decoded, chunk: Chunk, out: &mut Vec<Item>, named: impl Fn(Err
 
 /// Pieces that were decoded for access by number, the last used ones.
 #[derive(Default)]
-pub struct Pieces(Mutex<Kept>);
+pub struct Pieces {
+    kept: Mutex<Kept>,
+    /// For blocks whose pieces all take much memory to decode: one at a time.
+    alone: Mutex<()>,
+}
 
 #[derive(Default)]
 struct Kept {
@@ -483,7 +516,7 @@ impl std::fmt::Debug for Pieces {
 impl Pieces {
     fn get(&self, key: (usize, usize), keep: usize, decode: impl FnOnce() -> Result<Piece>) -> Result<Arc<Piece>> {
         let slot = {
-            let mut kept = lock(&self.0);
+            let mut kept = lock(&self.kept);
             kept.uses += 1;
             let uses = kept.uses;
             let entry = kept.pieces.entry(key).or_default();
@@ -497,13 +530,13 @@ impl Pieces {
         let piece = match decode() {
             Ok(piece) => Arc::new(piece),
             Err(error) => {
-                lock(&self.0).pieces.remove(&key);
+                lock(&self.kept).pieces.remove(&key);
                 return Err(error);
             }
         };
         *slot = Some(piece.clone());
         drop(slot);
-        let mut kept = lock(&self.0);
+        let mut kept = lock(&self.kept);
         kept.bytes += piece.chunk.nbytes();
         while kept.bytes > keep
             && let Some(oldest) = kept.pieces.iter().min_by_key(|(_, (used, _))| *used).map(|(key, _)| *key)
@@ -523,11 +556,13 @@ pub struct TableIndex<T> {
     table: Arc<T>,
     pieces: Arc<Pieces>,
     keep: usize,
+    allowed: Allowed,
 }
 
 impl<T: Table> TableIndex<T> {
     pub fn new(table: Arc<T>, pieces: Arc<Pieces>, cx: &BuildCx) -> TableIndex<T> {
-        TableIndex { table, pieces, keep: (cx.run.budget.limit() / 4).min(KEEP_BYTES) }
+        let limit = cx.run.budget.limit();
+        TableIndex { table, pieces, keep: (limit / 4).min(KEEP_BYTES), allowed: Allowed::new(0, limit) }
     }
     fn piece(&self, block: usize, piece: usize) -> Result<Arc<Piece>> {
         self.pieces.get((block, piece), self.keep, || {
@@ -535,11 +570,13 @@ impl<T: Table> TableIndex<T> {
             table.check(block)?;
             let (rows, size) = (rows_in(table, block) as usize, piece_rows(table, block));
             let range = piece * size..((piece + 1) * size).min(rows);
+            let is_large = table.shared_bytes(block) > self.keep as u64 / 2;
+            let _alone = is_large.then(|| lock(&self.pieces.alone));
             let (name, is_small) = (table.source(block).name(), |bytes| bytes <= BLOCK_BYTES_BY_NUMBER);
-            let read = table.block(block, Fetch::start(table, block, is_small).wait(name)?, 0);
+            let read = table.block(block, Fetch::start(table, block, is_small).wait(name)?, self.allowed);
             let decoded = table.decode(block, range.clone(), &read).map_err(|e| e.in_file(name, None))?;
             let first = table.starts()[block] + range.start as u64;
-            let chunk = Chunk::new(range.len(), Pos::Run(first), decoded.columns);
+            let chunk = Chunk::new(range.len(), Pos::Run(first), decoded.columns).without_waste();
             // It is handed out again and again.
             chunk.freeze();
             Ok(Piece { chunk, bad: decoded.bad })
@@ -575,7 +612,8 @@ impl<T: Table> Index for TableIndex<T> {
         }
         match refs.is_empty() {
             true => Ok(Chunk::new(0, Pos::Run(0), [])),
-            false => Ok(gather(&refs, |p| &parts[p as usize].chunk)),
+            // A few rows would keep alive what all of their pieces lie in, when these have long been decoded anew.
+            false => Ok(gather(&refs, |p| &parts[p as usize].chunk).without_waste()),
         }
     }
 }
@@ -623,6 +661,9 @@ mod tests {
         broken: Vec<usize>,
         cut: Vec<usize>,
         row_bytes: u64,
+        shared_bytes: u64,
+        /// Pieces that are being decoded now, and at most so far.
+        at_work: [AtomicUsize; 2],
         source: Arc<dyn Source>,
     }
 
@@ -633,6 +674,9 @@ mod tests {
         }
         fn row_bytes(&self, _: usize) -> u64 {
             self.row_bytes
+        }
+        fn shared_bytes(&self, _: usize) -> u64 {
+            self.shared_bytes
         }
         fn source(&self, _: usize) -> &Arc<dyn Source> {
             &self.source
@@ -645,12 +689,17 @@ mod tests {
         fn check(&self, _: usize) -> Result<()> {
             Ok(())
         }
-        fn block(&self, _: usize, read: Vec<Buf>, _: usize) -> Vec<Buf> {
+        fn block(&self, _: usize, read: Vec<Buf>, _: Allowed) -> Vec<Buf> {
             read
         }
         fn decode(&self, number: usize, rows: Range<usize>, read: &Vec<Buf>) -> Result<Decoded> {
             if self.broken.contains(&number) {
                 return Err(Error::data("broken"));
+            }
+            if self.shared_bytes > 0 {
+                self.at_work[1].fetch_max(self.at_work[0].fetch_add(1, Relaxed) + 1, Relaxed);
+                std::thread::sleep(std::time::Duration::from_millis(5));
+                self.at_work[0].fetch_sub(1, Relaxed);
             }
             let items: Vec<i64> = read[0].as_slice()[rows.clone()].iter().map(|b| i64::from(*b)).collect();
             let bad = items.iter().enumerate().filter(|(_, x)| self.bad.contains(&(**x as u64)));
@@ -687,7 +736,8 @@ mod tests {
 
     fn fake(starts: &[u64]) -> Fake {
         let source = Arc::new(Bytes(AtomicUsize::new(0)));
-        Fake { starts: starts.to_vec(), bad: vec![], broken: vec![], cut: vec![], row_bytes: 1, source }
+        let (starts, row_bytes, shared_bytes, at_work) = (starts.to_vec(), 1, 0, Default::default());
+        Fake { starts, bad: vec![], broken: vec![], cut: vec![], row_bytes, shared_bytes, at_work, source }
     }
     fn dataset(table: Fake) -> Dataset {
         Dataset::source(FakeOp(Arc::new(table))).unwrap()
@@ -736,10 +786,24 @@ mod tests {
     fn what_is_kept_by_number_has_a_bound() {
         let table = Arc::new(Fake { row_bytes: PIECE_BYTES, ..fake(&[0, 100]) });
         let pieces: Arc<Pieces> = Arc::default();
-        let index = TableIndex { table, pieces: pieces.clone(), keep: 100 };
+        let index = TableIndex { table, pieces: pieces.clone(), keep: 100, allowed: Allowed::new(0, 400) };
         (0..100).for_each(|row| assert_eq!(index.get(&[row]).unwrap().rows(), 1));
-        let kept = lock(&pieces.0);
+        let kept = lock(&pieces.kept);
         assert!(kept.bytes <= 100 && kept.pieces.len() <= 4, "{} {}", kept.bytes, kept.pieces.len());
+    }
+
+    #[test]
+    fn pieces_that_all_take_much_are_decoded_one_at_a_time() {
+        let table = Arc::new(Fake { row_bytes: PIECE_BYTES, shared_bytes: 51, ..fake(&[0, 40]) });
+        let (pieces, allowed) = (Arc::default(), Allowed::new(0, 400));
+        let index = TableIndex { table: table.clone(), pieces, keep: 100, allowed };
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let index = &index;
+                scope.spawn(move || (0..10).for_each(|i| assert!(index.get(&[i * 4 + thread]).is_ok())));
+            }
+        });
+        assert_eq!(table.at_work[1].load(Relaxed), 1);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `TextLineDataset(filenames)`: the lines of text files, without their line ends.
 
-use super::record_files::{Files, Reading, RecordFiles, block_bytes, record_spec};
+use super::record_files::{Files, Reading, RecordFiles, block_bytes, longest, record_spec};
 use crate::dataset::Dataset;
 use crate::element::Spec;
 use crate::error::Result;
@@ -8,7 +8,7 @@ use crate::op::{Op, OpInfo, Param, read};
 use crate::plan::{Card, Plan};
 use crate::runtime::{BuildCx, Built};
 use feedline_formats::compress::Compression;
-use feedline_formats::lines::Lines;
+use feedline_formats::lines::{Lines, MAX_LINE_BYTES};
 use serde::{Deserialize, Serialize};
 
 pub static INFO: OpInfo = OpInfo {
@@ -57,7 +57,7 @@ impl TextLine {
             buffer: block_bytes(self.buffer_size)?,
             parts: 1,
             places: false,
-            reader: Box::new(|_| Ok(Box::new(Lines::default()))),
+            reader: Box::new(|_| Ok(Box::new(Lines::default().max_bytes(longest(MAX_LINE_BYTES))))),
         })
     }
 }
@@ -95,6 +95,24 @@ impl Op for TextLine {
 mod tests {
     use super::*;
     use crate::ops::testing::in_chunks;
+
+    #[test]
+    fn a_line_without_an_end_keeps_to_the_limit() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.txt");
+        std::fs::write(&path, [vec![b'x'; 4 << 20], b"\ny\n".to_vec()].concat()).unwrap();
+        let ds = Dataset::text_line(&[path.to_str().unwrap()], "").unwrap();
+        let lines = |limit: usize| -> Vec<Result<usize>> {
+            let options = crate::Options { memory_limit: Some(limit), ..Default::default() };
+            let lines = ds.with_options(options).unwrap().iter().unwrap();
+            lines.map(|line| line.map(|line| line[0].tensor().str_at(0).len())).collect()
+        };
+        let long = lines(8 << 20);
+        let said = long[0].as_ref().unwrap_err().to_string();
+        assert!(said.contains("longer than 2097152 bytes (a larger memory_limit"), "{said}");
+        assert_eq!(long[1].as_ref().ok(), Some(&1));
+        assert_eq!(lines(64 << 20)[0].as_ref().ok(), Some(&(4 << 20)));
+    }
 
     #[test]
     fn lines_of_files_in_order_for_any_chunking() {

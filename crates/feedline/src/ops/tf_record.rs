@@ -1,6 +1,6 @@
 //! `TFRecordDataset(filenames)`: the records of TFRecord files, in the order of the files, or by number.
 
-use super::record_files::{Files, Reading, RecordFiles, block_bytes, changed, record_spec};
+use super::record_files::{Files, Reading, RecordFiles, block_bytes, check_unchanged, find_in_each, record_spec};
 use crate::dataset::Dataset;
 use crate::element::{Chunk, Column, Pos, Spec, StringsBuilder};
 use crate::error::{Error, Result};
@@ -12,7 +12,7 @@ use feedline_formats::compress::Compression;
 use feedline_formats::records::Records;
 use feedline_formats::tfrecord::{self, AfterBad, Reader};
 use feedline_formats::tfrecord_index;
-use feedline_io::{Ranges, Source, Stat, Task, Want};
+use feedline_io::{Ranges, Source, Stat, Want};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
@@ -219,29 +219,11 @@ impl File {
         };
         Ok(File { source, stat, index })
     }
-    /// Places are those of the file that was read. Far files are compared with their first answer as they are read.
-    fn check_unchanged(&self) -> Result<()> {
-        if self.source.name().contains("://") || self.source.clone().stat().wait()? == self.stat {
-            return Ok(());
-        }
-        Err(changed(self.source.name()))
-    }
 }
 
 impl Numbered {
     fn find(names: &[Arc<str>], check: bool, on_error: OnError) -> Result<Numbered> {
-        let tasks: Vec<Task<Result<File>>> = names
-            .iter()
-            .map(|name| {
-                let name = name.clone();
-                let (promise, task) = Task::promised(|| Err(Error::internal("making an index was given up")));
-                feedline_io::in_background(move || {
-                    promise.fulfil(File::find(&name, check, on_error).map_err(|e| e.in_file(&name, None)));
-                });
-                task
-            })
-            .collect();
-        let files = tasks.into_iter().map(Task::wait).collect::<Result<Vec<File>>>()?;
+        let files = find_in_each(names, move |name| File::find(name, check, on_error))?;
         let mut starts = vec![0];
         files.iter().for_each(|f| starts.push(starts[starts.len() - 1] + f.index.len() as u64));
         Ok(Numbered { files: files.into(), starts: starts.into(), check })
@@ -266,7 +248,7 @@ impl Index for Numbered {
         let mut checked = HashSet::new();
         for file in rows.iter().map(|&row| self.place(row).0) {
             if checked.insert(file) {
-                self.files[file].check_unchanged()?;
+                check_unchanged(&self.files[file].source, &self.files[file].stat)?;
             }
         }
         let wants: Vec<Want> = rows

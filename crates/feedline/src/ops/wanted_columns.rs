@@ -14,6 +14,8 @@ pub struct Wanted {
     /// Their types in the first file.
     types: Vec<DataType>,
     fill: Fill,
+    /// Nobody said which: all files must have the same.
+    all: bool,
     /// Whether only the number of rows matters: then nulls do not.
     rows_only: bool,
 }
@@ -23,7 +25,8 @@ impl Wanted {
     pub fn new(schema: &Schema, file: &str, columns: Option<&[String]>, fill: &Fill) -> Result<Wanted> {
         let all: Vec<String> = schema.fields().iter().map(|f| f.name().clone()).collect();
         let here = |e: Error| e.in_file(file, None);
-        let mut wanted = Wanted { columns: vec![], types: vec![], fill: fill.clone(), rows_only: false };
+        let (fill_here, all_of_them) = (fill.clone(), columns.is_none());
+        let mut wanted = Wanted { columns: vec![], types: vec![], fill: fill_here, all: all_of_them, rows_only: false };
         for name in columns.unwrap_or(&all) {
             let field = schema.fields().iter().find(|f| f.name() == name).ok_or_else(|| {
                 here(Error::usage(format!("there is no column {name:?}; the columns are {}", all.join(", "))))
@@ -56,7 +59,15 @@ impl Wanted {
             check_field(&schema.fields()[at], spec, first)?;
             Ok(at)
         };
-        self.columns.iter().zip(&self.types).map(place).collect::<Result<_>>().map_err(|e| e.in_file(file, None))
+        let is_new = |name: &String| self.all && !self.columns.iter().any(|(n, _)| n == name);
+        let places = self.columns.iter().zip(&self.types).map(place).collect::<Result<_>>();
+        match schema.fields().iter().map(|f| f.name()).find(|name| is_new(name)) {
+            Some(new) if places.is_ok() => Err(Error::data(format!(
+                "column {new:?} is here and not in the first file; say which columns are meant with columns=[...]"
+            ))),
+            _ => places,
+        }
+        .map_err(|e| e.in_file(file, None))
     }
     /// Their values, in the same order, as columns of elements.
     pub fn decoded(&self, values: impl IntoIterator<Item = Values>) -> Result<Decoded> {

@@ -1,7 +1,7 @@
 //! `WebDataset(filenames)`: samples in tar files. Members that follow each other and share a key are one element, with a
 //! field for each extension; in order, or by number where the files are not compressed.
 
-use super::record_files::{Contents, Files, Places, Reading, RecordFiles, block_bytes, changed};
+use super::record_files::{Contents, Files, Places, Reading, RecordFiles, block_bytes, check_unchanged, find_in_each};
 use crate::dataset::Dataset;
 use crate::element::{Chunk, Column, DType, Leaf, Pos, Spec, StringsBuilder, Tree};
 use crate::error::{Error, Result};
@@ -10,9 +10,10 @@ use crate::options::OnError;
 use crate::plan::{Card, Plan};
 use crate::runtime::{BuildCx, Built, ChunkFn, Index, Item};
 use feedline_formats::compress::Compression;
-use feedline_formats::tar::{Step, Tar};
-use feedline_formats::webdataset::{Reader, Sample, Samples, first_fields};
-use feedline_io::{Buf, Source, Stat, Task};
+use feedline_formats::tar::MAX_MEMBER_BYTES;
+use feedline_formats::tar_index;
+use feedline_formats::webdataset::{Reader, first_fields};
+use feedline_io::{Source, Stat};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
@@ -55,7 +56,8 @@ pub struct WebDataset {
 }
 
 impl Dataset {
-    /// Samples in tar files, with the fields of the first one. With `index` they can be reached by number.
+    /// Samples in tar files, with the fields of the first one. With `index` they can be reached by number, through an
+    /// index, which is made if there is none yet.
     ///
     /// ```
     /// # use feedline::Dataset;
@@ -88,27 +90,30 @@ impl WebDataset {
     fn fields(&self) -> Result<&[String]> {
         match &self.fields {
             Some(fields) => Ok(fields),
+            // The index has them: nothing else has to be read.
+            None if self.index => Ok(&self.numbered()?.names),
             None => self.learned.get_or_init(|| self.learn()).as_deref().map_err(Clone::clone),
         }
     }
-    /// The extensions of the first sample.
+    /// The extensions of the first sample; of the first that is whole where damage is left out.
     fn learn(&self) -> Result<Vec<String>> {
         let files = self.files.known().ok_or_else(|| Error::usage("fields cannot be learned from unknown files"))??;
         let compression = Compression::parse(&self.compression_type)?;
+        let around_damage = self.on_error.unwrap_or_default() != OnError::Raise;
         for name in &files {
             let blocks = Contents::open(name, compression)?.map(|b| b.map(|b| b.as_slice().to_vec()));
-            let fields = first_fields(blocks).map_err(|e| e.in_file(name, None))?;
+            let fields = first_fields(blocks, around_damage).map_err(|e| e.in_file(name, None))?;
             if !fields.is_empty() {
-                return Ok(fields.iter().map(|f| String::from_utf8_lossy(f).into_owned()).collect());
+                return Ok(fields);
             }
         }
-        Err(Error::usage(format!("{} has no samples to learn from: say which fields are wanted", self.files.show())))
+        Err(self.nothing_to_learn_from())
     }
-    fn extensions(&self) -> Result<Vec<Vec<u8>>> {
-        Ok(self.fields()?.iter().map(|f| f.to_ascii_lowercase().into_bytes()).collect())
+    fn nothing_to_learn_from(&self) -> Error {
+        Error::usage(format!("{} has no samples to learn from: say which fields are wanted", self.files.show()))
     }
     fn reading(&self) -> Result<Reading> {
-        let fields = self.extensions()?;
+        let fields = extensions(self.fields()?);
         Ok(Reading {
             compression: Compression::parse(&self.compression_type)?,
             buffer: block_bytes(self.buffer_size)?,
@@ -120,10 +125,21 @@ impl WebDataset {
     fn numbered(&self) -> Result<&Numbered> {
         let found = self.found.get_or_init(|| {
             let names = self.files.known().ok_or_else(|| Error::usage("an index needs names that are known now"))?;
-            Numbered::find(names?, self.extensions()?, self.url, self.on_error.unwrap_or_default())
+            let on_error = self.on_error.unwrap_or_default();
+            let files = find_in_each(&names?, move |name| File::find(name, on_error))?;
+            let first = || files.iter().find(|file| !file.index.is_empty()).map(|file| file.index.sample(0));
+            let names = match &self.fields {
+                Some(fields) => fields.clone(),
+                None => first().ok_or_else(|| self.nothing_to_learn_from())?.field_names(),
+            };
+            Ok(Numbered::new(files, names, self.url, on_error))
         });
         found.as_ref().map_err(Clone::clone)
     }
+}
+
+fn extensions(fields: &[String]) -> Vec<Vec<u8>> {
+    fields.iter().map(|f| f.to_ascii_lowercase().into_bytes()).collect()
 }
 
 impl Op for WebDataset {
@@ -132,10 +148,10 @@ impl Op for WebDataset {
     }
     fn spec(&self, _: &[Plan]) -> Result<Spec> {
         self.files.check()?;
-        self.reading()?;
-        if self.index && !self.compression_type.is_empty() {
+        if Compression::parse(&self.compression_type)? != Compression::None && self.index {
             crate::bail!(Usage, "compressed files have no places to jump to, so index=True cannot be; unpack them");
         }
+        self.reading()?;
         let text = || Tree::Leaf(Leaf::scalar(DType::String));
         let mut all: Vec<(Arc<str>, Spec)> = vec![("__key__".into(), text())];
         if self.url {
@@ -163,7 +179,12 @@ impl Op for WebDataset {
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
         let files = self.files.get(cx)?;
         let places = self.url.then(|| Places(files.clone().into()));
-        let head = RecordFiles::new(files, self.reading()?).traced(cx, node);
+        let mut head = RecordFiles::new(files, self.reading()?).traced(cx, node);
+        if self.index {
+            // What was counted is what comes.
+            let files = self.numbered()?.files.clone();
+            head = head.unchanged(move |number| (files[number].source.clone(), files[number].stat.clone()));
+        }
         Ok(cx.open(node, Box::new(head), Arc::new(TakeApart { places })))
     }
     fn index(&self, _: &BuildCx, _: &Plan) -> Result<Option<Arc<dyn Index>>> {
@@ -222,15 +243,14 @@ impl ChunkFn for TakeApart {
     }
 }
 
-/// Where a field lies.
-type Place = std::ops::Range<u64>;
-
 /// Samples by number, over all files.
 #[derive(Clone, Debug)]
 struct Numbered {
     files: Arc<[File]>,
     /// The number of each file's first sample, and behind the last one the number of all.
     starts: Arc<[u64]>,
+    /// The fields as they were asked for, or as they are in the first sample.
+    names: Arc<[String]>,
     fields: Arc<[Vec<u8>]>,
     url: bool,
 }
@@ -240,95 +260,35 @@ struct File {
     source: Arc<dyn Source>,
     /// What it was when its samples were found.
     stat: Stat,
-    samples: Vec<Sample<Place>>,
+    index: tar_index::Index,
+}
+
+impl File {
+    fn find(name: &str, on_error: OnError) -> Result<File> {
+        let source = feedline_io::open(name)?;
+        let stat = source.clone().stat().wait()?;
+        let index = match on_error {
+            OnError::Raise => tar_index::Index::of(&source, &stat)?,
+            OnError::Skip | OnError::Quarantine => tar_index::Index::around_damage(&source, &stat)?,
+        };
+        Ok(File { source, stat, index })
+    }
 }
 
 impl Numbered {
-    fn find(names: Vec<Arc<str>>, fields: Vec<Vec<u8>>, url: bool, on_error: OnError) -> Result<Numbered> {
-        let fields: Arc<[Vec<u8>]> = fields.into();
-        let tasks: Vec<Task<Result<File>>> = names
-            .into_iter()
-            .map(|name| {
-                let (fields, (promise, task)) =
-                    (fields.clone(), Task::promised(|| Err(Error::internal("making an index was given up"))));
-                feedline_io::in_background(move || {
-                    promise.fulfil(File::find(&name, &fields, on_error).map_err(|e| e.in_file(&name, None)));
-                });
-                task
-            })
-            .collect();
-        let files = tasks.into_iter().map(Task::wait).collect::<Result<Vec<File>>>()?;
+    fn new(mut files: Vec<File>, names: Vec<String>, url: bool, on_error: OnError) -> Numbered {
+        let fields = extensions(&names);
         let mut starts = vec![0];
-        files.iter().for_each(|f| starts.push(starts[starts.len() - 1] + f.samples.len() as u64));
-        Ok(Numbered { files: files.into(), starts: starts.into(), fields, url })
-    }
-}
-
-/// Contents of more bytes are hopped over: of far files, in which a read takes as long as many bytes do, and of others.
-const FAR_GAP_BYTES: u64 = 1 << 20;
-const GAP_BYTES: u64 = 64 << 10;
-/// What is read behind a hop, some headers, and otherwise.
-const HOP_BYTES: usize = 8 << 10;
-const READ_BYTES: usize = 1 << 20;
-
-impl File {
-    /// Finds the places of the samples of a file, from header to header. Contents are not read unless they are short.
-    fn find(name: &str, fields: &[Vec<u8>], on_error: OnError) -> Result<File> {
-        let source = feedline_io::open(name)?;
-        let stat = source.clone().stat().wait()?;
-        let is_far = source.local_path().is_none();
-        let (gap, mut at) = (if is_far { FAR_GAP_BYTES } else { GAP_BYTES }, 0);
-        let (mut tar, mut open, mut samples) = (Tar::default(), Samples::default(), Vec::new());
-        loop {
-            let whole = match tar.next(&mut |_| false) {
-                Step::Member(member, _) => open.push(&member, member.offset..member.offset + member.size),
-                Step::Fail(error) if on_error == OnError::Raise => return Err(error),
-                Step::Fail(error) => {
-                    log::warn!("left out of the index: {}", error.in_file(name, None));
-                    open.finish();
-                    None
-                }
-                Step::More => {
-                    let hop = tar.hop(gap, stat.len);
-                    at = hop.unwrap_or(at);
-                    let most = if hop.is_some() { HOP_BYTES } else { READ_BYTES };
-                    let block = match at < stat.len {
-                        true => source.clone().read(at, most).wait()?,
-                        false => Buf::new(0),
-                    };
-                    at += block.len() as u64;
-                    match block.is_empty() {
-                        true => tar.finish(),
-                        false => tar.feed(block),
-                    }
-                    None
-                }
-                Step::End => match open.finish() {
-                    Some(sample) => Some(sample),
-                    None => return Ok(File { source, stat, samples }),
-                },
-            };
-            let Some(mut sample) = whole else { continue };
-            if on_error == OnError::Raise
-                || (sample.check().is_ok() && fields.iter().all(|f| sample.field(f).is_some()))
-            {
-                // Only what is wanted is kept: an index of millions of samples lies in memory.
-                sample.fields.retain(|(e, _)| fields.iter().any(|f| f.split(|b| *b == b';').any(|name| name == e)));
-                samples.push(sample);
-            } else {
-                log::warn!("left out of the index: an incomplete sample of {name}");
+        for file in &mut files {
+            // What is wanted of it; the index that is kept has everything.
+            let (index, left_out) = file.index.narrowed(&fields, on_error != OnError::Raise);
+            if left_out > 0 {
+                log::warn!("left out of the index: {left_out} incomplete samples of {}", file.source.name());
             }
+            file.index = index;
+            starts.push(starts[starts.len() - 1] + file.index.len() as u64);
         }
-    }
-}
-
-impl File {
-    /// Places are those of the file that was read. Far files are compared with their first answer as they are read.
-    fn check_unchanged(&self) -> Result<()> {
-        if self.source.name().contains("://") || self.source.clone().stat().wait()? == self.stat {
-            return Ok(());
-        }
-        Err(changed(self.source.name()))
+        Numbered { files: files.into(), starts: starts.into(), names: names.into(), fields: fields.into(), url }
     }
 }
 
@@ -348,9 +308,9 @@ impl Index for Numbered {
             let at = self.starts.partition_point(|s| *s <= row) - 1;
             let file = &self.files[at];
             if checked.insert(at) {
-                file.check_unchanged()?;
+                check_unchanged(&file.source, &file.stat)?;
             }
-            let sample = &file.samples[(row - self.starts[at]) as usize];
+            let sample = file.index.sample((row - self.starts[at]) as usize);
             let failed = |e: Error| e.at_byte(sample.header).in_file(file.source.name(), None);
             sample.check().map_err(failed)?;
             keys.push(&sample.key);
@@ -358,17 +318,25 @@ impl Index for Numbered {
                 urls.push(file.source.name().as_bytes());
             }
             for field in &*self.fields {
-                let place = sample.field(field).ok_or_else(|| failed(sample.missing(field)))?;
-                let len = (place.end - place.start) as usize;
-                reads.push((file, place, len, file.source.clone().read(place.start, len)));
+                let place = sample.field(field).ok_or_else(|| failed(sample.missing(field)))?.clone();
+                let bytes = place.end - place.start;
+                if bytes > MAX_MEMBER_BYTES {
+                    let most = format!("has {bytes} bytes, more than the {MAX_MEMBER_BYTES} that one member may have");
+                    return Err(failed(Error::data(format!(
+                        "the sample {:?} {most}",
+                        String::from_utf8_lossy(&sample.key)
+                    ))));
+                }
+                let len = bytes as usize;
+                reads.push((file, place.start, len, file.source.clone().read(place.start, len)));
             }
         }
         let parts = columns.len().max(1);
-        for (i, (file, place, len, read)) in reads.into_iter().enumerate() {
+        for (i, (file, start, len, read)) in reads.into_iter().enumerate() {
             let bytes = read.wait()?;
             if bytes.len() < len {
                 let gone = Error::loss(format!("has become shorter: {} of {len} bytes are there", bytes.len()));
-                return Err(gone.at_byte(place.start).in_file(file.source.name(), None));
+                return Err(gone.at_byte(start).in_file(file.source.name(), None));
             }
             columns[i % parts].push_view(&bytes, 0..len);
         }
@@ -434,6 +402,22 @@ mod tests {
         let by_number = source("web_dataset", json!({ "files": Files::new(&[&a]), "index": true })).unwrap();
         let said = by_number.index().unwrap().get(&[1]).unwrap_err().to_string();
         assert!(said.contains("has no \"cls\"") && said.contains("byte 2048"), "{said}");
+    }
+
+    #[test]
+    fn fields_are_learned_around_damage_that_is_left_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let members = ["a.cls", "a.jpg", "b.cls", "b.jpg", "c.cls", "c.jpg"].map(|name| (name, "1"));
+        let path = file(&dir, "a.tar", &members);
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes[1024] ^= 1;
+        std::fs::write(&path, bytes).unwrap();
+        let made =
+            |on_error: &str| source("web_dataset", json!({ "files": Files::new(&[&path]), "on_error": on_error }));
+        assert!(made("raise").unwrap_err().to_string().contains("header at byte 1024 is wrong"));
+        let ds = made("skip").unwrap();
+        assert_eq!(ds.spec().to_string(), "{__key__: string, cls: string, jpg: string}");
+        assert_eq!(events(&ds).len(), 2);
     }
 
     #[test]

@@ -58,6 +58,9 @@ pub struct Node {
     outlined: OnceLock<outline::Lined>,
 }
 
+/// What a dataset inside of an element takes by itself: a plan with what is remembered of it.
+const NODE_BYTES: usize = 1 << 10;
+
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 /// Operators in a row at most: each is a call inside the next one's, and stacks end.
@@ -211,6 +214,15 @@ impl Plan {
     pub fn is_pure(&self) -> bool {
         *self.pure.get_or_init(|| self.op.props().pure && self.inputs.iter().all(|i| i.is_pure()))
     }
+    /// Whether passes differ by what is drawn for them. What host code does is its own affair.
+    pub fn varies(&self) -> bool {
+        let mut varies = false;
+        self.walk_all(&mut |p| {
+            varies |= p.op.seeds().is_some_and(|seeds| seeds.differ());
+            p.op.functions().iter().for_each(|f| f.0.calls(&mut |func, _| varies |= !func.pure));
+        });
+        varies
+    }
     /// Whether it refers to values of a function that is being traced. References inside its functions count too.
     pub fn is_symbolic(&self) -> bool {
         fn refers(json: &serde_json::Value) -> bool {
@@ -342,7 +354,7 @@ impl NestedDataset for Bound {
         Nested(Arc::new(Bound { plan: self.plan.clone(), env: env.into() }))
     }
     fn nbytes(&self) -> usize {
-        64 + self.plan.op.held_bytes() + self.env.iter().map(|v| v.nbytes()).sum::<usize>()
+        NODE_BYTES + self.plan.op.held_bytes() + self.env.iter().map(|v| v.nbytes()).sum::<usize>()
     }
     fn write(&self) -> Result<serde_json::Value> {
         written::write_bound(self)

@@ -85,6 +85,9 @@ impl Outline {
         let as_written = plan.options.rewrite == Some(false);
         Ok(Outline { fingerprint: format!("{:016x}", hash.0), operators, as_written, functions })
     }
+    pub fn is_as_written(&self) -> bool {
+        self.as_written
+    }
     /// Refuses another plan, with the first difference in words.
     pub fn check(&self, here: &Outline) -> Result<()> {
         if self.as_written != here.as_written {

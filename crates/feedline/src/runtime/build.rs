@@ -109,8 +109,14 @@ pub struct BuildCx {
     /// Whose seeds operators take: those of the whole pass, of whoever reads a part of it again, or of a branch (`seed.rs`).
     pub pass: Arc<AtomicBool>,
     pub branch: bool,
+    /// Whoever reads again is about to be sent somewhere: stages that start meanwhile are told which seeds are theirs.
+    pub moving: Arc<AtomicBool>,
+    /// One of several datasets that are read in turns.
+    pub in_turns: bool,
     /// Somebody above may end before this does. In so many operators below, nothing is read then that is not given on.
     pub cut: Option<u8>,
+    /// What they may leave unread: whether it was read to its end.
+    pub ends: Option<Arc<Ends>>,
     /// Whoever starts it sends it somewhere first: nobody works ahead yet.
     pub waits: bool,
     /// Inside another operator's function: stay serial, there may be thousands of these.
@@ -336,7 +342,7 @@ impl BuildCx {
     }
     /// For whoever reads again what was read before: seeds that it takes are not taken from the pass.
     pub fn again(&self) -> BuildCx {
-        BuildCx { again: true, pass: Arc::default(), ..self.clone() }
+        BuildCx { again: true, pass: Arc::default(), moving: Arc::default(), ..self.clone() }
     }
     /// Whether a stage that works ahead begins as soon as it is there.
     pub fn begins(&self) -> bool {
@@ -344,14 +350,21 @@ impl BuildCx {
     }
     /// Around a call of `seek`, by whoever reads again: stages that start meanwhile are told which seeds are theirs.
     pub fn sent(&self) -> Sent {
-        let pass = self.again.then(|| self.pass.clone());
-        pass.iter().for_each(|pass| pass.store(true, Relaxed));
-        Sent(pass)
+        let moving = self.again.then(|| self.moving.clone());
+        moving.iter().for_each(|moving| moving.store(true, Relaxed));
+        Sent(moving)
     }
     /// For the inputs of an operator that may end before they do. One that is `exact` asks for no more than it gives on:
     /// that much is true of what stands right below. Others may read ahead, or by chunks.
     pub fn cutting(&self, exact: bool) -> BuildCx {
         BuildCx { cut: Some(if exact && self.cut.is_none() { 2 } else { 0 }), ..self.clone() }
+    }
+    /// The same as a stage, which notes whether its end was seen: what is read ahead of somebody who then asks for no more
+    /// is nobody's to rely on.
+    pub fn cut_stage(&self, plan: &Plan, exact: bool) -> Result<Box<dyn Stage>> {
+        let ends = Arc::new(Ends { seen: Default::default(), above: self.ends.clone() });
+        let stage = BuildCx { ends: Some(ends.clone()), ..self.cutting(exact) }.stage(plan)?;
+        Ok(Box::new(Ending { stage, ends }))
     }
     /// Whether stages may be sent elsewhere after they have begun, and even ended: those of copies that read here and there.
     pub fn is_sent_about(&self) -> bool {
@@ -459,13 +472,61 @@ impl BuildCx {
     }
 }
 
+/// Whether the end of a part of a plan was seen by whoever may leave some of it unread, and so on upwards.
+#[derive(Default)]
+pub struct Ends {
+    seen: AtomicBool,
+    above: Option<Arc<Ends>>,
+}
+
+impl Ends {
+    pub fn were_seen(&self) -> bool {
+        self.seen.load(Relaxed) && self.above.as_ref().is_none_or(|above| above.were_seen())
+    }
+}
+
+/// See `BuildCx::cut_stage`.
+struct Ending {
+    stage: Box<dyn Stage>,
+    ends: Arc<Ends>,
+}
+
+impl Stage for Ending {
+    fn next(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
+        let pull = self.stage.next(cx, want);
+        if matches!(pull, Pull::End) && !cx.is_cancelled() {
+            self.ends.seen.store(true, Relaxed);
+        }
+        pull
+    }
+    fn mark(&mut self, out: &mut Mark) {
+        self.stage.mark(out);
+    }
+    fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
+        self.ends.seen.store(false, Relaxed);
+        self.stage.seek(at)
+    }
+    fn pass(&mut self, results: u64) -> bool {
+        self.stage.pass(results)
+    }
+    fn start(&self) {
+        self.stage.start();
+    }
+    fn is_settled(&self) -> bool {
+        self.stage.is_settled()
+    }
+    fn replays(&self) -> bool {
+        self.stage.replays()
+    }
+}
+
 /// See `BuildCx::sent`.
 #[must_use]
 pub struct Sent(Option<Arc<AtomicBool>>);
 
 impl Drop for Sent {
     fn drop(&mut self) {
-        self.0.iter().for_each(|pass| pass.store(false, Relaxed));
+        self.0.iter().for_each(|moving| moving.store(false, Relaxed));
     }
 }
 

@@ -36,9 +36,10 @@ impl Given {
     pub fn and(self, behind: Given) -> Given {
         Given { results: self.results.saturating_add(behind.results), failed: self.failed | behind.failed }
     }
-    /// What is left of them behind the first ones.
+    /// What is left of them behind the first ones. Where nothing is left, nothing has failed.
     pub fn behind(self, first: u64) -> Given {
-        Given { results: self.results.saturating_sub(first), ..self }
+        let results = self.results.saturating_sub(first);
+        Given { results, failed: self.failed && results > 0 }
     }
     /// How many rows to ask for: as many as are wanted, unless there is something to drop.
     pub fn ask(self, want: usize) -> usize {
@@ -53,7 +54,7 @@ impl Given {
             _ => return false,
         };
         let takes = !self.is_none();
-        self.results = self.results.saturating_sub(results);
+        *self = self.behind(results);
         takes
     }
     /// So many more rows were given of what comes from there on.
@@ -107,5 +108,14 @@ mod tests {
         assert!(!read.takes(&Pull::Fail(Error::data("full").that_ends())));
         assert!(read.takes(&rows(1)) && read.takes(&Pull::Fail(Error::data("old"))));
         assert!(read.is_none() && !read.takes(&Pull::Fail(Error::data("next"))));
+        // A state of that moment can be read, too.
+        mark.clear();
+        parts.clear();
+        read.and(Given::rows(2)).mark(&mut mark);
+        read.mark(&mut mark);
+        mark.saved(&mut parts).unwrap();
+        let mut at = At::new(&parts);
+        assert_eq!(Given::read(&mut at).unwrap(), Given::rows(2));
+        assert_eq!(Given::read(&mut at).unwrap(), Given::default());
     }
 }

@@ -141,7 +141,10 @@ fn build_cx(run: &Arc<Run>, bound: &Bound, epoch: u64) -> BuildCx {
         sparse: false,
         pass: run.finished.clone(),
         branch: false,
+        moving: Arc::default(),
+        in_turns: false,
         cut: None,
+        ends: None,
         waits: false,
         nested: false,
         grain: 1,
@@ -401,6 +404,10 @@ impl Iter {
     /// Bytes that the pass may have.
     pub fn memory_limit(&self) -> usize {
         self.run.budget.limit()
+    }
+    /// The pool that it runs on, and how many threads of it the pass may have at once.
+    pub fn workers(&self) -> (Arc<Pool>, usize) {
+        (self.run.pool.clone(), self.run.bounds().parallel)
     }
     pub fn meters(&self) -> &Arc<Meters> {
         &self.run.meters

@@ -26,7 +26,7 @@ pub mod sync;
 mod trace;
 
 pub use budget::{Budget, Hold, Kept, Over, size as bytes_text};
-pub use build::{BuildCx, Built, Known, Run, mix};
+pub use build::{BuildCx, Built, Ends, Known, Run, mix};
 pub use errors::{LeftOut, Tally};
 pub use given::Given;
 pub use index::Index;
@@ -41,7 +41,7 @@ pub use quarantine::{Quarantined, quarantined};
 pub use recall::{Numbers, Run as RowRun, wait_for};
 pub use replay::{Replay, Tap};
 pub use seed::{PassSeeds, Seeded, Seeds, Taken};
-pub use segment::{Bounds, Segment};
+pub use segment::{Bounds, Segment, panic_error};
 pub use segment::{ahead_text, rows_text};
 pub use stage::{ChunkFn, Cx, Inline, Item, Pull, Stage, Wait, Wake, pop_rows};
 pub use stall::{Busy, Now, SegmentNow};

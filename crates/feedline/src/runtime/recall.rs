@@ -155,6 +155,10 @@ impl ChunkFn for Recall {
         }
         lock(&self.idle).push(copy);
     }
+    /// It waits for reads.
+    fn is_host(&self) -> bool {
+        true
+    }
 }
 
 /// Elements by number.
@@ -170,6 +174,10 @@ impl ChunkFn for Gather {
             Ok(chunk) => Item::Rows(chunk),
             Err(error) => Item::Fail(error),
         });
+    }
+    /// It waits for reads.
+    fn is_host(&self) -> bool {
+        true
     }
 }
 
@@ -191,6 +199,7 @@ pub fn wait_for<R>(cancelled: &AtomicBool, mut step: impl FnMut(&mut Cx<'_>) -> 
         if cancelled.load(Relaxed) {
             return Err(Error::cancelled());
         }
+        feedline_io::still_wanted()?;
         if let Some(result) = step(&mut Cx::new(&waker, cancelled)) {
             return Ok(result);
         }

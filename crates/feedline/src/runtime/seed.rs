@@ -7,13 +7,14 @@
 //!    not. Orders then depend on what the consumer did, and not on how far workers were.
 //! 2. The same goes for a part of a pipeline that somebody above may leave early (`take`, `take_while`, `zip`): whoever starts
 //!    others there takes one seed of the pass, and those that follow it in a *branch* of its own, of which the pass sees
-//!    nothing.
+//!    nothing. And for datasets that are read in turns (`interleave`): how far each of them has come when another starts
+//!    something depends on workers and chunks. Seeds of such a branch lie far from all others.
 //! 3. Nothing is taken for a pass that is over.
 //!
 //! A state tells where the stream stood before the pass, and each running stage which seeds it took: so a pass that is
 //! resumed, in whatever process, and those after it draw what they would have drawn.
 
-use super::build::BuildCx;
+use super::build::{BuildCx, mix};
 use super::mark::{At, Mark};
 use super::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use super::sync::{Mutex, lock};
@@ -51,11 +52,15 @@ struct Passes {
     /// The first seed of the next pass.
     next: u64,
     running: Vec<Pass>,
+    /// As soon as there are so many, those that are over are looked for.
+    many: usize,
 }
+
+const FEW_PASSES: usize = 32;
 
 #[derive(Debug)]
 struct Pass {
-    /// Belongs to the pass: true once its consumer saw the end. To whoever reads again: true while it is sent somewhere.
+    /// Belongs to the pass: true once its consumer saw the end.
     finished: Arc<AtomicBool>,
     /// Of whoever reads again, or a branch: the passes that follow have nothing to do with it.
     apart: bool,
@@ -78,6 +83,10 @@ impl PassSeeds {
         let _brief = brief();
         lock(&self.passes).pair
     }
+    /// Whether each pass has its own.
+    pub fn differ(&self) -> bool {
+        self.each_pass
+    }
     /// Seeds for the operator that starts now.
     pub fn start(self: &Arc<Self>, cx: &BuildCx) -> Seeded {
         let (mut first, mut number) = (0, 0);
@@ -87,7 +96,7 @@ impl PassSeeds {
             // Whoever is about to be sent where a state says is told there which seeds it took. What is read again takes
             // those that follow what it was told, if it was told anything.
             let told_later = match cx.again {
-                true => cx.pass.load(Relaxed) || passes.of(&cx.pass).is_none(),
+                true => cx.moving.load(Relaxed) || passes.of(&cx.pass).is_none(),
                 false => cx.run.resuming.load(Relaxed),
             };
             // Somebody who worked ahead of it, and has not heard.
@@ -109,12 +118,20 @@ impl PassSeeds {
             passes.running.push(Pass { finished: pass.clone(), apart: false, first, taken: 0 });
         }
     }
-    /// Takes one of the pass's seeds, for a branch that goes on from there.
-    fn branch(&self, pass: &Arc<AtomicBool>, branch: &Arc<AtomicBool>) {
+    /// Takes one of the pass's seeds, for a branch that goes on from there, or far away. Whoever reads again takes none
+    /// before it was told of some.
+    fn branch(&self, cx: &BuildCx, branch: &Arc<AtomicBool>) {
         let _brief = brief();
         let mut passes = lock(&self.passes);
-        if self.each_pass && passes.of(branch).is_none() {
-            let (_, first) = passes.take(pass);
+        let is_told = !cx.again || passes.of(&cx.pass).is_some();
+        if self.each_pass && is_told && passes.of(branch).is_none() {
+            let (_, number) = passes.take(&cx.pass);
+            // Below 2^52: all programs that read JSON have such numbers.
+            let first = if cx.in_turns { mix(number, 1) >> 12 } else { number };
+            if passes.running.len() >= passes.many {
+                passes.sweep();
+                passes.many = 2 * passes.running.len().max(FEW_PASSES);
+            }
             passes.running.push(Pass { finished: branch.clone(), apart: true, first, taken: 0 });
         }
     }
@@ -195,16 +212,17 @@ impl Taken {
     pub fn of<'a>(cx: &BuildCx, seeds: impl IntoIterator<Item = &'a Arc<PassSeeds>>) -> (Taken, BuildCx) {
         let seeds: Vec<Arc<PassSeeds>> = seeds.into_iter().cloned().collect();
         let mut cx = cx.clone();
-        if cx.cut == Some(0) && !cx.again {
+        if cx.cut == Some(0) || cx.in_turns {
             let branch = Arc::default();
             // A state tells where it is.
-            if !cx.run.resuming.load(Relaxed) {
-                seeds.iter().for_each(|seeds| seeds.branch(&cx.pass, &branch));
+            let told_later = if cx.again { cx.moving.load(Relaxed) } else { cx.run.resuming.load(Relaxed) };
+            if !told_later {
+                seeds.iter().for_each(|seeds| seeds.branch(&cx, &branch));
             }
             (cx.pass, cx.branch) = (branch, true);
         }
         // Whatever starts others further down is part of it.
-        cx.cut = None;
+        (cx.cut, cx.in_turns) = (None, false);
         (Taken { seeds, pass: cx.pass.clone(), apart: cx.again || cx.branch }, cx)
     }
     pub fn mark(&self, out: &mut Mark) {

@@ -825,7 +825,8 @@ fn wake(waker: Option<Weak<dyn Wake>>) {
     }
 }
 
-fn panic_error(panic: Box<dyn std::any::Any + Send>) -> Error {
+/// What a panic in a worker becomes.
+pub fn panic_error(panic: Box<dyn std::any::Any + Send>) -> Error {
     let text = panic
         .downcast_ref::<&str>()
         .map(|s| s.to_string())

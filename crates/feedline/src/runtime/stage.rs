@@ -199,7 +199,7 @@ pub trait ChunkFn: Send + Sync {
     fn counts(&self) -> bool {
         true
     }
-    /// Calls Python.
+    /// Calls Python, or waits for something else that may take its time: a waiting consumer leaves it to workers.
     fn is_host(&self) -> bool {
         false
     }

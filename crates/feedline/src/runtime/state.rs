@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Changes whenever states of before cannot be read any more.
-const VERSION: u64 = 4;
+const VERSION: u64 = 5;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct State {
@@ -28,7 +28,7 @@ pub struct State {
     pub(super) shards: Vec<u64>,
     /// What operators had left out by then, ahead of the consumer too; exact counts are in the marks.
     pub(super) left_out: Vec<LeftOut>,
-    /// Of which pass each cache in memory keeps the results.
+    /// Of which pass each cache keeps the results.
     pub(super) kept: Vec<Option<Json>>,
     /// Seeds of random functions that were given none.
     pub(super) drawn: Vec<u64>,
@@ -147,10 +147,10 @@ pub(super) fn drawn(plan: &Plan) -> Vec<Arc<AtomicU64>> {
     cells
 }
 
-/// The passes whose results the plan's caches keep in memory, where others would give something else. Nothing if none does.
+/// The passes whose results the plan's caches keep, where others would give something else. Nothing if none does.
 pub(super) fn kept_of(plan: &Plan, lenient: bool) -> Vec<Option<Json>> {
     let mut kept = Vec::new();
-    plan.walk(&mut |p| kept.extend(p.op.hands_out_kept_rows().then(|| p.op.kept_pass(lenient))));
+    plan.walk(&mut |p| kept.extend(p.op.keeps_passes().then(|| p.op.kept_pass(lenient))));
     if kept.iter().all(Option::is_none) { Vec::new() } else { kept }
 }
 
@@ -158,7 +158,7 @@ pub(super) fn kept_of(plan: &Plan, lenient: bool) -> Vec<Option<Json>> {
 pub(super) fn set_kept(kept: &[Option<Json>], plan: &Plan, lenient: bool) -> Result<()> {
     let (mut kept, mut told) = (kept.iter(), Ok(()));
     plan.walk(&mut |p| {
-        if p.op.hands_out_kept_rows() && told.is_ok() {
+        if p.op.keeps_passes() && told.is_ok() {
             told = p.op.miss_pass(lenient, kept.next().and_then(Option::as_ref));
         }
     });
@@ -173,6 +173,10 @@ impl State {
     /// The number of the pass that it was taken in.
     pub fn epoch(&self) -> u64 {
         self.epoch
+    }
+    /// Whether the plan ran with `rewrite=False`.
+    pub fn is_as_written(&self) -> bool {
+        self.plan.is_as_written()
     }
     pub(super) fn check(&self, plan: &Plan) -> Result<()> {
         self.plan.check(&Outline::of(plan)?)

@@ -54,6 +54,10 @@ impl Writer for Parquet {
         self.held = scratch(self.writer.held_bytes());
         Ok(())
     }
+    /// Pages end where the batches do that they are made of.
+    fn write_all(&mut self, pieces: &[Chunk]) -> Result<()> {
+        self.write(&Chunk::concat(Pos::Run(0), pieces))
+    }
     fn held_bytes(&self) -> usize {
         self.writer.held_bytes()
     }

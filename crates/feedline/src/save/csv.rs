@@ -89,7 +89,11 @@ fn cell(rows: &mut csv::Writer, t: &Tensor) -> Result<()> {
 
 impl Writer for CsvWriter {
     fn write(&mut self, chunk: &Chunk) -> Result<()> {
-        for row in 0..chunk.rows() {
+        self.write_all(std::slice::from_ref(chunk))
+    }
+    /// What is compressed at once shows in the compressed bytes.
+    fn write_all(&mut self, pieces: &[Chunk]) -> Result<()> {
+        for (chunk, row) in pieces.iter().flat_map(|chunk| (0..chunk.rows()).map(move |row| (chunk, row))) {
             for value in chunk.element(row) {
                 let tensor = value.as_tensor().ok_or_else(|| Error::data("a CSV field is a dense scalar"))?;
                 cell(&mut self.rows, tensor)?;

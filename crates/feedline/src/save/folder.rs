@@ -1,5 +1,6 @@
 //! A folder that one process at a time writes into. The lock ends with the process, however that ends.
 
+use super::lease::claim;
 use super::set::{MANIFEST, PARTIAL};
 use crate::error::{Error, Kind, Result};
 use std::collections::HashSet;
@@ -32,20 +33,32 @@ impl Folder {
         }
     }
     /// Removes what runs that were killed have left: files that are not among those to `keep` (`run/file`), runs without
-    /// any, and what they were about to name. Nobody else writes here, and readers have what is kept. It need not work.
+    /// any unless somebody reads them, and what they were about to name. Nobody else writes here. It need not work.
     pub fn sweep(&self, keep: &HashSet<&str>) {
+        let of_runs: HashSet<&str> = keep.iter().filter_map(|file| Some(file.split_once('/')?.0)).collect();
         for name in names(&self.path) {
-            if is_run(&name) {
-                let run = self.path.join(&name);
-                for file in names(&run).filter(|file| !keep.contains(format!("{name}/{file}").as_str())) {
-                    drop(fs::remove_file(run.join(file)));
-                }
-                // Only one that is empty by now.
-                drop(fs::remove_dir(run));
+            let path = self.path.join(&name);
+            if is_run(&name) && of_runs.contains(name.as_str()) {
+                let is_left = |file: &String| file != LOCK && !keep.contains(format!("{name}/{file}").as_str());
+                names(&path).filter(is_left).for_each(|file| drop(fs::remove_file(path.join(file))));
+            } else if is_run(&name) {
+                remove_run(&path);
+            } else if name.strip_prefix(GONE).is_some_and(is_run) {
+                drop(fs::remove_dir_all(path));
             } else if is_unnamed(&name) {
                 drop(fs::remove_file(self.path.join(name)));
             }
         }
+    }
+}
+
+/// Removes a run that no manifest names, unless somebody reads it. It need not work.
+pub fn remove_run(run: &Path) {
+    let (Some(_claim), Some(name)) = (claim(run), run.file_name().and_then(|name| name.to_str())) else { return };
+    // In one step: readers find all of it or nothing.
+    let gone = run.with_file_name(format!("{GONE}{name}"));
+    if fs::rename(run, &gone).is_ok() {
+        drop(fs::remove_dir_all(gone));
     }
 }
 
@@ -54,7 +67,9 @@ fn names(folder: &Path) -> impl Iterator<Item = String> + use<> {
     entries.filter_map(|entry| entry.file_name().into_string().ok())
 }
 
-const LOCK: &str = ".lock";
+pub const LOCK: &str = ".lock";
+/// In front of the name of a run that is being removed.
+const GONE: &str = "gone-";
 
 fn is_run(name: &str) -> bool {
     name.strip_prefix("run-").is_some_and(|rest| rest.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-'))
@@ -90,11 +105,13 @@ mod tests {
         for run in ["run-1-2-3", "run-4-5-6", "mine"] {
             fs::create_dir(path(run)).unwrap();
         }
-        let kept = ["run-1-2-3/0.arrow", "mine/0.arrow", "dataset.json", ".mine.tmp"];
+        fs::create_dir(path("gone-run-7-8-9")).unwrap();
+        let kept = ["run-1-2-3/0.arrow", "run-1-2-3/.lock", "mine/0.arrow", "dataset.json", ".mine.tmp"];
         let gone = [
             "run-1-2-3/1.arrow",
             "run-1-2-3/.2.arrow.7-0.tmp",
             "run-4-5-6/0.arrow",
+            "gone-run-7-8-9/0.arrow",
             ".partial.json.7-1.tmp",
             ".dataset.json.7-2.tmp",
         ];
@@ -103,5 +120,6 @@ mod tests {
         folder.sweep(&HashSet::from([kept[0]]));
         assert!(kept.iter().all(|name| path(name).exists()));
         assert!(!gone.iter().any(|name| path(name).exists()) && !path("run-4-5-6").exists());
+        assert!(!path("gone-run-7-8-9").exists());
     }
 }

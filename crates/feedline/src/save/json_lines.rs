@@ -102,7 +102,11 @@ fn rows(lines: &mut jsonl::Writer, ragged: &crate::element::Ragged) -> Result<()
 
 impl Writer for JsonWriter {
     fn write(&mut self, chunk: &Chunk) -> Result<()> {
-        for row in 0..chunk.rows() {
+        self.write_all(std::slice::from_ref(chunk))
+    }
+    /// What is compressed at once shows in the compressed bytes.
+    fn write_all(&mut self, pieces: &[Chunk]) -> Result<()> {
+        for (chunk, row) in pieces.iter().flat_map(|chunk| (0..chunk.rows()).map(move |row| (chunk, row))) {
             node(&mut self.lines, &self.spec, &mut chunk.element(row).into_iter())?;
             self.lines.end_line();
         }

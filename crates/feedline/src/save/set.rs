@@ -6,16 +6,21 @@
 //!    written last, in one step: a run that was killed is not there, and what was there before still is.
 //! 3. A run that is to be gone on with commits what it has from time to time: it ends its files and names them in another
 //!    manifest, `partial.json`, with where they break off. Whoever goes on takes these files over and adds its own.
-//! 4. One process at a time writes to a folder. It removes what no manifest refers to any more.
+//! 4. One process at a time writes to a folder. It removes what no manifest refers to any more and nobody reads
+//!    (`lease.rs`).
+//! 5. Blocks of different shards are written side by side where a whole pass is saved (`portions.rs`). Inside of a pipeline
+//!    the stage that keeps its rows writes them itself, since no worker may wait for another.
 
 use super::arrays::{Binary, batch_of, schema_of};
 use super::folder::{Folder, local, new_run};
+use super::lease::offer;
 use super::stored::{stored_spec, to_stored};
-use super::{Output, Progress, Saved, Staged};
+use super::{Output, Portions, Progress, Saved, Staged};
 use crate::dataset::iterate;
 use crate::element::{Chunk, DType, Leaf, Pos, Spec, Tree};
 use crate::error::{Error, Kind, Result};
 use crate::plan::{Bound, Card};
+use crate::runtime::Pool;
 use feedline_formats::arrow_ipc::ArrowWriter;
 use feedline_formats::columnar::schema::SchemaRef;
 use feedline_formats::tfrecord::{crc_of_more, masked};
@@ -81,7 +86,7 @@ impl Manifest {
     pub fn read_partial(folder: &str) -> Result<Option<Manifest>> {
         Manifest::read_named(folder, PARTIAL)
     }
-    fn read_named(folder: &str, name: &str) -> Result<Option<Manifest>> {
+    pub(super) fn read_named(folder: &str, name: &str) -> Result<Option<Manifest>> {
         let name = within(folder, name);
         if !feedline_io::exists(&name)? {
             return Ok(None);
@@ -163,12 +168,12 @@ pub fn without_numbers(rows: &Chunk) -> Result<Chunk> {
 
 /// A set that is being written. Dropped before `finish`, only what was committed is left of it.
 pub struct SetWriter {
-    folder: String,
-    run: String,
-    spec: Spec,
-    schema: SchemaRef,
-    compression: &'static str,
-    shards: BTreeMap<i64, Shard>,
+    place: Arc<Place>,
+    shards: BTreeMap<i64, Filling>,
+    /// `None` once it is dropped.
+    desks: Option<Portions<Shard>>,
+    /// Others write the blocks.
+    is_helped: bool,
     elements: u64,
     block_bytes: usize,
     waiting_bytes: usize,
@@ -183,12 +188,53 @@ pub struct SetWriter {
     process: u32,
 }
 
-#[derive(Default)]
-struct Shard {
+/// What all files of a run have in common.
+struct Place {
+    folder: String,
+    run: String,
+    spec: Spec,
+    schema: SchemaRef,
+    compression: &'static str,
+}
+
+/// The next block of a shard.
+struct Filling {
+    desk: usize,
     waiting: Vec<Chunk>,
     bytes: usize,
+}
+
+/// The files of a shard.
+struct Shard {
+    number: i64,
     open: Option<Open>,
     files: Vec<File>,
+}
+
+impl Shard {
+    fn open(&mut self, place: &Place) -> Result<&mut Open> {
+        match &mut self.open {
+            Some(open) => Ok(open),
+            none => {
+                offer_lock(&place.folder, &place.run)?;
+                let name = format!("{}/{:05}-{:05}.arrow", place.run, self.number, self.files.len());
+                Ok(none.insert(Open::new(&place.folder, name, &place.schema, place.compression)?))
+            }
+        }
+    }
+    fn write(&mut self, place: &Place, waiting: &[Chunk]) -> Result<()> {
+        let rows = to_stored(&Chunk::concat(Pos::Run(0), waiting), &place.spec)?;
+        let open = self.open(place)?;
+        open.block(&rows, &place.schema)?;
+        if open.file.bytes >= FILE_BYTES { self.end() } else { Ok(()) }
+    }
+    /// Ends the file that is open.
+    fn end(&mut self) -> Result<()> {
+        if let Some(open) = self.open.take() {
+            self.files.push(open.finish()?);
+        }
+        Ok(())
+    }
 }
 
 /// Where Arrow writes: everything goes on to the file at once. Of a message on its way the checksum is made.
@@ -281,13 +327,12 @@ impl SetWriter {
             },
         };
         let (now, process) = (Instant::now(), std::process::id());
+        let (folder, spec) = (folder.to_string(), spec.clone());
         Ok(Some(SetWriter {
-            folder: folder.to_string(),
-            run: new_run(),
-            spec: spec.clone(),
-            schema,
-            compression,
+            place: Arc::new(Place { folder, run: new_run(), spec, schema, compression }),
             shards: BTreeMap::new(),
+            desks: Some(Portions::new(None, 1)),
+            is_helped: false,
             elements: 0,
             block_bytes: BLOCK_BYTES,
             waiting_bytes: WAITING_BYTES,
@@ -304,19 +349,47 @@ impl SetWriter {
         self.waiting_bytes = (limit / WAITING_PART).clamp(LEAST_BLOCK_BYTES, WAITING_BYTES);
         self
     }
+    /// Shards are written by the workers of a pool, so many at once; whoever pushes has to `wait`.
+    fn helped_by(mut self, (pool, most): (Arc<Pool>, usize)) -> SetWriter {
+        self.is_helped = feedline_io::is_local(&self.place.folder);
+        self.desks = Some(Portions::new(self.is_helped.then_some(pool), most));
+        self
+    }
+    /// Until not too much is under way.
+    fn wait(&self, watch: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+        self.desks().wait(self.waiting_bytes / 2, watch)
+    }
+    fn settle(&self) -> Result<()> {
+        self.desks().settle(&mut || Ok(()))
+    }
+    fn desks(&self) -> &Portions<Shard> {
+        self.desks.as_ref().expect("it has them until it is dropped")
+    }
+    /// The next block of a shard, which is there from then on.
+    fn filling(&mut self, shard: i64) -> &mut Filling {
+        let desks = self.desks.as_ref().expect("it has them until it is dropped");
+        self.shards.entry(shard).or_insert_with(|| {
+            let desk = desks.add(Shard { number: shard, open: None, files: vec![] });
+            Filling { desk, waiting: vec![], bytes: 0 }
+        })
+    }
     /// What it needs besides the rows that wait: those of a block in one piece, as they are stored, and a file's buffer.
     pub fn working_bytes(&self) -> usize {
         2 * self.block_bytes + (1 << 20)
     }
-    /// Goes on behind what another run committed, and removes what nobody committed.
+    /// Goes on behind what another run committed, and removes what nobody committed. A whole set stays until there is
+    /// another: the files that it was made of may become again what they were.
     pub fn go_on(&mut self, partial: &Manifest) {
         for (shard, files) in (0..).zip(&partial.shards) {
-            self.shards.insert(shard, Shard { files: files.clone(), ..Shard::default() });
+            let (open, files) = (None, files.clone());
+            let desk = self.desks().add(Shard { number: shard, open, files });
+            self.shards.insert(shard, Filling { desk, waiting: vec![], bytes: 0 });
         }
         self.elements = partial.elements;
         self.committed.1 = partial.elements;
         if let Some(lock) = &self.lock {
-            lock.sweep(&partial.files());
+            let whole = Manifest::read(&self.place.folder).ok().flatten();
+            lock.sweep(&partial.files().into_iter().chain(whole.iter().flat_map(Manifest::files)).collect());
         }
     }
     /// How many it has, with those that wait.
@@ -338,39 +411,43 @@ impl SetWriter {
             return Ok(());
         }
         self.flush()?;
-        let last = self.shards.keys().last().copied().unwrap_or(0);
-        let files = |shard: i64| self.shards.get(&shard).map_or_else(Vec::new, |shard| shard.files.clone());
-        let shards = (0..=last).map(files).collect();
-        self.manifest(shards, Some(origin)).write(&self.folder, PARTIAL)?;
+        let mut written = self.files();
+        let last = written.keys().last().copied().unwrap_or(0);
+        let shards = (0..=last).map(|shard| written.remove(&shard).unwrap_or_default()).collect();
+        self.manifest(shards, Some(origin)).write(&self.place.folder, PARTIAL)?;
         self.kept = true;
         self.committed = (Instant::now(), self.elements);
         Ok(())
     }
-    /// Writes what waits, and ends all files.
+    /// Writes what waits, then ends all files.
     fn flush(&mut self) -> Result<()> {
         for shard in self.shards.keys().copied().collect::<Vec<_>>() {
             self.write_block(shard)?;
         }
-        for shard in self.shards.values_mut() {
-            if let Some(open) = shard.open.take() {
-                shard.files.push(open.finish()?);
-            }
-        }
-        Ok(())
+        self.settle()?;
+        self.shards.values().for_each(|own| self.desks().push(own.desk, 0, Shard::end));
+        self.settle()
+    }
+    /// The files of each shard, when all are ended.
+    fn files(&self) -> BTreeMap<i64, Vec<File>> {
+        let mut files = BTreeMap::new();
+        self.desks().each(|shard| drop(files.insert(shard.number, shard.files.clone())));
+        files
     }
     fn manifest(&self, shards: Vec<Vec<File>>, origin: Option<serde_json::Value>) -> Manifest {
-        let (spec, compression, elements) = (self.spec.clone(), self.compression.to_string(), self.elements);
+        let Place { spec, compression, .. } = &*self.place;
+        let (spec, compression, elements) = (spec.clone(), compression.to_string(), self.elements);
         Manifest { feedline_dataset: VERSION, elements, compression, spec, shards, origin }
     }
     /// Rows of a shard, behind those that it has.
     pub fn push(&mut self, shard: i64, rows: &Chunk) -> Result<()> {
-        self.shards.entry(shard).or_default();
+        self.filling(shard);
         let most = (self.waiting_bytes / self.shards.len()).min(self.block_bytes);
         let bytes = rows.nbytes();
         let step = (rows.rows() * most).checked_div(bytes).unwrap_or(BLOCK_ROWS).clamp(1, BLOCK_ROWS);
         for from in (0..rows.rows()).step_by(step) {
             let piece = rows.slice(from..(from + step).min(rows.rows()));
-            let own = self.shards.entry(shard).or_default();
+            let own = self.filling(shard);
             own.bytes += bytes / rows.rows().max(1) * piece.rows();
             own.waiting.push(piece);
             if own.bytes >= most || own.waiting.iter().map(Chunk::rows).sum::<usize>() >= BLOCK_ROWS {
@@ -401,42 +478,36 @@ impl SetWriter {
         Ok(elements)
     }
     fn write_block(&mut self, shard: i64) -> Result<()> {
-        let own = self.shards.entry(shard).or_default();
+        let own = self.filling(shard);
         if own.waiting.is_empty() {
             return Ok(());
         }
-        let rows = Chunk::concat(Pos::Run(0), &own.waiting);
-        (own.waiting, own.bytes) = (vec![], 0);
-        let rows = to_stored(&rows, &self.spec)?;
-        let open = match &mut own.open {
-            Some(open) => open,
-            none => {
-                let name = format!("{}/{shard:05}-{:05}.arrow", self.run, own.files.len());
-                none.insert(Open::new(&self.folder, name, &self.schema, self.compression)?)
-            }
-        };
-        open.block(&rows, &self.schema)?;
-        if open.file.bytes >= FILE_BYTES
-            && let Some(open) = own.open.take()
-        {
-            own.files.push(open.finish()?);
+        let (desk, rows, bytes) = (own.desk, std::mem::take(&mut own.waiting), std::mem::take(&mut own.bytes));
+        let place = self.place.clone();
+        if !self.is_helped {
+            self.desks().push(desk, 0, move |shard| shard.write(&place, &rows));
+            return self.settle();
         }
+        self.desks().push(desk, bytes, move |shard| {
+            // Those rows in one piece, and as they are stored.
+            let _working = scratch(2 * bytes);
+            shard.write(&place, &rows)
+        });
         Ok(())
     }
     /// Writes what is left, then the manifest: from then on the set is there.
     pub fn finish(mut self, origin: Option<serde_json::Value>) -> Result<Manifest> {
         // An empty set has a file too: other tools find the columns there.
         if self.shards.is_empty() {
-            let name = format!("{}/00000-00000.arrow", self.run);
-            let open = Some(Open::new(&self.folder, name, &self.schema, self.compression)?);
-            self.shards.insert(0, Shard { open, ..Shard::default() });
+            let (desk, place) = (self.filling(0).desk, self.place.clone());
+            self.desks().push(desk, 0, move |shard| shard.open(&place).map(|_| ()));
         }
         self.flush()?;
-        let shards = std::mem::take(&mut self.shards).into_values().map(|shard| shard.files).collect();
+        let shards = self.files().into_values().collect();
         let manifest = self.manifest(shards, origin);
-        manifest.write(&self.folder, MANIFEST)?;
+        manifest.write(&self.place.folder, MANIFEST)?;
         self.kept = true;
-        if let (Some(lock), Some(folder)) = (&self.lock, local(&self.folder)) {
+        if let (Some(lock), Some(folder)) = (&self.lock, local(&self.place.folder)) {
             // Nobody looks for a part once the whole is there.
             let _ = std::fs::remove_file(folder.join(PARTIAL));
             lock.sweep(&manifest.files());
@@ -445,16 +516,23 @@ impl SetWriter {
     }
 }
 
+/// Before a run has a file: whoever finds one can hold it.
+fn offer_lock(folder: &str, run: &str) -> Result<()> {
+    let Some(path) = local(folder) else { return Ok(()) };
+    let failed = |e: std::io::Error| Error::new(Kind::Io, e.to_string()).in_file(folder, None).with_source(Arc::new(e));
+    offer(&path.join(run)).map_err(failed)
+}
+
 impl Drop for SetWriter {
     fn drop(&mut self) {
         if self.process != std::process::id() {
             // The files that are open belong to another process: not even their temporary names may go.
-            std::mem::take(&mut self.shards).into_values().for_each(std::mem::forget);
+            std::mem::forget(self.desks.take());
             return;
         }
-        self.shards.clear();
-        if let (false, Some(folder)) = (self.kept, local(&self.folder)) {
-            let _ = std::fs::remove_dir_all(folder.join(&self.run));
+        self.desks = None;
+        if let (false, Some(folder)) = (self.kept, local(&self.place.folder)) {
+            let _ = std::fs::remove_dir_all(folder.join(&self.place.run));
         }
     }
 }
@@ -484,8 +562,8 @@ pub fn save_set(
         Error::new(Kind::Io, "another process is saving here right now").in_file(folder, None).in_op("save")
     })?;
     let mut iter = iterate(bound)?;
-    writer = writer.with_memory(iter.memory_limit());
     let entered = iter.enter();
+    writer = writer.with_memory(iter.memory_limit()).helped_by(iter.workers());
     let _working = scratch(writer.working_bytes());
     drop(entered);
     let (mut elements, mut looked) = (0u64, Instant::now());
@@ -494,6 +572,7 @@ pub fn save_set(
         let entered = iter.enter();
         elements += chunk.rows() as u64;
         let written = if sharded { writer.deal(&chunk).map(|_| ()) } else { writer.push(0, &chunk) };
+        let written = written.and_then(|()| writer.wait(&mut || watch(Progress { elements, bytes: 0 })));
         drop(entered);
         written.map_err(|e| e.in_op("save"))?;
         if looked.elapsed() > Duration::from_millis(100) {
@@ -521,7 +600,7 @@ mod tests {
     use super::*;
     use crate::Dataset;
     use crate::element::{Dims, Element, Ragged, Sparse, Tensor, Value};
-    use crate::ops::testing::{failing, ints};
+    use crate::ops::testing::{failing, ints, until};
 
     fn save(ds: &Dataset, folder: &str, compression: &'static str) -> Result<Saved> {
         let bound = Bound { plan: ds.plan().clone(), env: Arc::new([]) };
@@ -586,8 +665,8 @@ mod tests {
             assert_eq!(loaded.spec(), odd().spec());
             assert_eq!(shown(&loaded), shown(&odd()));
         }
-        let runs = std::fs::read_dir(folder(&dir)).unwrap().count();
-        assert_eq!(runs, 3, "the lock, the manifest, and one run");
+        // The lock, the manifest, and one run.
+        until(|| std::fs::read_dir(folder(&dir)).unwrap().count() == 3);
     }
 
     #[test]
@@ -603,7 +682,31 @@ mod tests {
         assert_eq!(ints(&Dataset::load(&folder).unwrap()).len(), 5);
         save(&Dataset::range(0).unwrap(), &folder, "none").unwrap();
         assert_eq!(ints(&Dataset::load(&folder).unwrap()), [0i64; 0]);
-        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 3);
+        until(|| std::fs::read_dir(&folder).unwrap().count() == 3);
+    }
+
+    #[test]
+    fn shards_that_are_written_side_by_side_keep_their_order() {
+        let spec =
+            |leaf| Tree::Tuple { tag: None, items: vec![Tree::Leaf(Leaf::scalar(DType::Int64)), Tree::Leaf(leaf)] };
+        let vectors = Leaf::tensor(DType::Int64, Dims::of([Some(512)]));
+        let rows = Dataset::range(2000).unwrap().map_fn(spec(vectors), |e| {
+            let n = e[0].tensor().item::<i64>();
+            let row = Tensor::from_items([512], &[n; 512]);
+            Ok([Value::Tensor(Tensor::scalar(n % 3)), row.into()].into_iter().collect())
+        });
+        // Blocks of 256 KiB, of which two megabytes are under way.
+        let options = crate::Options { memory_limit: Some(32 << 20), ..Default::default() };
+        let rows = rows.unwrap().with_options(options).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let bound = Bound { plan: rows.plan().clone(), env: Arc::new([]) };
+        let saved = save_set(&bound, &folder(&dir), "zstd", true, &mut |_| Ok(())).unwrap();
+        assert_eq!((saved.elements, saved.files.len()), (2000, 3));
+        let manifest = Manifest::read(&folder(&dir)).unwrap().unwrap();
+        assert!(manifest.shards.iter().all(|files| files[0].blocks.len() > 5));
+        let all = Dataset::load(&folder(&dir)).unwrap();
+        let all: Vec<i64> = all.iter().unwrap().map(|e| e.unwrap()[0].tensor().items::<i64>()[511]).collect();
+        assert!(all.into_iter().eq((0..3).flat_map(|shard| (shard..2000).step_by(3))));
     }
 
     #[test]

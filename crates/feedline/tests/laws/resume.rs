@@ -139,6 +139,13 @@ pub fn towers() -> Vec<(&'static str, Plan)> {
             leaf(b.dataset(Bound::nested(plan), spec))
         })
     };
+    let inner_repeat = |spec: &Spec| {
+        function(&[spec], |b, _| {
+            let plan = repeat(3, on("shuffle", json!({ "buffer_size": 3, "seed": 11 }), range(3)));
+            let spec = plan.spec.clone();
+            leaf(b.dataset(Bound::nested(plan), spec))
+        })
+    };
     let scalar = Spec::scalar(DType::Int64);
     let filter = |input: Plan| on("filter", json!({ "predicate": with_constant(&scalar, "greater", 1) }), input);
     let groups = |input: Plan| {
@@ -268,6 +275,16 @@ pub fn towers() -> Vec<(&'static str, Plan)> {
         ("interleave ahead of shuffles", {
             let f = inner_shuffle(&scalar);
             on("interleave", json!({ "function": f, "cycle_length": 2, "num_parallel_calls": 2 }), range(7))
+        }),
+        // Whichever of them goes on to its next pass first, each has seeds of its own.
+        ("interleave of repeats of shuffles > shuffle", {
+            let params = json!({ "function": inner_repeat(&scalar), "cycle_length": 3, "block_length": 2 });
+            shuffle(5, on("interleave", params, range(5)))
+        }),
+        ("interleave ahead of repeats of shuffles > repeat", {
+            let f = inner_repeat(&scalar);
+            let params = json!({ "function": f, "cycle_length": 2, "num_parallel_calls": 2 });
+            repeat(2, on("interleave", params, range(5)))
         }),
         ("zip of streams out of step", {
             let (a, b) = (batch(2, filter(range(25))), batch(3, shuffle(5, filter(range(30)))));

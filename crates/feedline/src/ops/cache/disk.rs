@@ -20,7 +20,7 @@ use crate::ops::kept_set::{Writing, advised, is_out_of_reach, place};
 use crate::ops::stored_set::{StoredSet, positioned, positioned_spec};
 use crate::plan::Plan;
 use crate::runtime::{BuildCx, Run, Saved};
-use crate::save::{Manifest, SetWriter};
+use crate::save::{Leased, Manifest, SetWriter};
 use feedline_io::{Scratch, Witness, scratch};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -49,7 +49,7 @@ pub struct Part {
     pub origin: serde_json::Value,
     pub steps: Vec<Step>,
     /// All that was committed.
-    manifest: Manifest,
+    found: Arc<Leased>,
 }
 
 /// A pass that is being kept.
@@ -108,7 +108,7 @@ impl OnDisk {
     /// The elements of a complete pass.
     pub fn get(&self) -> Result<Option<Kept>> {
         let _unwatched = Witness::enter(None);
-        Manifest::read(&self.folder).and_then(|manifest| self.open(manifest)).map_err(|error| self.advised(error))
+        Leased::read(&self.folder).and_then(|found| self.open(found)).map_err(|error| self.advised(error))
     }
     /// An error of the elements of a complete pass, and what would help. Nothing but a person throws away a whole cache:
     /// the damage may be one of the way there.
@@ -119,12 +119,12 @@ impl OnDisk {
     pub fn get_part(&self) -> Result<Option<Part>> {
         let _unwatched = Witness::enter(None);
         let read = || {
-            let Some(manifest) = Manifest::read_partial(&self.folder)?.filter(|m| self.fits(m)) else {
+            let Some(found) = Leased::read_partial(&self.folder)?.filter(|found| self.fits(&found.manifest)) else {
                 return Ok(None);
             };
-            let origin = manifest.origin.clone().unwrap_or_default();
+            let origin = found.manifest.origin.clone().unwrap_or_default();
             let steps = part_steps(&origin)?;
-            self.part(manifest, origin, steps)
+            self.part(found, origin, steps)
         };
         read().or_else(|error: Error| {
             if is_out_of_reach(&error) {
@@ -140,10 +140,10 @@ impl OnDisk {
     }
     /// As many of the steps as there are whole files for. Only the first that is missing is spoken of. What cannot be
     /// reached just now is an error: nobody should throw it away.
-    fn part(&self, manifest: Manifest, origin: serde_json::Value, mut steps: Vec<Step>) -> Result<Option<Part>> {
+    fn part(&self, found: Arc<Leased>, origin: serde_json::Value, mut steps: Vec<Step>) -> Result<Option<Part>> {
         let mut missing = None;
         while let Some(step) = steps.last() {
-            let opened = match manifest.up_to(step.elements) {
+            let opened = match found.manifest.up_to(step.elements) {
                 Some(part) => StoredSet::open(&self.folder, &part, None),
                 None => Err(Error::data(format!("no file ends with element {}", step.elements))),
             };
@@ -156,8 +156,8 @@ impl OnDisk {
                             set.len()
                         );
                     }
-                    let set = Arc::new(set.with_positions());
-                    return Ok(Some(Part { set, origin, steps, manifest }));
+                    let set = Arc::new(set.with_positions().guarded_by(found.clone()));
+                    return Ok(Some(Part { set, origin, steps, found }));
                 }
                 Err(error) if is_out_of_reach(&error) => return Err(error),
                 Err(error) => missing = missing.or(Some(error)),
@@ -170,15 +170,16 @@ impl OnDisk {
     pub fn before(&self, part: &Part, element: u64) -> Result<Option<Part>> {
         let _unwatched = Witness::enter(None);
         let steps = part.steps.iter().filter(|step| step.elements <= element).cloned().collect();
-        match self.part(part.manifest.clone(), part.origin.clone(), steps) {
+        match self.part(part.found.clone(), part.origin.clone(), steps) {
             Err(error) if !is_out_of_reach(&error) => Ok(None),
             found => found,
         }
     }
-    fn open(&self, manifest: Option<Manifest>) -> Result<Option<Kept>> {
-        let Some(manifest) = manifest.filter(|m| self.fits(m)) else { return Ok(None) };
-        let set = StoredSet::open(&self.folder, &manifest, None)?.with_positions();
-        Ok(Some(Kept { set: Arc::new(set), origin: manifest.origin.unwrap_or_default() }))
+    fn open(&self, found: Option<Arc<Leased>>) -> Result<Option<Kept>> {
+        let Some(found) = found.filter(|found| self.fits(&found.manifest)) else { return Ok(None) };
+        let set = StoredSet::open(&self.folder, &found.manifest, None)?.with_positions();
+        let origin = found.manifest.origin.clone().unwrap_or_default();
+        Ok(Some(Kept { set: Arc::new(set.guarded_by(found)), origin }))
     }
     /// Begins to write, behind what was kept if there is some, unless somebody does already or has done so.
     pub fn begin(&self, run: &Run, behind: Option<&Part>) -> Result<Option<Keeping>> {
@@ -194,11 +195,11 @@ impl OnDisk {
         let (mut set, mut steps) = (set.with_memory(run.budget.limit()), Vec::new());
         if let Some(part) = behind {
             // Somebody may have gone on with it before this one had the lock.
-            if Manifest::read_partial(&self.folder)?.as_ref() != Some(&part.manifest) {
+            if Manifest::read_partial(&self.folder)?.as_ref() != Some(&part.found.manifest) {
                 return Ok(None);
             }
             steps.clone_from(&part.steps);
-            if let Some(manifest) = part.manifest.up_to(part.set.len()) {
+            if let Some(manifest) = part.found.manifest.up_to(part.set.len()) {
                 set.go_on(&manifest);
             }
         }
@@ -493,6 +494,33 @@ mod tests {
         }
         assert!(bytes("AUTO") < bytes("NONE") / 4 && bytes("GZIP") < bytes("NONE") / 4);
         assert!(ds.snapshot(&folder("x"), "LZ77").unwrap_err().to_string().contains("LZ77"));
+    }
+
+    #[test]
+    fn on_disk_a_pass_has_its_files_to_the_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name).to_str().unwrap().to_string();
+        let texts = || {
+            let read = |b: &mut crate::expr::Builder, x: &[usize]| b.call("io.read_file", x, Default::default());
+            let names = Tensor::strings([2], &[path("a"), path("a")]);
+            let ds = Dataset::from_tensor_slices(names).unwrap().map(read).unwrap().cache_in(&path("c")).unwrap();
+            in_chunks(&ds, 1)
+        };
+        let text = |e: Result<crate::element::Element>| e.unwrap()[0].tensor().str_at(0).to_vec();
+        let runs = || -> usize {
+            let place = std::fs::read_dir(path("c")).unwrap().next().unwrap().unwrap().path();
+            std::fs::read_dir(place).unwrap().filter(|e| e.as_ref().unwrap().path().is_dir()).count()
+        };
+        std::fs::write(path("a"), "1").unwrap();
+        assert_eq!(texts().iter().unwrap().count(), 2);
+        let mut reading = texts().iter().unwrap();
+        assert_eq!(text(reading.next().unwrap()), b"1");
+        std::fs::write(path("a"), "other").unwrap();
+        // On a file system of another machine it would not be enough that they are open.
+        assert_eq!((texts().iter().unwrap().map(text).collect::<Vec<_>>(), runs()), (vec![b"other".to_vec(); 2], 2));
+        assert_eq!(text(reading.next().unwrap()), b"1");
+        drop(reading);
+        crate::ops::testing::until(|| runs() == 1);
     }
 
     #[test]

@@ -4,7 +4,9 @@ use super::origin::Origin;
 use super::place::Filled;
 use crate::element::{Chunk, Value};
 use crate::ops::held::Held;
+use crate::runtime::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use crate::runtime::sync::{Mutex, lock};
+use crate::runtime::{BuildCx, Ends, Run};
 use feedline_io::brief;
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -15,21 +17,67 @@ pub struct Store {
     kept: Mutex<Vec<Kept>>,
     /// What was kept in the process of a state, and is not there in this one: the pass to fill it with.
     missed: Mutex<Option<Origin>>,
+    /// The pass that files have, if they are kept there.
+    on_disk: Mutex<Option<Origin>>,
 }
 
-type Kept = (Option<Weak<[Value]>>, Filled);
+struct Kept {
+    /// Values around the dataset.
+    env: Option<Weak<[Value]>>,
+    filled: Filled,
+    by: By,
+}
 
-impl Store {
-    fn find(list: &[Kept], env: &Arc<[Value]>) -> Option<Filled> {
-        let same = |key: &Option<Weak<[Value]>>| match key {
+/// The pass that filled it. Workers may have read all of it for a consumer who then left: whether they had depends on the
+/// machine. So other passes have what was kept only once its consumer has seen the end, and where an operator above may
+/// leave some of it unread, nobody has it before that one has seen it.
+#[derive(Clone)]
+pub struct By {
+    run: Weak<Run>,
+    finished: Arc<AtomicBool>,
+    ends: Option<Arc<Ends>>,
+    /// All passes give the same.
+    pure: bool,
+}
+
+impl By {
+    pub fn new(cx: &BuildCx, pure: bool) -> By {
+        let (run, finished) = (Arc::downgrade(&cx.run), cx.run.finished.clone());
+        By { run, finished, ends: cx.ends.clone(), pure }
+    }
+    fn is_seen(&self) -> bool {
+        self.ends.as_ref().is_none_or(|ends| ends.were_seen())
+    }
+    /// Whether others may have it.
+    fn is_over(&self) -> bool {
+        self.pure || self.finished.load(Relaxed) && self.is_seen()
+    }
+    /// Whether nobody will ever have it.
+    fn is_left(&self) -> bool {
+        !self.is_over() && self.run.strong_count() == 0
+    }
+}
+
+impl Kept {
+    fn is_of(&self, env: &Arc<[Value]>) -> bool {
+        match &self.env {
             None => env.is_empty(),
             Some(key) => key.ptr_eq(&Arc::downgrade(env)),
-        };
-        list.iter().find(|(key, _)| same(key)).map(|(_, filled)| filled.clone())
+        }
     }
-    pub fn get(&self, env: &Arc<[Value]>) -> Option<Filled> {
+    fn is_for(&self, run: Option<&Arc<Run>>) -> bool {
+        let is_of_run = |run: &Arc<Run>| self.by.run.ptr_eq(&Arc::downgrade(run)) && self.by.is_seen();
+        self.by.is_over() || run.is_some_and(is_of_run)
+    }
+}
+
+impl Store {
+    /// What is kept for that pass, or for those that begin later.
+    pub fn get(&self, env: &Arc<[Value]>, run: Option<&Arc<Run>>) -> Option<Filled> {
         let _brief = brief();
-        Store::find(&lock(&self.kept), env)
+        let mut list = lock(&self.kept);
+        list.retain(|kept| !kept.by.is_left());
+        list.iter().find(|kept| kept.is_of(env) && kept.is_for(run)).map(|kept| kept.filled.clone())
     }
     /// A state says that passes read what that one gave.
     pub fn miss(&self, origin: Option<Origin>) {
@@ -41,13 +89,31 @@ impl Store {
         let _brief = brief();
         lock(&self.missed).clone().filter(|_| env.is_empty())
     }
+    /// Files have that pass.
+    #[cfg(feature = "columnar")]
+    pub fn note_on_disk(&self, env: &Arc<[Value]>, origin: &Origin) {
+        let _brief = brief();
+        if env.is_empty() {
+            (*lock(&self.on_disk), *lock(&self.missed)) = (Some(origin.clone()), None);
+        }
+    }
+    /// The pass whose results those that begin later give, once the one that runs has come to its end: what it has kept by
+    /// then is not read again by whoever goes on with it.
+    pub fn passes_give(&self) -> Option<Origin> {
+        let _brief = brief();
+        let (list, none) = (lock(&self.kept), Arc::from([]));
+        let is_told = |kept: &&Kept| kept.is_of(&none) && !kept.by.is_left() && (kept.by.pure || kept.by.is_seen());
+        let kept = list.iter().find(is_told).map(|kept| kept.filled.origin.clone());
+        kept.or_else(|| lock(&self.on_disk).clone()).or_else(|| lock(&self.missed).clone())
+    }
     /// The first complete pass wins.
-    pub fn put(&self, env: &Arc<[Value]>, filled: Filled) {
+    pub fn put(&self, env: &Arc<[Value]>, filled: Filled, by: By) {
         let _brief = brief();
         let mut list = lock(&self.kept);
-        list.retain(|(key, _)| key.as_ref().is_none_or(|k| k.strong_count() > 0));
-        if Store::find(&list, env).is_none() {
-            list.push(((!env.is_empty()).then(|| Arc::downgrade(env)), filled));
+        list.retain(|kept| kept.env.as_ref().is_none_or(|k| k.strong_count() > 0) && !kept.by.is_left());
+        let run = by.run.upgrade();
+        if !list.iter().any(|kept| kept.is_of(env) && kept.is_for(run.as_ref())) {
+            list.push(Kept { env: (!env.is_empty()).then(|| Arc::downgrade(env)), filled, by });
         }
     }
 }
@@ -126,12 +192,14 @@ mod tests {
         };
         let env = |n: i64| -> Arc<[Value]> { [Value::Tensor(Tensor::scalar(n))].into() };
         let (a, b) = (env(1), env(2));
-        store.put(&a, held(1));
-        assert!(store.get(&b).is_none() && store.get(&Arc::from([])).is_none());
-        store.put(&Arc::from([]), held(3));
+        let ds = crate::Dataset::range(1).unwrap();
+        let by = By::new(&crate::runtime::testing_cx(ds.plan()), true);
+        store.put(&a, held(1), by.clone());
+        assert!(store.get(&b, None).is_none() && store.get(&Arc::from([]), None).is_none());
+        store.put(&Arc::from([]), held(3), by.clone());
         drop(a);
-        store.put(&b, held(2));
-        let rows = |env: &Arc<[Value]>| match store.get(env).unwrap().rows {
+        store.put(&b, held(2), by);
+        let rows = |env: &Arc<[Value]>| match store.get(env, None).unwrap().rows {
             Rows::Memory(held) => held.len(),
             #[cfg(feature = "columnar")]
             _ => unreachable!("in memory"),

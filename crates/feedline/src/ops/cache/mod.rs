@@ -175,7 +175,8 @@ impl Op for Cache {
     }
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
         let (plan, place, hold) = (node.inputs[0].clone(), self.place(cx, node)?, cx.hold(node).leaving(2));
-        Ok(Built::Stage(Box::new(CacheStage::new(cx.clone(), plan, place, self.on_full, hold)?)))
+        let store = self.memory(cx.run.errors.is_some()).clone();
+        Ok(Built::Stage(Box::new(CacheStage::new(cx.clone(), plan, (place, store), self.on_full, hold)?)))
     }
     /// Only snapshots say how they are compressed, if it be not at all.
     fn called(&self) -> &'static str {
@@ -184,17 +185,20 @@ impl Op for Cache {
     fn hands_out_kept_rows(&self) -> bool {
         self.filename.is_none()
     }
+    fn keeps_passes(&self) -> bool {
+        true
+    }
     fn kept_pass(&self, lenient: bool) -> Option<serde_json::Value> {
         let _ = self.input.get().filter(|input| !input.is_pure())?;
-        let kept = self.memory(lenient).get(&[].into())?;
-        kept.origin.never.is_none().then(|| kept.origin.to_json().ok())?
+        let origin = self.memory(lenient).passes_give()?;
+        origin.never.is_none().then(|| origin.to_json().ok())?
     }
     fn miss_pass(&self, lenient: bool, pass: Option<&serde_json::Value>) -> Result<()> {
         self.memory(lenient).miss(pass.map(Origin::from_json).transpose()?);
         Ok(())
     }
     fn index(&self, cx: &BuildCx, node: &Plan) -> Result<Option<Arc<dyn Index>>> {
-        match self.place(cx, node)?.get(&cx.env)? {
+        match self.place(cx, node)?.get(&cx.env, &cx.run)? {
             Some(Filled { rows: Rows::Memory(held), rest: None, .. }) => Ok(Some(Arc::new(held))),
             #[cfg(feature = "columnar")]
             Some(Filled { rows: Rows::Disk(set), rest: None, .. }) => {

@@ -3,7 +3,7 @@
 
 #[cfg(feature = "columnar")]
 use super::disk::{Keeping, OnDisk};
-use super::memory::{Blocks, Store};
+use super::memory::{Blocks, By, Store};
 use super::origin::Origin;
 #[cfg(feature = "columnar")]
 use super::spill::Spilling;
@@ -66,9 +66,10 @@ impl Place {
             Place::Disk(disk) => disk.called,
         }
     }
-    pub fn get(&self, env: &Arc<[Value]>) -> Result<Option<Filled>> {
+    /// What is kept for a pass.
+    pub fn get(&self, env: &Arc<[Value]>, run: &Arc<Run>) -> Result<Option<Filled>> {
         match self {
-            Place::Memory(store) => Ok(store.get(env)),
+            Place::Memory(store) => Ok(store.get(env, Some(run))),
             #[cfg(feature = "columnar")]
             Place::Disk(disk) => disk.get()?.map(|kept| from_disk(kept.set, &kept.origin, None)).transpose(),
         }
@@ -81,17 +82,17 @@ impl Place {
             Place::Disk(disk) => Ok(disk.begin(_run, None)?.map(|keeping| Filling::Disk(Box::new(keeping)))),
         }
     }
-    pub fn finish(&self, env: &Arc<[Value]>, filling: Filling, origin: &Origin, hold: &mut Hold) -> Result<()> {
+    pub fn finish(&self, env: &Arc<[Value]>, filling: Filling, origin: &Origin, by: By, hold: &mut Hold) -> Result<()> {
         let filled = |rows: Rows, kept: Arc<Kept>| Filled { rows, rest: None, origin: origin.clone(), kept };
         match (self, filling) {
             (Place::Memory(store), Filling::Memory(blocks)) => {
-                store.put(env, filled(Rows::Memory(blocks.finish()), hold.leave()));
+                store.put(env, filled(Rows::Memory(blocks.finish()), hold.leave()), by);
                 Ok(())
             }
             #[cfg(feature = "columnar")]
             (Place::Memory(store), Filling::Spill(spilling)) => {
                 let rows = Rows::Disk(spilling.finish()?);
-                store.put(env, filled(rows, Arc::default()));
+                store.put(env, filled(rows, Arc::default()), by);
                 Ok(())
             }
             #[cfg(feature = "columnar")]

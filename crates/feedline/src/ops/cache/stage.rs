@@ -3,6 +3,7 @@
 use super::OnFull;
 #[cfg(feature = "columnar")]
 use super::disk::Part;
+use super::memory::{By, Store};
 use super::origin::Origin;
 #[cfg(feature = "columnar")]
 use super::place::from_disk;
@@ -16,11 +17,14 @@ use crate::ops::kept_set::{is_damage, is_out_of_reach};
 use crate::plan::Plan;
 use crate::runtime::{At, BuildCx, Cx, Given, Hold, Mark, Over, Pull, Saved, Stage, bytes_text};
 use feedline_io::Witness;
+use std::sync::Arc;
 
 pub struct CacheStage {
     cx: BuildCx,
     plan: Plan,
     place: Place,
+    /// Where passes are remembered, wherever their elements are.
+    store: Arc<Store>,
     on_full: OnFull,
     hold: Hold,
     source: Source,
@@ -47,7 +51,13 @@ enum Source {
 
 impl CacheStage {
     /// Reads what is kept, goes on with what was begun, or begins.
-    pub fn new(cx: BuildCx, plan: Plan, place: Place, on_full: OnFull, hold: Hold) -> Result<CacheStage> {
+    pub fn new(
+        cx: BuildCx,
+        plan: Plan,
+        (place, store): (Place, Arc<Store>),
+        on_full: OnFull,
+        hold: Hold,
+    ) -> Result<CacheStage> {
         #[cfg(feature = "columnar")]
         let cx = match &place {
             Place::Disk(disk) => BuildCx { witness: Some(disk.files.witness.clone()), ..cx },
@@ -59,6 +69,7 @@ impl CacheStage {
             cx,
             plan,
             place,
+            store,
             on_full,
             hold,
             source,
@@ -69,12 +80,15 @@ impl CacheStage {
             #[cfg(feature = "columnar")]
             part: None,
         };
-        if let Some(filled) = stage.place.get(&stage.cx.env)? {
+        let missed = stage.store.missed(&stage.cx.env);
+        if let Some(filled) = stage.place.get(&stage.cx.env, &stage.cx.run)? {
             stage.read(filled, given, None)?;
-        } else if let Some(origin) = stage.missed() {
+        } else if let Some(origin) = missed {
             // Where it was kept, this pass would take no seeds.
-            let cx = stage.cx.again();
-            stage.begin_anew(&cx, origin, given)?;
+            if !stage.go_on(given, |part| *part == origin)? {
+                let cx = stage.cx.again();
+                stage.begin_anew(&cx, origin, given)?;
+            }
         } else if !stage.go_on(given, |_| true)? {
             let _watched = Witness::enter(stage.cx.witness.clone());
             let mut input = stage.cx.stage(&stage.plan)?;
@@ -107,17 +121,20 @@ impl CacheStage {
         };
         held.seek(&mut At::new(&[Saved::Number(first)]))?;
         (self.given, self.drop) = (Given::rows(first), given.behind(first));
+        let is_whole = rest.is_none();
         self.source = Source::Held(held, rest);
         self.origin = filled.origin;
+        if is_whole {
+            self.note();
+        }
         Ok(())
     }
 
-    /// The pass that was kept where a state was taken.
-    fn missed(&self) -> Option<Origin> {
-        match &self.place {
-            Place::Memory(store) => store.missed(&self.cx.env),
-            #[cfg(feature = "columnar")]
-            Place::Disk(_) => None,
+    /// Files have this pass.
+    fn note(&self) {
+        #[cfg(feature = "columnar")]
+        if matches!(self.place, Place::Disk(_)) {
+            self.store.note_on_disk(&self.cx.env, &self.origin);
         }
     }
 
@@ -268,6 +285,10 @@ impl CacheStage {
         None
     }
 
+    fn by(&self) -> By {
+        By::new(&self.cx, !self.plan.varies())
+    }
+
     /// There is no room for these rows.
     fn full(&mut self, over: Over, chunk: &Chunk) -> Option<Error> {
         let Source::Input(_, slot) = &mut self.source else { return None };
@@ -284,7 +305,7 @@ impl CacheStage {
                 }
                 let (rows, rest) = (Rows::Memory(blocks.finish()), Some(rest.into()));
                 let (origin, kept) = (self.origin.clone(), self.hold.leave());
-                store.put(&self.cx.env, Filled { rows, rest, origin, kept });
+                store.put(&self.cx.env, Filled { rows, rest, origin, kept }, self.by());
                 None
             }
             #[cfg(feature = "columnar")]
@@ -362,10 +383,12 @@ impl CacheStage {
                 }
             }
             Pull::End => {
-                if let Some(filling) = filling.take()
-                    && let Err(error) = self.place.finish(&self.cx.env, filling, &self.origin, &mut self.hold)
-                {
-                    return Pull::Fail(error);
+                if let Some(filling) = filling.take() {
+                    let by = self.by();
+                    if let Err(error) = self.place.finish(&self.cx.env, filling, &self.origin, by, &mut self.hold) {
+                        return Pull::Fail(error);
+                    }
+                    self.note();
                 }
             }
             Pull::Pending => {}
@@ -398,7 +421,8 @@ impl Stage for CacheStage {
         let given = Given::read(at)?;
         let origin = Origin::read(at)?;
         let pure = self.plan.is_pure();
-        if let Some(filled) = self.place.get(&self.cx.env)?.filter(|f| f.origin == origin || pure) {
+        let kept = self.place.get(&self.cx.env, &self.cx.run)?;
+        if let Some(filled) = kept.filter(|f| f.origin == origin || pure) {
             return self.read(filled, given, None);
         }
         // What lies ahead is read on to; what another pass kept is skipped; for anything else the pass begins anew.

@@ -222,8 +222,11 @@ impl Group {
         // A few rows are copied, lest a window that stays open keeps the whole chunk in memory.
         let slice = last - first + 1 == self.rows.len() && self.rows.len() * 2 >= chunk.rows();
         let part = if slice { chunk.slice(first..last + 1) } else { chunk.take(&self.rows) };
-        self.bytes += if part.is_frozen() { 0 } else { part.nbytes() };
+        // Windows of few elements are mostly what stands around these.
+        self.bytes += part.columns().len() * Value::BESIDE + if part.is_frozen() { 0 } else { part.nbytes() };
+        let room = self.parts.capacity();
         self.parts.push(part);
+        self.bytes += (self.parts.capacity() - room) * size_of::<Chunk>();
         self.rows.clear();
     }
 }

@@ -145,8 +145,10 @@ impl Op for Interleave {
         };
         // Whoever works ahead opens more than is wanted of it.
         let cx = &BuildCx { cut: cx.cut.map(|exact| if calls.is_some() { 0 } else { exact }), ..cx.clone() };
+        let mut outer = Inners::new(cx, node, &self.function)?;
+        outer.cx.in_turns = cycle > 1 || calls.is_some();
         Ok(Built::Stage(Box::new(InterleaveStage {
-            outer: Inners::new(cx, node, &self.function)?,
+            outer,
             outer_ended: false,
             slots: Slots { made: vec![], len: cycle },
             cycle,

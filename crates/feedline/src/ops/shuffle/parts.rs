@@ -1,7 +1,7 @@
 //! The memory of a shuffle's rows that are not packed: chunks as they came, freed with their last row, and copied together
 //! where too much of them is gone.
 
-use crate::element::{Chunk, Column, DType, RowRef, Tensor, gather};
+use crate::element::{Chunk, RowRef, gather};
 use std::collections::VecDeque;
 
 /// Rows are copied together in this many steps, each of which frees memory before the next.
@@ -97,7 +97,7 @@ impl Parts {
     /// there is no room for that much, those of all parts of which a row is gone. `coming` is in use and stays.
     pub fn compact(&mut self, held: &mut VecDeque<RowRef>, coming: Option<u32>, room: usize) {
         for part in self.slots.iter_mut().flatten() {
-            if !part.shared && part.chunk.is_shared() {
+            if !part.shared && part.chunk.is_frozen() {
                 part.shared = true;
                 self.live -= part.row_bytes * part.left;
                 self.dead -= part.row_bytes * (part.chunk.rows() - part.left);
@@ -108,7 +108,13 @@ impl Parts {
         }
         let times = if self.spare(room) < self.live { 1 } else { 2 };
         let step = |p: u32| match &self.slots[p as usize] {
-            Some(part) if !part.shared && coming != Some(p) && part.left * times < part.chunk.rows() => {
+            // What shares its memory with rows that are still to come has it alone later.
+            Some(part)
+                if !part.shared
+                    && coming != Some(p)
+                    && part.left * times < part.chunk.rows()
+                    && !part.chunk.is_shared() =>
+            {
                 Some(p as usize % STEPS)
             }
             _ => None,
@@ -121,7 +127,7 @@ impl Parts {
         }
         for places in steps.into_iter().filter(|p| !p.is_empty()) {
             let rows: Vec<RowRef> = places.iter().map(|&i| held[i]).collect();
-            let new = self.push(own(gather(&rows, |p| self.chunk(p))));
+            let new = self.push(gather(&rows, |p| self.chunk(p)).with_own_strings());
             for (row, i) in places.into_iter().enumerate() {
                 self.release(held[i].part);
                 held[i] = RowRef { part: new, row: row as u32 };
@@ -132,17 +138,4 @@ impl Parts {
             self.tolerated = self.dead * 2;
         }
     }
-}
-
-/// Strings are given memory of their own: they may be small parts of large blocks.
-fn own(chunk: Chunk) -> Chunk {
-    let (rows, pos) = (chunk.rows(), chunk.pos.clone());
-    let columns = chunk.into_columns().into_iter().map(|c| match c {
-        Column::Dense(t) if t.dtype() == DType::String => {
-            let strings: Vec<&[u8]> = t.strs().collect();
-            Column::Dense(Tensor::strings(t.shape(), &strings))
-        }
-        other => other,
-    });
-    Chunk::new(rows, pos, columns.collect::<Vec<_>>())
 }

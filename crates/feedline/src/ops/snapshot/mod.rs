@@ -218,7 +218,7 @@ impl Op for Snapshot {
 mod tests {
     use super::*;
     use crate::ops::cache::tests::counted;
-    use crate::ops::testing::{events, failing, in_chunks, ints};
+    use crate::ops::testing::{events, failing, in_chunks, ints, until};
     use crate::save::Manifest;
     use std::path::{Path, PathBuf};
     use std::sync::atomic::Ordering::Relaxed;
@@ -326,6 +326,45 @@ mod tests {
         std::fs::write(left.join("00000-00000.arrow"), "half").unwrap();
         assert_eq!((ints(&ds), ints(&ds)), (vec![0, 1, 2, 3], vec![0, 2, 1, 3]));
         assert!(!left.exists());
+    }
+
+    /// Numbers to which that in a file is added: one that is known by name only while a pass runs.
+    fn shifted_by(file: &str) -> Dataset {
+        let shift = |b: &mut Builder, x: &[NodeId]| {
+            let name = b.constant(Tensor::string(file.as_bytes()).into())?;
+            let text = b.call("io.read_file", &[name], Attrs::default())?;
+            let number = b.call(
+                "strings.to_number",
+                &[text],
+                serde_json::from_value(serde_json::json!({ "out_type": DType::Int64 }))?,
+            )?;
+            b.call("add", &[x[0], number], Attrs::default())
+        };
+        Dataset::range(40).unwrap().map(shift).unwrap()
+    }
+
+    #[test]
+    fn a_pass_goes_on_with_what_was_made_anew_meanwhile() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, kept) = (dir.path().join("number"), dir.path().join("kept"));
+        let ds = || shifted_by(name(&file)).snapshot_in_shards(name(&kept), "NONE", modulo(8), Some(&mixed)).unwrap();
+        std::fs::write(&file, "0").unwrap();
+        assert_eq!(ints(&ds()), (0..40).collect::<Vec<_>>());
+        // Shards are opened when their turn comes: most are not yet.
+        let old = not_ahead(&in_chunks(&ds(), 1));
+        let mut reading = old.iter().unwrap();
+        let mut all: Vec<i64> = reading.by_ref().take(2).map(|e| e.unwrap()[0].tensor().item()).collect();
+        std::fs::write(&file, "1000").unwrap();
+        assert_eq!(ints(&ds()), (1000..1040).collect::<Vec<_>>());
+        let runs =
+            || std::fs::read_dir(&places(&kept)[0]).unwrap().filter(|e| e.as_ref().unwrap().path().is_dir()).count();
+        assert_eq!(runs(), 2);
+        all.extend(reading.by_ref().map(|e| e.unwrap()[0].tensor().item::<i64>()));
+        all.sort_unstable();
+        assert_eq!(all, (0..40).collect::<Vec<_>>());
+        drop(reading);
+        until(|| runs() == 1);
+        assert!(ints(&ds())[0] >= 1000);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::ops::kept_set::{self, Writing};
 use crate::ops::load::Load;
 use crate::plan::{Bound, Plan};
 use crate::runtime::{At, BuildCx, Cx, Given, Later, Mark, Pull, Saved, Stage};
-use crate::save::{self, Manifest, SetWriter};
+use crate::save::{self, Leased, SetWriter};
 use feedline_io::{Scratch, Witness, scratch};
 use std::sync::Arc;
 
@@ -24,10 +24,10 @@ pub struct Place {
 
 impl Place {
     /// The snapshot, if it is whole.
-    fn whole(&self) -> Result<Option<Manifest>> {
+    fn whole(&self) -> Result<Option<Arc<Leased>>> {
         let _unwatched = Witness::enter(None);
-        let manifest = Manifest::read(&self.folder).map_err(|error| self.advised(error))?;
-        Ok(manifest.filter(|manifest| manifest.spec == self.spec && self.files.are_as_in(manifest)))
+        let found = Leased::read(&self.folder).map_err(|error| self.advised(error))?;
+        Ok(found.filter(|found| found.manifest.spec == self.spec && self.files.are_as_in(&found.manifest)))
     }
     /// What is wrong with the files is mended by a person. Readers may read others too.
     fn advised(&self, error: Error) -> Error {
@@ -56,21 +56,22 @@ impl Place {
         Ok(Some(Box::new(Keeping { set, working, writing: Writing::new(&self.folder, &cx.run.cancelled) })))
     }
     /// The shards, each a dataset.
-    fn shards(&self, count: usize) -> Result<Dataset> {
-        let count = i64::try_from(count).map_err(|_| Error::internal("more shards than numbers"))?;
+    fn shards(&self, whole: &Arc<Leased>) -> Result<Dataset> {
+        let count =
+            i64::try_from(whole.manifest.shards.len()).map_err(|_| Error::internal("more shards than numbers"))?;
         Dataset::range(count)?.map(|b, number| {
-            let shard = Load::new(&self.folder, Some(Int::Symbol { symbol: b.export(number[0]) }), true);
+            let shard = Load::of(&self.folder, Some(Int::Symbol { symbol: b.export(number[0]) }), true, whole);
             Ok(b.dataset(Bound::nested(Dataset::source(shard)?.plan().clone()), self.spec.clone()))
         })
     }
     /// Starts to read.
-    fn read(&self, cx: &BuildCx, manifest: &Manifest, reader: Option<&Function>) -> Result<Box<dyn Stage>> {
+    fn read(&self, cx: &BuildCx, whole: &Arc<Leased>, reader: Option<&Function>) -> Result<Box<dyn Stage>> {
         // Its own files are nothing that it was made of.
         let (cx, _unwatched) = (&BuildCx { witness: None, ..cx.clone() }, Witness::enter(None));
         let Some(reader) = reader else {
-            return cx.stage(Dataset::source(Load::new(&self.folder, None, true))?.plan());
+            return cx.stage(Dataset::source(Load::of(&self.folder, None, true, whole))?.plan());
         };
-        let shards = Value::Dataset(Bound::nested(self.shards(manifest.shards.len())?.plan().clone()));
+        let shards = Value::Dataset(Bound::nested(self.shards(whole)?.plan().clone()));
         let made = reader.bound(cx).call(&Element::from_iter([shards]), 0)?;
         let made = made.first().ok_or_else(|| Error::func("reader_func returned nothing"))?;
         cx.inner_stage(made)
@@ -125,7 +126,7 @@ impl SnapshotStage {
         let (given, drop) = (Given::default(), Given::default());
         let mut stage = SnapshotStage { cx, input, place, reader, source, origin, given, drop, sent, begun };
         match stage.place.whole()? {
-            Some(manifest) => stage.read(&manifest)?,
+            Some(whole) => stage.read(&whole)?,
             None => {
                 let _watched = Witness::enter(stage.cx.witness.clone());
                 let mut input = stage.cx.stage(&stage.input)?;
@@ -142,10 +143,10 @@ impl SnapshotStage {
             *keeping = None;
         }
     }
-    fn read(&mut self, manifest: &Manifest) -> Result<()> {
+    fn read(&mut self, whole: &Arc<Leased>) -> Result<()> {
         self.let_go();
-        self.origin = Origin::from_json(manifest.origin.as_ref().unwrap_or_default())?;
-        let reader = self.place.read(&self.cx, manifest, self.reader.as_ref());
+        self.origin = Origin::from_json(whole.manifest.origin.as_ref().unwrap_or_default())?;
+        let reader = self.place.read(&self.cx, whole, self.reader.as_ref());
         self.source = Source::Shards(reader.map_err(|error| self.place.advised(error))?);
         (self.given, self.drop, self.begun) = (Given::default(), Given::default(), false);
         Ok(())
@@ -276,12 +277,12 @@ impl Stage for SnapshotStage {
     fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
         if at.flag()? {
             let origin = Origin::read(at)?;
-            let Some(manifest) = self.place.whole()? else {
+            let Some(whole) = self.place.whole()? else {
                 let text = "the state was taken while a snapshot was read, and here is none";
                 return Err(Error::new(Kind::Precondition, text).in_file(&self.place.folder, None));
             };
             if !matches!(self.source, Source::Shards(_)) || (self.begun && !self.cx.nested) {
-                self.read(&manifest)?;
+                self.read(&whole)?;
             }
             if !is_same(&origin, &self.origin) && !self.input.is_pure() {
                 let text = "the state was taken while a snapshot was read that was made of another pass than this one";
