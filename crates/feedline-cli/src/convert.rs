@@ -20,10 +20,11 @@ use std::time::Instant;
 /// Convert files to another format, other shards, another compression
 ///
 /// The format of OUT is told by its ending. Rows become tf.train.Examples in TFRecord files; Examples become rows by their
-/// schema, which is learned from the first 100 records, or given. Columns of text are numbers (int64, float64) if all of
-/// their rows are, and come back as they were written: 007 stays text. Nulls and empty numbers are refused, unless --fill
-/// says what stands for them. Files appear under their names when all of them are whole: a run that breaks off leaves
-/// none.
+/// schema, which is learned from the first 100 records, or given; a feature that none of these had is refused. Columns of
+/// text are numbers (int64, float64, in JSON lines uint64 too) if all of their rows are, and come back as they were written:
+/// 007 stays text, and whole numbers that no type holds are refused. Nulls and empty numbers are refused, unless --fill says
+/// what stands for them. Shards are encoded and compressed side by side on all cores. Files appear under their names when all
+/// of them are whole: a run that breaks off leaves none.
 #[derive(Args)]
 #[command(after_long_help = "\
 Examples:
@@ -215,6 +216,10 @@ impl Convert {
                 Some(schema) => Records::Examples(schema.clone()),
                 None => rows::look(files, self.infer.unwrap_or(SEEN_RECORDS), wanted.watch)?,
             };
+            // Nothing is left out that nobody asked to be.
+            if let (Records::Examples(schema), true) = (&learned, is_whole && self.infer != Some(0)) {
+                rows = examples::only_known(&rows, schema)?;
+            }
             rows = match learned {
                 Records::Examples(schema) => rows::only(&examples::parse(&rows, &schema)?, wanted.columns)?,
                 Records::Bytes => rows::only(&rows::as_rows(&rows, "record")?, wanted.columns)?,

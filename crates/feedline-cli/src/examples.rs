@@ -9,7 +9,7 @@ use feedline_formats::example::{Entries, Stored};
 use feedline_formats::example_writer::{Values, put_example};
 use feedline_formats::sequence_example::Lists;
 use serde_json::json;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -167,6 +167,21 @@ impl Inference {
     pub fn has_sequences(&self) -> bool {
         self.sequences && !self.other
     }
+}
+
+/// Refuses records with features that the schema, which was learned from others, does not know: they would be lost.
+pub fn only_known(records: &Dataset, schema: &Schema) -> Result<Dataset> {
+    let names: HashSet<String> = schema.0.iter().map(|f| f.name.clone()).collect();
+    records.map_fn(records.spec().clone(), move |row| {
+        // What is no Example is said by whoever reads it.
+        for (name, _) in Entries::new(row[0].tensor().str_at(0)).map_while(Result::ok) {
+            if !std::str::from_utf8(name).is_ok_and(|name| names.contains(name)) {
+                let name = String::from_utf8_lossy(name);
+                return Err(Error::data(format!("the record has the feature {name:?}, and those before it have not")));
+            }
+        }
+        Ok(row)
+    })
 }
 
 /// Rows out of Examples.

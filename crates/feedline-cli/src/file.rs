@@ -205,6 +205,15 @@ pub fn open_each(session: &Session<'_>, inputs: &Inputs) -> Result<Vec<(String, 
     Ok(files)
 }
 
+/// The same where one file at least must be there.
+pub fn open_some(session: &Session<'_>, inputs: &Inputs) -> Result<Vec<(String, Result<File>)>> {
+    let files = open_each(session, inputs)?;
+    match files.iter().find_map(|(_, file)| file.as_ref().err()) {
+        Some(error) if files.iter().all(|(_, file)| file.is_err()) => Err(error.clone()),
+        _ => Ok(files),
+    }
+}
+
 /// The same where every file must be there.
 pub fn open_all(session: &Session<'_>, inputs: &Inputs) -> Result<Vec<File>> {
     open_each(session, inputs)?.into_iter().map(|(_, file)| file).collect()

@@ -1,24 +1,24 @@
-//! `feedline index FILE…`: side indexes, which make TFRecord files reachable by number.
+//! `feedline index FILE…`: side indexes, which make the records of TFRecord and tar files reachable by number.
 
 use crate::file::{File, Inputs, open_all};
-use crate::formats::tf_record;
+use crate::formats::Indexed;
 use crate::session::{Session, Unit, Watch, bytes, plural, rate};
 use clap::Args;
-use feedline::Result;
-use feedline_formats::tfrecord_index;
+use feedline::{Error, Result};
 use serde_json::json;
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// Make or refresh the indexes of TFRecord files
+/// Make or refresh the indexes of TFRecord and tar files
 ///
-/// An index says where each record begins: shuffling over everything, len() and skip() then cost nothing. It is kept
+/// An index says where each record, or each sample, lies: shuffling over everything, len() and skip() then cost nothing. It is kept
 /// beside the file (NAME.flidx), or in the cache folder where that cannot be written, and is made anew when the file
 /// changes. feedline makes one by itself when it is needed; this does it ahead of time.
 #[derive(Args)]
 #[command(after_long_help = "\
 Examples:
   feedline index data/*.tfrecord
+  feedline index s3://bucket/train-*.tar
   feedline index --force data/         also where an index is still right
 
 FEEDLINE_INDEX_DIR names another cache folder. Compressed files have no places to jump to: `feedline convert` unpacks
@@ -41,7 +41,7 @@ struct Made {
 impl Index {
     pub fn run(self, session: &Session<'_>) -> Result<bool> {
         let (files, others): (Vec<File>, Vec<File>) =
-            open_all(session, &self.inputs)?.into_iter().partition(|f| std::ptr::eq(f.format, &tf_record::FORMAT));
+            open_all(session, &self.inputs)?.into_iter().partition(|f| f.format.index.is_some());
         let (files, packed): (Vec<File>, Vec<File>) = files.into_iter().partition(File::is_plain);
         if !others.is_empty() {
             session.remark(format!(
@@ -100,14 +100,16 @@ impl Index {
     }
 
     fn one(&self, file: &File, watch: &Watch<'_>) -> Result<Made> {
+        let Some(Indexed { kept, make }) = &file.format.index else {
+            return Err(Error::internal("a format without an index"));
+        };
         if !self.force
-            && let Some((index, place)) = tfrecord_index::Index::kept(&file.source, &file.stat)
+            && let Some((records, place)) = kept(file)
         {
             watch.done(file.stat.len)?;
-            return Ok(Made { records: index.len() as u64, place, is_new: false });
+            return Ok(Made { records, place, is_new: false });
         }
-        let index = tf_record::scan(file, watch)?;
-        let place = index.keep(&file.source, &file.stat)?;
-        Ok(Made { records: index.len() as u64, place, is_new: true })
+        let (records, place) = make(file, watch)?;
+        Ok(Made { records, place, is_new: true })
     }
 }

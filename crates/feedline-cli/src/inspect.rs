@@ -1,8 +1,8 @@
 //! `feedline inspect FILE…`: what is this file?
 
 use crate::examples::Inference;
-use crate::file::{File, Inputs, compression_name, open_all};
-use crate::formats::{Kind, is_damage, sample, tf_record};
+use crate::file::{File, Inputs, compression_name, open_some};
+use crate::formats::{Kind, Scan, is_damage, sample, table};
 use crate::head;
 use crate::rows::{self, Records, SEEN_RECORDS};
 use crate::session::{Session, Unit, Watch, bytes, count, error_json};
@@ -10,6 +10,7 @@ use crate::show::Limit;
 use clap::Args;
 use feedline::save::column_names;
 use feedline::{Error, Result};
+use feedline_formats::side_index::SideIndex;
 use feedline_formats::tfrecord_index::Index;
 use serde_json::{Value as Json, json};
 
@@ -46,7 +47,7 @@ struct Found {
     /// The number of records is counted, not estimated.
     is_exact: bool,
     /// Names and types.
-    schema: Vec<(String, String)>,
+    schema: table::Schema,
     /// The shortest, the middle and the longest record, and of how many.
     sizes: Option<([u64; 3], usize)>,
     index: Option<String>,
@@ -56,13 +57,30 @@ struct Found {
 
 impl Inspect {
     pub fn run(self, session: &Session<'_>) -> Result<bool> {
-        let files = open_all(session, &self.inputs)?;
+        let files = open_some(session, &self.inputs)?;
         let watch = session.watch("reading", 0, Unit::Bytes);
-        let found = session.each(&files, |file| self.look(file, &watch));
+        let found = session.each(&files, |(_, file)| file.as_ref().ok().map(|file| self.look(file, &watch)));
         watch.finish();
         session.go_on()?;
         let (mut fine, mut listed) = (true, Vec::new());
-        for (at, (file, found)) in files.iter().zip(found).enumerate() {
+        for (at, ((name, file), found)) in files.iter().zip(found).enumerate() {
+            let (file, found) = match (file, found) {
+                (Ok(file), Some(found)) => (file, found),
+                (Err(error), _) => {
+                    fine = false;
+                    match session.json {
+                        true => listed.push(json!({ "file": name, "error": error_json(error) })),
+                        false => session.line(format!(
+                            "{}{name}\n  {:<12}{}",
+                            if at > 0 { "\n" } else { "" },
+                            "error",
+                            error
+                        ))?,
+                    }
+                    continue;
+                }
+                (Ok(_), None) => unreachable!("what is open was looked at"),
+            };
             let found = found.unwrap_or_else(|error| Found { damage: Some(error), ..Found::default() });
             let found = Found { damage: found.damage.map(|e| e.in_file(&file.name, None)), ..found };
             fine &= found.damage.is_none();
@@ -84,16 +102,22 @@ impl Inspect {
 
     fn look(&self, file: &File, watch: &Watch<'_>) -> Result<Found> {
         let mut found = Found::default();
+        let kept = file.format.index.as_ref().filter(|_| file.is_plain()).and_then(|index| (index.kept)(file));
+        found.index = kept.map(|(_, place)| place.display().to_string());
         if file.format.reader.is_some() {
             self.records(file, &mut found, watch)?;
         } else {
             (found.records, found.is_exact) = (Some((file.format.count)(file, watch)?), true);
         }
-        if file.format.kind != Kind::Records
-            && let Some(ds) = rows::of_file(file, watch)?
-        {
-            let types = ds.spec().leaves().into_iter().map(|leaf| leaf.to_string());
-            found.schema = column_names(ds.spec()).into_iter().zip(types).collect();
+        if file.format.kind != Kind::Records {
+            match rows::of_file(file, watch) {
+                Ok(None) => {}
+                Ok(Some(ds)) => {
+                    let types = ds.spec().leaves().into_iter().map(|leaf| leaf.to_string());
+                    found.schema = column_names(ds.spec()).into_iter().zip(types).collect();
+                }
+                Err(error) => found.schema = table::schema(file, error)?,
+            }
         }
         if let Some(show) = file.format.show {
             let shown = show(file, 0..self.rows, Limit::SHORT, watch)?;
@@ -121,17 +145,14 @@ impl Inspect {
                 found.schema = schema.0.iter().map(|f| (f.name.clone(), f.to_string())).collect();
             }
         }
-        let kept = (file.format.kind == Kind::Records && file.is_plain())
-            .then(|| Index::kept(&file.source, &file.stat))
-            .flatten();
-        found.index = kept.as_ref().map(|(_, place)| place.display().to_string());
         let may_count = self.full || file.stat.len <= COUNTED_BYTES;
         if seen.damage.is_some() {
             found.damage = seen.damage;
         } else if is_whole {
             (found.records, found.is_exact) = (Some(seen.records.len() as u64), true);
-        } else if file.format.kind == Kind::Records && file.is_plain() && (kept.is_some() || may_count) {
-            let index = kept.map_or_else(|| tf_record::scan(file, watch), |(index, _)| Ok(index));
+        } else if file.format.kind == Kind::Records && file.is_plain() && (found.index.is_some() || may_count) {
+            let kept = Index::kept(&file.source, &file.stat);
+            let index = kept.map_or_else(|| Index::scan_file(file, watch), |(index, _)| Ok(index));
             match index {
                 Ok(index) => {
                     (found.records, found.is_exact) = (Some(index.len() as u64), true);

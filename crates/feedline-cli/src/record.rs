@@ -6,7 +6,7 @@ use crate::session::{Session, Unit, bytes};
 use crate::show::{self, Limit};
 use clap::Args;
 use feedline::element::{DType, Element, Spec, Value};
-use feedline::{Error, Result};
+use feedline::{Error, Kind, Result};
 use feedline_formats::example::{Entries, Stored};
 use feedline_image::codec::{Opened, jpeg};
 use serde_json::{Value as Json, json};
@@ -74,17 +74,23 @@ impl Show {
         let found = session.aside(|| {
             let file = File::open(&self.file, &self.reading)?;
             let missing = || Error::range(format!("{} has no record {}", self.file, self.record));
-            let ds = rows::of_file(&file, &watch)?.ok_or_else(missing)?;
-            let number = i64::try_from(self.record).map_err(|_| missing())?;
-            let row = ds.skip(number)?.take(1)?.iter()?.next().ok_or_else(missing)?;
+            let row = rows::of_file(&file, &watch).and_then(|ds| {
+                let ds = ds.ok_or_else(missing)?;
+                let number = i64::try_from(self.record).map_err(|_| missing())?;
+                let row = ds.skip(number)?.take(1)?.iter()?.next().ok_or_else(missing)?;
+                Ok(Found::Row(ds.spec().clone(), row?))
+            });
             match (row, file.format.show) {
                 // What has no place in an element can be shown all the same.
                 (Err(error), Some(show)) if self.out.is_none() => {
                     let at = usize::try_from(self.record).map_err(|_| missing())?;
                     let shown = show(&file, at..at + 1, limit, &watch)?;
-                    Ok(Found::Shown(shown.rows.into_iter().next().ok_or(error)?))
+                    // If all of the file was refused, nobody has looked yet whether there is such a row.
+                    let none = || if error.kind() == Kind::Usage { missing() } else { error };
+                    let why = shown.damage.map(|(_, damage)| damage);
+                    Ok(Found::Shown(shown.rows.into_iter().next().ok_or_else(|| why.unwrap_or_else(none))?))
                 }
-                (row, _) => Ok::<_, Error>(Found::Row(ds.spec().clone(), row?)),
+                (row, _) => row,
             }
         });
         watch.finish();

@@ -27,7 +27,7 @@ What is checked:
   tar            the checksums of headers; that all members are there (contents have no checksums)
   csv            quotes, and that all rows have as many fields as the first
   jsonl          that each line is a JSON object in UTF-8
-  parquet, arrow, npy    that everything can be read")]
+  parquet, arrow, npy    that everything can be read; checksums of pages and of arrays in .npz files")]
 pub struct Verify {
     #[command(flatten)]
     inputs: Inputs,

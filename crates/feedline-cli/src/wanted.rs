@@ -143,23 +143,28 @@ fn value(text: &str, dtype: DType) -> Option<Json> {
             let x: f64 = text.parse().ok()?;
             Some(if x.is_finite() { json!(x) } else { text.into() })
         }
+        DType::Uint64 => text.parse::<u64>().ok().map(Json::from),
         _ => text.parse::<i64>().ok().map(Json::from),
     }
 }
 
-/// Words of the core about nulls, which advise for Python, in those of the command line.
+/// Words of the core about nulls and columns, which advise for Python, in those of the command line.
 pub fn in_our_words(error: &Error) -> Option<String> {
-    const OURS: &str = "; --fill COLUMN=VALUE says what stands for it, --columns NAME,… leaves the column out";
+    const NULLS: &str = "; --fill COLUMN=VALUE says what stands for it, --columns NAME,… leaves the column out";
+    const TYPES: &str = "; --columns NAME,… says which columns to read, without it";
     let text = error.message();
     let advice = [
-        ("; say what stands for nulls with fill=", "ignore_errors()"),
-        ("; a default for the column", "would take its place"),
-        ("; give it a default in the schema", "if that may be"),
+        ("; say what stands for nulls with fill=", "ignore_errors()", NULLS),
+        ("; a default for the column", "would take its place", NULLS),
+        ("; give it a default in the schema", "if that may be", NULLS),
+        ("; leave it out with columns=[", "as another type", TYPES),
+        ("; leave one out with columns=[", "]", TYPES),
+        ("; say which columns are meant with columns=[", "]", "; --columns NAME,… says which are meant"),
     ];
-    advice.into_iter().find_map(|(begin, end)| {
+    advice.into_iter().find_map(|(begin, end, ours)| {
         let from = text.find(begin)?;
         let to = from + text[from..].find(end)? + end.len();
-        Some(format!("{}{}{OURS}", &text[..from], &text[to..]))
+        Some(format!("{}{}{ours}", &text[..from], &text[to..]))
     })
 }
 

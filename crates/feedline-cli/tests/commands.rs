@@ -1,72 +1,15 @@
 //! The built command on good, empty, damaged, missing and hostile files: what it prints, and its exit codes.
 
+mod place;
+
 use feedline_formats::compress::{Compression, Deflate};
 use feedline_formats::example_writer::{Values, put_example};
 use feedline_formats::{tar, tfrecord};
+use place::{Place, Ran};
 use serde_json::Value as Json;
 use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-use tempfile::TempDir;
-
-/// A folder of its own, and the command in it.
-struct Place(TempDir);
-
-impl Place {
-    fn new() -> Place {
-        Place(tempfile::tempdir().unwrap())
-    }
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-    fn put(&self, name: &str, bytes: impl AsRef<[u8]>) {
-        std::fs::write(self.path(name), bytes).unwrap();
-    }
-    fn get(&self, name: &str) -> Vec<u8> {
-        std::fs::read(self.path(name)).unwrap()
-    }
-    fn names(&self) -> Vec<String> {
-        let entries = std::fs::read_dir(self.0.path()).unwrap();
-        let mut names: Vec<String> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
-        names.sort();
-        names
-    }
-    fn command(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_feedline"));
-        let cache = self.path(".cache");
-        command.current_dir(self.0.path()).args(words).stdin(Stdio::null()).env("FEEDLINE_INDEX_DIR", cache);
-        command
-    }
-    fn run(&self, words: &[&str]) -> Ran {
-        Ran::of(self.command(words).output().unwrap(), words)
-    }
-    /// Runs it with `--json` and gives the document, too.
-    fn json(&self, words: &[&str]) -> (i32, Json) {
-        let ran = self.run(&[words, &["--json"]].concat());
-        let json = serde_json::from_str(&ran.out).unwrap_or_else(|e| panic!("{words:?}: {e}: {}", ran.out));
-        (ran.code, json)
-    }
-    fn rows(&self, name: &str) -> Vec<Json> {
-        let (code, json) = self.json(&["head", "-n", "1000000", name]);
-        assert_eq!(code, 0, "{json}");
-        json["rows"].as_array().unwrap().clone()
-    }
-}
-
-struct Ran {
-    code: i32,
-    out: String,
-    err: String,
-}
-
-impl Ran {
-    fn of(output: Output, words: &[&str]) -> Ran {
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        let ran = Ran { code: output.status.code().unwrap_or(-1), out: text(output.stdout), err: text(output.stderr) };
-        assert!(!ran.err.contains("panicked"), "{words:?}: {}", ran.err);
-        ran
-    }
-}
+use std::path::Path;
+use std::process::Stdio;
 
 fn example(n: i64) -> Vec<u8> {
     let (word, x) = (format!("w{n}"), [n as f32 / 4.0, 0.1]);
@@ -398,6 +341,48 @@ fn indexes_are_made_kept_and_refreshed() {
 }
 
 #[test]
+fn indexes_of_tar_files() {
+    let place = Place::new();
+    let tar = |samples: usize| {
+        let mut tar = feedline_formats::tar::Writer::new(Vec::new());
+        for i in 0..samples {
+            tar.append(format!("{i}.txt").as_bytes(), b"some text", 0).unwrap();
+            tar.append(format!("{i}.cls").as_bytes(), b"7", 0).unwrap();
+        }
+        tar.finish().unwrap()
+    };
+    place.put("a.tar", tar(30));
+    let index = |words: &[&str]| place.json(&[&["index"], words].concat()).1["files"][0].clone();
+    let made = index(&["a.tar"]);
+    assert_eq!((&made["state"], &made["records"]), (&"made".into(), &30.into()));
+    assert!(place.names().contains(&"a.tar.flidx".to_owned()));
+    assert_eq!(index(&["a.tar"])["state"], "kept");
+    assert_eq!(index(&["--force", "a.tar"])["state"], "made");
+    let (_, json) = place.json(&["inspect", "a.tar"]);
+    assert!(json["files"][0]["index"].as_str().unwrap().ends_with("a.tar.flidx"), "{json}");
+    assert_eq!(json["files"][0]["records"], 30);
+    // A file that changed, and a damaged index, are not believed.
+    place.put("a.tar", tar(31));
+    assert_eq!(place.json(&["count", "a.tar"]).1["records"], 31);
+    assert_eq!(index(&["a.tar"])["state"], "made");
+    let kept = place.get("a.tar.flidx");
+    place.put("a.tar.flidx", &kept[..kept.len() - 1]);
+    assert_eq!(index(&["a.tar"])["state"], "made");
+    assert_eq!(place.get("a.tar.flidx"), kept);
+    assert_eq!(place.json(&["verify", "."]).0, 0, "it is no data");
+    // Where nothing can be written beside the file there is the cache folder.
+    std::fs::remove_file(place.path("a.tar.flidx")).unwrap();
+    std::fs::create_dir(place.path("a.tar.flidx")).unwrap();
+    let made = index(&["a.tar"]);
+    assert!(made["index"].as_str().unwrap().contains(".cache"), "{made}");
+    assert_eq!(index(&["a.tar"])["state"], "kept");
+    // A damaged file has none.
+    place.put("b.tar", &tar(3)[..2000]);
+    assert_eq!(place.json(&["index", "b.tar"]).0, 1);
+    assert!(!place.names().contains(&"b.tar.flidx".to_owned()));
+}
+
+#[test]
 fn rows_come_back_from_every_format() {
     let place = Place::new();
     files(&place, 150);
@@ -688,6 +673,28 @@ fn text_is_converted_as_it_was_written() {
         assert!(ran.err.contains(word), "{word}: {}", ran.err);
     }
     assert!(!place.names().contains(&"h.jsonl".to_owned()));
+}
+
+#[test]
+fn whole_numbers_beyond_int64_are_kept_or_refused() {
+    let place = Place::new();
+    place.put("a.jsonl", "{\"n\":7,\"m\":1}\n{\"n\":18446744073709551615,\"m\":2}\n");
+    for to in ["b.parquet", "b.csv", "b.npz"] {
+        assert_eq!(place.run(&["convert", "a.jsonl", to]).code, 0, "{to}");
+        assert_eq!(place.run(&["convert", to, "c.jsonl", "--overwrite"]).code, 0, "{to}");
+        let back = String::from_utf8(place.get("c.jsonl")).unwrap();
+        assert!(back.contains("18446744073709551615"), "{to}: {back}");
+    }
+    place.put("a.jsonl", "{\"m\":1,\"n\":-1}\n{\"m\":2,\"n\":18446744073709551615}\n");
+    let ran = place.run(&["convert", "a.jsonl", "d.parquet"]);
+    assert_eq!(ran.code, 1, "{}", ran.err);
+    for part in ["\"n\"", "18446744073709551615", "line 1 of the file, column 12", "a.jsonl", "--columns"] {
+        assert!(ran.err.contains(part), "{part}: {}", ran.err);
+    }
+    assert_eq!(place.run(&["convert", "a.jsonl", "d.parquet", "--columns", "m"]).code, 0);
+    // Those who only look see what is there.
+    assert_eq!(place.run(&["inspect", "a.jsonl"]).code, 0);
+    assert_eq!(place.rows("a.jsonl")[1]["n"], 18446744073709551615u64);
 }
 
 #[test]

@@ -1,7 +1,8 @@
-//! Rows of Parquet and Arrow files as JSON, straight from their arrays: elements have no place for nulls, people have.
+//! Parquet and Arrow files straight from their arrays: rows as JSON, since elements have no place for nulls and people
+//! have; and all that is asked of files with columns that have no place in an element (maps, lists of structures).
 
-use super::Shown;
 use super::records::is_damage;
+use super::{Checked, Shown};
 use crate::file::File;
 use crate::session::Watch;
 use crate::show::{self, Limit};
@@ -10,7 +11,7 @@ use feedline_formats::arrow_ipc::ArrowFile;
 use feedline_formats::columnar::array::cast::AsArray;
 use feedline_formats::columnar::array::{Array, ArrayRef, types};
 use feedline_formats::columnar::cast::{cast, display};
-use feedline_formats::columnar::schema::DataType;
+use feedline_formats::columnar::schema::{DataType, SchemaRef};
 use feedline_formats::columnar::{Values, guarded};
 use feedline_formats::parquet::{Group, ParquetFile};
 use serde_json::Value as Json;
@@ -19,6 +20,10 @@ use std::sync::Arc;
 
 /// So many rows are decoded at once.
 const PIECE_ROWS: usize = 1024;
+/// What their strings may be.
+const PIECE_BYTES: usize = 1 << 30;
+/// Pages that were unpacked are kept between the pieces up to here.
+const KEEP_BYTES: usize = 64 << 20;
 
 pub fn parquet(file: &File, rows: Range<usize>, limit: Limit, watch: &Watch<'_>) -> Result<Shown> {
     let opened = Arc::new(ParquetFile::open(file.source.clone())?);
@@ -30,7 +35,7 @@ pub fn parquet(file: &File, rows: Range<usize>, limit: Limit, watch: &Watch<'_>)
             Values::Array(array) => Ok(array),
             Values::Numbers(_) => Err(Error::internal("numbers where arrays were asked for")),
         };
-        Group::new(&opened, group, &projection, vec![], 0).decode(rows)?.into_iter().map(array).collect()
+        Group::new(&opened, group, &projection, vec![], 0, PIECE_BYTES).decode(rows)?.into_iter().map(array).collect()
     })
 }
 
@@ -40,6 +45,92 @@ pub fn arrow(file: &File, rows: Range<usize>, limit: Limit, watch: &Watch<'_>) -
     let columns: Vec<usize> = (0..names.len()).collect();
     let blocks = (0..opened.batches()).map(|batch| opened.batch_rows(batch));
     shown(&names, blocks, rows, limit, watch, |batch, rows| opened.decode(batch, &columns, rows, None))
+}
+
+/// A file whatever its columns are.
+enum Opened {
+    Parquet(Arc<ParquetFile>),
+    Arrow(ArrowFile),
+}
+
+impl Opened {
+    fn new(file: &File) -> Result<Opened> {
+        match file.format.name {
+            "parquet" => Ok(Opened::Parquet(Arc::new(ParquetFile::open(file.source.clone())?))),
+            _ => Ok(Opened::Arrow(ArrowFile::open(file.source.clone())?)),
+        }
+    }
+    fn schema(&self) -> SchemaRef {
+        match self {
+            Opened::Parquet(file) => file.schema().clone(),
+            Opened::Arrow(file) => Arc::new(file.schema()),
+        }
+    }
+    /// How many rows each row group or batch has.
+    fn blocks(&self) -> Vec<u64> {
+        match self {
+            Opened::Parquet(file) => (0..file.groups()).map(|group| file.group_rows(group)).collect(),
+            Opened::Arrow(file) => (0..file.batches()).map(|batch| file.batch_rows(batch) as u64).collect(),
+        }
+    }
+    /// Decodes all columns of a block, some rows at a time.
+    fn decode(&self, block: usize, rows: u64, each: &mut dyn FnMut(u64) -> Result<()>) -> Result<()> {
+        let columns: Vec<usize> = (0..self.schema().fields().len()).collect();
+        match self {
+            Opened::Parquet(file) => {
+                let group = Group::new(file, block, &file.projection(&columns), vec![], KEEP_BYTES, PIECE_BYTES);
+                for from in (0..rows as usize).step_by(PIECE_ROWS) {
+                    let piece = from..(from + PIECE_ROWS).min(rows as usize);
+                    let count = piece.len() as u64;
+                    group.decode(piece)?;
+                    each(count)?;
+                }
+                Ok(())
+            }
+            // A batch is decoded as a whole in any case if it is compressed.
+            Opened::Arrow(file) => {
+                file.decode(block, &columns, 0..rows as usize, None)?;
+                each(rows)
+            }
+        }
+    }
+}
+
+/// How many rows there are.
+pub fn count(file: &File) -> Result<u64> {
+    Ok(Opened::new(file)?.blocks().into_iter().sum())
+}
+
+/// The names of the columns, and their types in Arrow's words.
+pub fn schema(file: &File) -> Result<super::table::Schema> {
+    let schema = Opened::new(file)?.schema();
+    Ok(schema.fields().iter().map(|f| (f.name().clone(), f.data_type().to_string())).collect())
+}
+
+/// Reads everything; what is damaged costs the rest of its block.
+pub fn check(file: &File, watch: &Watch<'_>) -> Result<Checked> {
+    let mut checked = Checked::default();
+    let opened = match Opened::new(file) {
+        Ok(opened) => opened,
+        Err(error) if is_damage(&error) => {
+            checked.bad(error.in_file(&file.name, None), 0);
+            return Ok(checked);
+        }
+        Err(error) => return Err(error),
+    };
+    let mut first = 0;
+    for (block, rows) in opened.blocks().into_iter().enumerate() {
+        let decoded = opened.decode(block, rows, &mut |rows| {
+            checked.records += rows;
+            watch.done(0)
+        });
+        match decoded {
+            Err(error) if is_damage(&error) => checked.bad(error.in_file(&file.name, None), first),
+            done => done?,
+        }
+        first += rows;
+    }
+    Ok(checked)
 }
 
 /// Rows of blocks that have so many each.

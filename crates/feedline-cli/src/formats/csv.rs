@@ -1,7 +1,9 @@
 //! CSV: the first line has the names, unless the command line says otherwise.
 
 use super::csv_columns::{self, Place, Seen};
-use super::{Checked, Format, Kind, Likely, Shown, Writing, count_records, each_record, files_param, first_records};
+use super::{
+    Checked, Format, Kind, Likely, Shown, Writing, count_records, each_record, ending, files_param, first_records,
+};
 use crate::file::File;
 use crate::rows::SEEN_RECORDS;
 use crate::session::Watch;
@@ -27,6 +29,7 @@ pub static FORMAT: Format = Format {
     reader: Some(reader),
     check,
     count: count_records,
+    index: None,
     kind: Kind::Text,
     show: Some(show),
     prepare: only_scalars,
@@ -50,10 +53,7 @@ fn likely(head: &[u8]) -> Likely {
 /// Tabs by the name, or where the first line has some and no comma.
 fn dialect_of(name: &str, head: &[u8]) -> Dialect {
     let line = head.split(|b| *b == b'\n').next().unwrap_or_default();
-    let is_tabs = match name.to_ascii_lowercase() {
-        name if name.contains(".tsv") => true,
-        _ => line.contains(&b'\t') && !line.contains(&b','),
-    };
+    let is_tabs = ending(name).as_deref() == Some("tsv") || line.contains(&b'\t') && !line.contains(&b',');
     Dialect { delim: if is_tabs { b'\t' } else { b',' }, quotes: true }
 }
 

@@ -28,6 +28,7 @@ pub static FORMAT: Format = Format {
     reader: Some(reader),
     check,
     count: count_records,
+    index: None,
     kind: Kind::Text,
     show: Some(show),
     prepare: as_they_are,

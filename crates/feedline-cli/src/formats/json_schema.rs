@@ -6,7 +6,7 @@ use crate::formats::{each_record, first_records};
 use crate::wanted::Wanted;
 use feedline::element::DType;
 use feedline::{Error, Result};
-use feedline_formats::jsonl::{Inference, Kind, Leaf, Node};
+use feedline_formats::jsonl::{self, Inference, Kind, Leaf, Node};
 use feedline_formats::lines::Lines;
 use serde_json::{Value as Json, json};
 
@@ -19,12 +19,13 @@ pub fn learned(files: &[File], wanted: &Wanted<'_>) -> Result<Json> {
             let _ = line.and_then(|line| found.line(line));
         })?;
     }
+    let changed = found.changed();
     let mut fields: Vec<Option<(String, Node)>> = found.fields().into_iter().map(Some).collect();
     if fields.is_empty() {
         return Err(Error::usage("has no lines that tell its fields").in_file(&files[0].name, None));
     }
     let names: Vec<String> = fields.iter().flatten().map(|(name, _)| name.clone()).collect();
-    let mut learning = Learning { files, wanted };
+    let mut learning = Learning { files, wanted, changed };
     let fields = wanted.places(&names)?.into_iter().filter_map(|i| fields[i].take());
     fields.map(|(name, node)| learning.field(&mut vec![name], node)).collect()
 }
@@ -32,6 +33,8 @@ pub fn learned(files: &[File], wanted: &Wanted<'_>) -> Result<Json> {
 struct Learning<'a> {
     files: &'a [File],
     wanted: &'a Wanted<'a>,
+    /// Fields whose numbers no type keeps, each with one of these.
+    changed: Vec<(String, String)>,
 }
 
 impl Learning<'_> {
@@ -52,9 +55,14 @@ impl Learning<'_> {
         }
     }
     fn leaf(&self, name: &str, keys: &[String], leaf: &Leaf) -> Result<Json> {
+        let changed = self.changed.iter().find(|(path, _)| self.wanted.strict && *path == leaf.path);
+        if let Some((path, number)) = changed {
+            return Err(self.unheld(path, number)?);
+        }
         let dtype = match leaf.kind {
             Kind::Bool => DType::Bool,
             Kind::Int { .. } => DType::Int64,
+            Kind::Uint64 => DType::Uint64,
             Kind::Float => DType::Float64,
             Kind::Text | Kind::Json => DType::String,
         };
@@ -76,6 +84,32 @@ impl Learning<'_> {
             json["default"] = fill;
         }
         Ok(json)
+    }
+    /// Looks for the first line with a number that no type keeps.
+    fn unheld(&self, path: &str, number: &str) -> Result<Error> {
+        let said = |place: &str| {
+            Error::data(format!(
+                "the field {path:?} {}{place}; in quotes it is kept as text, --columns NAME,… leaves the field out",
+                jsonl::changes(number)
+            ))
+        };
+        for file in self.files {
+            let (mut found, mut count) = (None, 0);
+            each_record(file, &mut Lines::default().skip_blank(), self.wanted.watch, &mut |byte, line| {
+                if found.is_none()
+                    && let Ok(line) = line
+                    && let Some(column) = jsonl::column_of(number, line)
+                {
+                    let place = format!(", in line {count} of the file, column {column}");
+                    found = Some(said(&place).in_file(&file.name, Some(byte)));
+                }
+                count += 1;
+            })?;
+            if let Some(error) = found {
+                return Ok(error);
+            }
+        }
+        Ok(said(""))
     }
     /// Looks for the first line in which a field is not there, or null.
     fn missing(&self, path: &str, keys: &[String]) -> Result<Error> {

@@ -25,8 +25,10 @@ use feedline::element::{Packed, Tensor};
 use feedline::{Dataset, Error, Result, ops, save};
 use feedline_formats::compress::Compression;
 use feedline_formats::records::Records;
+use feedline_formats::side_index::SideIndex;
 use serde_json::{Value as Json, json};
 use std::ops::Range;
+use std::path::PathBuf;
 
 pub struct Format {
     pub name: &'static str,
@@ -46,11 +48,57 @@ pub struct Format {
     pub check: fn(&File, &Watch<'_>) -> Result<Checked>,
     /// How many rows a file has.
     pub count: fn(&File, &Watch<'_>) -> Result<u64>,
+    /// For formats whose records are found with an index beside the file.
+    pub index: Option<Indexed>,
     pub kind: Kind,
     /// Some rows as they stand in the file, nulls and all, for formats that have what elements have not.
     pub show: Option<Show>,
     /// Makes rows into what can be written, and tells what is not the same in them.
     pub prepare: fn(Dataset) -> Result<(Dataset, Vec<String>)>,
+}
+
+/// The side indexes of plain files of a format: of how many records one is, and where it lies.
+pub struct Indexed {
+    /// The one that is there, if it is still right.
+    pub kept: fn(&File) -> Option<(u64, PathBuf)>,
+    /// Makes one, and keeps it.
+    pub make: fn(&File, &Watch<'_>) -> Result<(u64, PathBuf)>,
+}
+
+impl Indexed {
+    const fn new<I: Scan>() -> Indexed {
+        Indexed {
+            kept: |file| I::kept(&file.source, &file.stat).map(|(index, place)| (index.records(), place)),
+            make: |file, watch| {
+                let index = I::scan_file(file, watch)?;
+                Ok((index.records(), index.keep(&file.source, &file.stat)?))
+            },
+        }
+    }
+}
+
+/// An index that is made by going through a file.
+pub trait Scan: SideIndex {
+    /// `watch` hears how far it is, and its error ends it.
+    fn scan(file: &File, watch: &mut dyn FnMut(u64) -> Result<()>) -> Result<Self>;
+
+    fn scan_file(file: &File, watch: &Watch<'_>) -> Result<Self> {
+        let mut before = 0;
+        let index = Self::scan(file, &mut |at| {
+            let more = at.saturating_sub(before);
+            before = before.max(at);
+            watch.done(more)
+        })?;
+        watch.done(file.stat.len.saturating_sub(before))?;
+        Ok(index)
+    }
+    /// By the index if there is one; else from header to header.
+    fn count(file: &File, watch: &Watch<'_>) -> Result<u64> {
+        match Self::kept(&file.source, &file.stat) {
+            Some((index, _)) => Ok(index.records()),
+            None => Ok(Self::scan_file(file, watch)?.records()),
+        }
+    }
 }
 
 pub type MakeReader = fn(&File) -> Result<Box<dyn Records>>;
@@ -132,9 +180,15 @@ pub fn find(name: &str) -> Result<&'static Format> {
     found.ok_or_else(|| Error::usage(format!("there is no format {name:?}")))
 }
 
-/// By the end of a name. Endings of compression stand behind, numbers of shards may follow
-/// (`train.tfrecord-00001-of-00010`).
+/// The format by the end of a name.
 pub fn by_name(name: &str) -> Option<&'static Format> {
+    let ending = ending(name)?;
+    FORMATS.iter().copied().find(|f| f.endings.contains(&&*ending))
+}
+
+/// The end of a name, in small letters. Endings of compression stand behind, numbers of shards may follow
+/// (`train.tfrecord-00001-of-00010`).
+fn ending(name: &str) -> Option<String> {
     let name = name.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
     let mut parts = name.split('.').skip(1).collect::<Vec<_>>();
     if parts.last().is_some_and(|last| Compression::of_name(&format!("x.{last}")) != Compression::None) {
@@ -145,8 +199,7 @@ pub fn by_name(name: &str) -> Option<&'static Format> {
         }
     }
     let last = parts.last()?;
-    let ending = last.split_once('-').map_or(*last, |(ending, _)| ending);
-    FORMATS.iter().copied().find(|f| f.endings.contains(&ending))
+    Some(last.split_once('-').map_or(*last, |(ending, _)| ending).into())
 }
 
 /// By what is in the file, then by its name.

@@ -12,12 +12,29 @@ use feedline::plan::Card;
 use feedline::save::column_names;
 use feedline::{Error, Result};
 use feedline_formats::compress::Compression;
+use feedline_formats::npz;
 use serde_json::{Value as Json, json};
 
 #[cfg(feature = "columnar")]
 const SHOW: [Option<Show>; 2] = [Some(super::columnar::parquet), Some(super::columnar::arrow)];
 #[cfg(not(feature = "columnar"))]
 const SHOW: [Option<Show>; 2] = [None, None];
+
+/// Columns: their names and types, in words.
+pub type Schema = Vec<(String, String)>;
+
+/// What can be done with a file whatever its columns are.
+struct Arrays {
+    check: fn(&File, &Watch<'_>) -> Result<Checked>,
+    count: fn(&File) -> Result<u64>,
+    schema: fn(&File) -> Result<Schema>,
+}
+
+#[cfg(feature = "columnar")]
+static ARRAYS: Option<Arrays> =
+    Some(Arrays { check: super::columnar::check, count: super::columnar::count, schema: super::columnar::schema });
+#[cfg(not(feature = "columnar"))]
+static ARRAYS: Option<Arrays> = None;
 
 pub static PARQUET: Format = Format {
     name: "parquet",
@@ -31,6 +48,7 @@ pub static PARQUET: Format = Format {
     reader: None,
     check,
     count,
+    index: None,
     kind: Kind::Table,
     show: SHOW[0],
     prepare: as_they_are,
@@ -53,6 +71,7 @@ pub static ARROW: Format = Format {
     reader: None,
     check,
     count,
+    index: None,
     kind: Kind::Table,
     show: SHOW[1],
     prepare: as_they_are,
@@ -74,6 +93,7 @@ pub static NUMPY: Format = Format {
     reader: None,
     check,
     count,
+    index: None,
     kind: Kind::Table,
     show: None,
     prepare: as_they_are,
@@ -165,7 +185,13 @@ fn check(file: &File, watch: &Watch<'_>) -> Result<Checked> {
     };
     match params.and_then(|params| rows::of_params(file.format, params)).and_then(|ds| ds.iter()) {
         Err(error) if is_damage(&error) => checked.bad(error.in_file(&file.name, None), 0),
-        Err(error) => return Err(error.in_file(&file.name, None)),
+        Err(error) => {
+            checked = match arrays(file, &error) {
+                Some(arrays) => (arrays.check)(file, watch),
+                None => Err(error),
+            }
+            .map_err(|e| e.in_file(&file.name, None))?;
+        }
         Ok(mut iter) => loop {
             match iter.next_chunk(&mut || watch.done(0)) {
                 Ok(Some(chunk)) => {
@@ -181,13 +207,49 @@ fn check(file: &File, watch: &Watch<'_>) -> Result<Checked> {
             }
         },
     }
+    if std::ptr::eq(file.format, &NUMPY) && checked.broken == 0 && file.head.starts_with(b"PK") {
+        let wrong = npz::check_stored(&file.source, file.stat.len, &mut |_| watch.done(0));
+        wrong?.into_iter().for_each(|error| checked.bad(error.in_file(&file.name, None), 0));
+    }
     watch.done(file.stat.len)?;
     Ok(checked)
 }
 
+/// How to look at a file that is refused for what its columns are.
+fn arrays(file: &File, error: &Error) -> Option<&'static Arrays> {
+    let is_of_columns = [&PARQUET, &ARROW].iter().any(|format| std::ptr::eq(*format, file.format));
+    ARRAYS.as_ref().filter(|_| is_of_columns && file.is_plain() && error.kind() == feedline::Kind::Usage)
+}
+
+/// The columns and their types, of a file that is refused for what some of them are; else the error that says why.
+pub fn schema(file: &File, error: Error) -> Result<Schema> {
+    let Some(arrays) = arrays(file, &error) else { return Err(error) };
+    let mut all = Vec::new();
+    for (name, stored) in (arrays.schema)(file)? {
+        let one = unfilled(std::slice::from_ref(file), std::slice::from_ref(&name));
+        match one.and_then(|params| rows::of_params(file.format, params)) {
+            Ok(ds) => {
+                let types = ds.spec().leaves().into_iter().map(|leaf| leaf.to_string());
+                all.extend(column_names(ds.spec()).into_iter().zip(types));
+            }
+            Err(_) => all.push((name, format!("{stored}, which has no place in an element"))),
+        }
+    }
+    Ok(all)
+}
+
 fn count(file: &File, watch: &Watch<'_>) -> Result<u64> {
-    let ds = rows::of_params(file.format, unfilled(std::slice::from_ref(file), &[])?)
-        .map_err(|e| e.in_file(&file.name, None))?;
+    let ds = match rows::of_params(file.format, unfilled(std::slice::from_ref(file), &[])?) {
+        Ok(ds) => ds,
+        Err(error) => {
+            watch.done(file.stat.len)?;
+            let counted = match arrays(file, &error) {
+                Some(arrays) => (arrays.count)(file),
+                None => Err(error),
+            };
+            return counted.map_err(|e| e.in_file(&file.name, None));
+        }
+    };
     watch.done(file.stat.len)?;
     match ds.cardinality() {
         Card::Known(n) => Ok(n),

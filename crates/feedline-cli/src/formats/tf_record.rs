@@ -8,7 +8,7 @@
 //! 3. So is a part with damage, now that the number of its first record is known.
 
 use super::records::is_damage;
-use super::{Checked, Format, Kind, compressed, count_records, each_record, files_param, no_fill};
+use super::{Checked, Format, Indexed, Kind, Scan, compressed, count_records, each_record, files_param, no_fill};
 use crate::examples;
 use crate::file::File;
 use crate::session::Watch;
@@ -33,6 +33,7 @@ pub static FORMAT: Format = Format {
     reader: Some(reader),
     check,
     count,
+    index: Some(Indexed::new::<Index>()),
     kind: Kind::Records,
     show: None,
     prepare: |rows| examples::make(&rows),
@@ -54,28 +55,14 @@ fn reader(file: &File) -> Result<Box<dyn Records>> {
     Ok(Box::new(Reader::new(Options::default(), len)))
 }
 
-/// By the index if there is one; else from header to header.
 fn count(file: &File, watch: &Watch<'_>) -> Result<u64> {
-    if !file.is_plain() {
-        return count_records(file, watch);
-    }
-    let index = match Index::kept(&file.source, &file.stat) {
-        Some((index, _)) => index,
-        None => scan(file, watch)?,
-    };
-    Ok(index.len() as u64)
+    if file.is_plain() { <Index as Scan>::count(file, watch) } else { count_records(file, watch) }
 }
 
-/// Finds all records of a plain file.
-pub fn scan(file: &File, watch: &Watch<'_>) -> Result<Index> {
-    let mut before = 0;
-    let index = Index::scan_watched(&file.source, file.stat.len, &mut |at| {
-        let more = at - before;
-        before = at;
-        watch.done(more)
-    })?;
-    watch.done(file.stat.len - before)?;
-    Ok(index)
+impl Scan for Index {
+    fn scan(file: &File, watch: &mut dyn FnMut(u64) -> Result<()>) -> Result<Index> {
+        Index::scan_watched(&file.source, file.stat.len, watch)
+    }
 }
 
 /// The whole file on one thread. Plain ones are better cut into `parts`.
