@@ -1,6 +1,6 @@
 //! A pass over a dataset, as Python's iterator. The interpreter is released while it waits.
 
-use crate::apart::look_for_signals;
+use crate::apart::{apart, look_for_signals};
 use crate::error::{IntoPy, to_py};
 use crate::host::is_shut_down;
 use crate::passes::Pass;
@@ -220,7 +220,8 @@ impl Iterator {
         if self.is_forked() {
             return Err(forked());
         }
-        let new = py.detach(|| feedline::iterate_from(&self.asked, self.options.clone(), &state)).py()?;
+        let (asked, options) = (self.asked.clone(), self.options.clone());
+        let new = apart(py, move || feedline::iterate_from(&asked, options, &state))?;
         *self.stopper() = new.stopper();
         self.pass.set_running(&new);
         let old = std::mem::replace(&mut *guard, new);

@@ -1,7 +1,7 @@
 //! Plans across the border: operators are made from their names and parameters as JSON, with everything that JSON
 //! cannot hold put aside.
 
-use crate::apart::{apart, look_for_signals};
+use crate::apart::{apart, look_for_signals, watched};
 use crate::error::{IntoPy, type_error, value_error};
 use crate::generator::PyGenerator;
 use crate::host::PyFunc;
@@ -58,11 +58,11 @@ impl PyPlan {
         self.0.plan.card.as_i64()
     }
     #[getter]
-    fn indexed(&self, py: Python<'_>) -> bool {
+    fn indexed(&self, py: Python<'_>) -> PyResult<bool> {
         // What only does not fit into memory is told to whoever asks for an element.
-        py.detach(|| match feedline::runtime::index_of(&self.0, 0, process_pool()) {
-            Ok(_) => true,
-            Err(error) => error.kind() == feedline::Kind::Budget,
+        watched(py, || match feedline::runtime::index_of(&self.0, 0, process_pool()) {
+            Ok(_) => Ok(true),
+            Err(error) => Ok(error.kind() == feedline::Kind::Budget),
         })
     }
     #[getter]
@@ -85,38 +85,42 @@ impl PyPlan {
             _ => None,
         };
         let state = state.map(state_from_py).transpose()?;
-        let iter = py.detach(|| match (&state, epoch) {
-            (None, None) => feedline::iterate_with(&self.0, options.clone()),
-            (None, Some(epoch)) => feedline::iterate_epoch(&self.0, options.clone(), epoch),
-            (Some(state), _) => feedline::iterate_from(&self.0, options.clone(), state),
-        });
-        Ok(Iterator::new(iter.py()?, self.0.clone(), options))
+        let (bound, given) = (self.0.clone(), options.clone());
+        let may_take_long = state.is_some() || reads(&self.0.plan);
+        let start = move || match (&state, epoch) {
+            (None, None) => feedline::iterate_with(&bound, given),
+            (None, Some(epoch)) => feedline::iterate_epoch(&bound, given, epoch),
+            (Some(state), _) => feedline::iterate_from(&bound, given, state),
+        };
+        let iter = if may_take_long { apart(py, start)? } else { watched(py, start)? };
+        Ok(Iterator::new(iter, self.0.clone(), options))
     }
     fn at<'py>(&self, py: Python<'py>, index: i64) -> PyResult<Bound<'py, PyAny>> {
-        let chunk = py.detach(|| -> feedline::Result<_> {
+        let chunk = watched(py, || {
             let all = feedline::runtime::index_of(&self.0, 0, process_pool())?;
             let row = u64::try_from(index).ok().filter(|i| *i < all.len()).ok_or_else(|| {
                 feedline::Error::range(format!("element {index} was asked for; the dataset has {}", all.len()))
             })?;
             all.get(&[row])
-        });
-        element_to_py(py, &self.0.plan.spec, chunk.py()?.element(0))
+        })?;
+        element_to_py(py, &self.0.plan.spec, chunk.element(0))
     }
     #[pyo3(signature = (format="text"))]
     fn explain(&self, py: Python<'_>, format: &str) -> PyResult<String> {
         let format = Format::parse(format).py()?;
         // A plan is rewritten for it, and readers of fewer columns open their files.
-        Ok(py.detach(|| feedline::plan::explain(&self.0.plan, format)))
+        watched(py, || Ok(feedline::plan::explain(&self.0.plan, format)))
     }
     /// What is wrong with it: code, operator, sentence, fix.
     #[pyo3(signature = (fixed_shapes=false))]
-    fn lint(&self, py: Python<'_>, fixed_shapes: bool) -> Vec<(&'static str, String, String, String)> {
-        let found = py.detach(|| feedline::lint::lint(&self.0.plan, fixed_shapes));
-        found.into_iter().map(|f| (f.code, f.at, f.text, f.fix)).collect()
+    fn lint(&self, py: Python<'_>, fixed_shapes: bool) -> PyResult<Vec<(&'static str, String, String, String)>> {
+        // Some look for an index, which is made for it.
+        let found = watched(py, || Ok(feedline::lint::lint(&self.0.plan, fixed_shapes)))?;
+        Ok(found.into_iter().map(|f| (f.code, f.at, f.text, f.fix)).collect())
     }
     /// The same when it is asked for the first time, and nothing after that.
-    fn lint_once(&self, py: Python<'_>) -> Vec<(&'static str, String, String, String)> {
-        if self.0.plan.tell() { self.lint(py, false) } else { vec![] }
+    fn lint_once(&self, py: Python<'_>) -> PyResult<Vec<(&'static str, String, String, String)>> {
+        if self.0.plan.tell() { self.lint(py, false) } else { Ok(vec![]) }
     }
     /// What the last pass was like, as JSON; `None` if there was none.
     fn diagnosis(&self, py: Python<'_>) -> Option<String> {
@@ -388,11 +392,18 @@ fn make_plan(op: &str, params: &Bound<'_, PyAny>, inputs: Vec<Plan>) -> PyResult
     }
     let (made, _) = with_attachments(Reader::Here, attachments, || (info.read)(Json::Object(map)));
     let made = made.map_err(|e| e.in_op(op)).py()?;
-    // Only readers read when they are built, and a thread for every `map` would cost more than the plan.
+    // Readers read when they are built. Others seldom do, and a thread for every `map` would cost more than the plan.
     match made.files().is_empty() {
-        true => Plan::new(made, inputs).py(),
+        true => watched(params.py(), move || Plan::new(made, inputs)),
         false => apart(params.py(), move || Plan::new(made, inputs)),
     }
+}
+
+/// Whether a pass opens files before it gives anything: indexes are made, manifests read, what was kept is looked for.
+fn reads(plan: &Plan) -> bool {
+    let mut reads = false;
+    plan.walk_all(&mut |node| reads |= !node.op.files().is_empty() || matches!(node.name(), "cache" | "snapshot"));
+    reads
 }
 
 #[pyfunction]

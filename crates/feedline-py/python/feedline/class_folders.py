@@ -84,10 +84,28 @@ def folder_of(op: str, directory: Any) -> str:
 
 def files_below(folder: str, extensions: tuple[str, ...] | None, follow_links: bool) -> Iterator[str]:
     """The files in a folder and below it: folders by name, then names as text; endings count in any case."""
-    for root, _, names in sorted(os.walk(folder, followlinks=follow_links), key=lambda entry: entry[0]):
+    for root, names in sorted(_walk(folder, follow_links)):
         for name in sorted(names):
             if extensions is None or name.lower().endswith(extensions):
                 yield os.path.join(root, name)
+
+
+def _raised(error: OSError) -> None:
+    """Folders that cannot be listed are not passed over."""
+    raise error
+
+
+def _walk(folder: str, follow_links: bool) -> Iterator[tuple[str, list[str]]]:
+    """All folders with the names in them. A link back to a folder that it lies in is not followed."""
+    start = os.path.realpath(folder)
+    above = {folder: {start} | {start[:i] or os.sep for i, c in enumerate(start) if c == os.sep}}
+    for root, folders, names in os.walk(folder, onerror=_raised, followlinks=follow_links):
+        yield root, names
+        if follow_links:
+            here = above.pop(root)
+            real = {name: os.path.realpath(os.path.join(root, name)) for name in folders}
+            folders[:] = [name for name in folders if real[name] not in here]
+            above.update((os.path.join(root, name), here | {real[name]}) for name in folders)
 
 
 def files_of_classes(
@@ -120,7 +138,9 @@ def files_of_classes(
     paths: list[str] = []
     labels: list[int] = []
     for number, name in enumerate(names):
-        below = list(files_below(os.path.join(folder, name), extensions, follow_links))
+        below = [
+            path_text(op, path) for path in files_below(os.path.join(folder, name), extensions, follow_links)
+        ]
         paths += below
         labels += [number] * len(below)
     return Files(paths, labels, names)
@@ -153,11 +173,11 @@ def ClassFolderDataset(
         extensions: How the names of files end, such as [".jpg", ".png"], in any case; None takes all.
         class_names: Which sub-folders are taken, in which order; None takes all, sorted by name.
         contents: The bytes of each file in place of its path.
-        follow_links: Whether links to folders are followed.
+        follow_links: Whether links to folders are followed; not those that lead back to where they lie.
 
     Raises:
         FileNotFoundError: There is no such folder, or no file in it.
-        ValueError: A class has no folder.
+        ValueError: A class has no folder, or a file has a name that is not UTF-8.
     """
     op = "ClassFolderDataset"
     folder = folder_of(op, root)

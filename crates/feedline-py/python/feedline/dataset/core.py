@@ -304,15 +304,20 @@ class Core:
         if isinstance(key, bool) or not hasattr(key, "__index__"):
             raise TypeError(f"a dataset is indexed by a whole number or a slice, not {key!r}")
         index = key.__index__()
-        self._need_index()
         count = self._plan.cardinality
-        if index < 0:
-            if count < 0:
-                raise OutOfRangeError(f"element {index} of a dataset that has no known end")
+        if index < 0 and count >= 0:
             index += count
         if index < 0 or 0 <= count <= index:
+            self._need_index()
+            if count < 0:
+                raise OutOfRangeError(f"element {index} of a dataset that has no known end")
             raise OutOfRangeError(f"element {key} was asked for, but the dataset has {count} elements")
-        return self._plan.at(index)
+        try:
+            return self._plan.at(index)
+        except ValueError:
+            # Asked only now: to find out, all files of a cache are looked at, and `at` has just done so.
+            self._need_index()
+            raise
 
     def _need_index(self) -> None:
         if not self._plan.indexed:

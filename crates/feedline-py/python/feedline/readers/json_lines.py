@@ -27,8 +27,9 @@ def JsonLinesDataset(
 ) -> Dataset:
     r"""JSON objects, one a line, as dictionaries of tensors.
 
-    Without a schema the fields are learned from the first lines: numbers are int64 or float64, lists are
-    tensors, objects are dictionaries, and what is of several kinds is read as its JSON text. A field that
+    Without a schema the fields are learned from the first lines: numbers are int64 or float64 (uint64 if one
+    needs it; what neither holds is refused), lists are tensors, objects are dictionaries, and what is of
+    several kinds is read as its JSON text. A field that
     one of these lines did not have, or had as null, gets 0, "", False or an empty list where it is missing;
     a field that all of them had must be in every line. Blank lines are passed over, and so are fields that
     are not in the schema.

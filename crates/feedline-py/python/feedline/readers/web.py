@@ -46,8 +46,9 @@ def WebDataset(
             runtime choose. By default one file after the other.
         name: A name for the operator, an identifier.
         url: Add the field `__url__`, the name of the file.
-        index: Read the headers of all files first, so that `len`, `ds[i]` and `shuffle()` over all samples
-            work. Not for compressed files.
+        index: Find all samples first, so that `len`, `ds[i]` and `shuffle()` over all of them work. Where
+            they lie is kept beside each file (`NAME.flidx`), or in the cache folder where that cannot be
+            written, and used as long as the file does not change. Not for compressed files.
         on_error: What becomes of damaged and incomplete samples: "raise", "skip" or "quarantine". None
             follows the options.
 
