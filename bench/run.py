@@ -28,19 +28,17 @@ RESULTS = HERE / "results"
 FULL = {"repeats": 3, "windows": 5, "min_s": 1.0, "max_s": 3.0}
 QUICK = {"repeats": 1, "windows": 3, "min_s": .2, "max_s": .4}
 LIMIT_S = 120
-PHOTOS = {"W3", "W4", "W7", "W10", "W12", "L1"}  # workloads whose input photos.py makes
 
 
 def main() -> None:
     args = arguments()
     settings = dict(QUICK if args.quick else FULL)
     settings["repeats"] = args.repeats or settings["repeats"]
-    pythons = {loader: prepared(loader, args.python) for loader in args.loaders or loaders()}
-    todo = [(workload, loader, variant) for loader in pythons for workload, variant in listed(loader)
+    todo = [(workload, loader, variant) for loader in args.loaders or loaders() for workload, variant in listed(loader)
             if not args.workloads or workload in args.workloads]
+    pythons = {loader: prepared(loader, args.python) for loader in dict.fromkeys(loader for _, loader, _ in todo)}
     todo.sort(key=lambda cell: (cell[0][0] != "W", int("".join(filter(str.isdigit, cell[0]))), cell[0]))
-    if PHOTOS & {workload for workload, _, _ in todo}:
-        subprocess.run([interpreter("data", None), HERE / "photos.py"], check=True)
+    subprocess.run([interpreter("data", None), HERE / "inputs.py", *sorted({cell[0] for cell in todo})], check=True)
     runs = run_all(todo, pythons, settings)
     on = {"when": time.strftime("%Y-%m-%d"), "cpu": machine()["cpu"], "repeats": settings["repeats"]}
     cells = [dict(zip(("workload", "loader", "variant"), cell, strict=True)) | on | summarise(runs[cell]) for cell in todo]
