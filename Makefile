@@ -10,7 +10,7 @@ TURBO = $(addprefix --features ,$(addprefix $(1),$(shell cat .tools/turbo)))
 SOURCES := $(shell find crates -name '*.rs' -o -name 'Cargo.toml') Cargo.toml Cargo.lock pyproject.toml
 
 .PHONY: demo test test-rust test-python test-page test-jax test-torch test-tensorflow test-frameworks test-integrations
-.PHONY: bench bench-doctor bench-memory bench-metering bench-tuning check fmt clean
+.PHONY: bench bench-doctor bench-memory bench-metering bench-tuning check fmt fuzz clean
 
 demo: $(VENV)/built .venvs/jax/ready
 	$(call WITH,jax) examples/demo.py
@@ -75,6 +75,10 @@ bench-memory: $(VENV)/built
 # What metering costs, in instructions: wants valgrind.
 bench-metering:
 	$(PYTHON) bench/metering.py
+
+# Every parser with made-up bytes, some minutes each; what is new goes into fuzz/corpus.
+fuzz: .tools/turbo
+	tools/fuzz.sh
 
 check: $(VENV)/built-checked
 	cargo fmt --all --check

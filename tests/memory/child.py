@@ -30,6 +30,12 @@ ROWS, COLUMNS = 1 << 20, 12
 LONG_ROWS = 60_000
 """Rows of tables that are small in their files and large without: 1.2 GB of strings, 80 MB of lists."""
 
+WORD, WORDS = 50_000, 400
+"""Long strings, each another one, in row groups of so many: a writer makes a dictionary of 20 MB of them."""
+
+TEXTS = 250_000
+"""Rows of a table of strings, each another one: 120 MB."""
+
 Pipeline = Callable[[Path], fl.Dataset]
 PIPELINES: dict[str, Pipeline] = {}
 
@@ -59,6 +65,10 @@ def write(folder: Path) -> None:
     pyarrow.feather.write_feather(
         long, folder / "long.feather", chunksize=LONG_ROWS, compression="uncompressed"
     )
+    texts = pa.table({"text": pa.array([f"text {i} " * 40 for i in range(TEXTS)])})
+    pq.write_table(texts, folder / "texts.parquet", row_group_size=TEXTS)
+    words = [np.random.default_rng(i).bytes(WORD) for i in range(6 * WORDS)]
+    pq.write_table(pa.table({"word": words}), folder / "words.parquet", row_group_size=WORDS)
     lists = pa.array([[7] * 1000]).take(pa.array(np.zeros(LONG_ROWS // 6, np.int32)))
     pq.write_table(pa.table({"list": lists}), folder / "lists.parquet", row_group_size=LONG_ROWS)
 
@@ -167,6 +177,26 @@ def long_strings_of_arrow(folder: Path) -> fl.Dataset:
 
 
 @pipeline
+def shuffled_strings(folder: Path) -> fl.Dataset:
+    """Strings that lie in blocks of many, drawn here and there."""
+    texts = fl.ParquetDataset(str(folder / "texts.parquet")).map(lambda row: row["text"])
+    return texts.shuffle(9_000, seed=1).map(fl.strings.length)
+
+
+@pipeline
+def large_dictionaries(folder: Path) -> fl.Dataset:
+    """Row groups in several pieces, each with a dictionary that takes a third of the limit."""
+    return fl.ParquetDataset(str(folder / "words.parquet")).map(lambda row: fl.strings.length(row["word"]))
+
+
+@pipeline
+def strings_by_number(folder: Path) -> fl.Dataset:
+    """Strings from all over a file, each out of a page of a megabyte."""
+    texts = fl.ParquetDataset(str(folder / "texts.parquet")).map(lambda row: row["text"])
+    return texts.shuffle(seed=1).take(200).batch(100).map(fl.strings.length)
+
+
+@pipeline
 def long_lists(folder: Path) -> fl.Dataset:
     """A file of some kilobytes with long lists."""
     return fl.ParquetDataset(str(folder / "lists.parquet")).map(lambda row: fl.size(row["list"]))
@@ -183,6 +213,13 @@ def grown_rows(folder: Path) -> fl.Dataset:
 def windows(folder: Path) -> fl.Dataset:
     """Windows that overlap."""
     return decoded(records(folder, 4)).unbatch().window(64, shift=16).flat_map(lambda w: w.batch(64))
+
+
+@pipeline
+def short_rows_kept(folder: Path) -> fl.Dataset:
+    """Rows of a few numbers and of different shapes: what stands around them takes more than they do."""
+    rows = fl.Dataset.range(400_000).map(lambda x: fl.fill([x % 9], x))
+    return rows.cache(on_full="keep").repeat(2).map(fl.size)
 
 
 @pipeline

@@ -27,14 +27,24 @@ DELAY = 0.3
 
 
 @contextmanager
-def slow_server(files: dict[str, bytes], delay: float) -> Iterator[str]:
-    """The address of a server in this process that answers each request only after a while."""
+def slow_server(
+    files: dict[str, bytes], delay: float | list[float], requests: list[tuple[float, str]] | None = None
+) -> Iterator[str]:
+    """The address of a server in this process that answers each request only after a while.
+
+    Args:
+        files: What it serves, by name.
+        delay: How long it thinks, in seconds; a list of one number can be changed while it runs.
+        requests: Gets the time of each request, and what it asks for.
+    """
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def answer(self, body: bool) -> None:
-            time.sleep(delay)
+            if requests is not None:
+                requests.append((time.time(), f"{self.command} {self.headers.get('Range', '')}".strip()))
+            time.sleep(delay[0] if isinstance(delay, list) else delay)
             data = files[self.path.strip("/")]
             first, last = 0, len(data) - 1
             asked = self.headers.get("Range")
@@ -116,12 +126,19 @@ def records(folder: Path) -> bytes:
     return (folder / "records").read_bytes()
 
 
+def samples(folder: Path, count: int = 3) -> bytes:
+    rows = {"__key__": [f"{i:06}" for i in range(count)], "txt": [b"x" * 100] * count}
+    fl.Dataset.from_tensor_slices(rows).save_tar(folder / "samples.tar", overwrite=True)
+    return (folder / "samples.tar").read_bytes()
+
+
 READERS: dict[str, Callable[[str], fl.Dataset]] = {
     "a.parquet": fl.ParquetDataset,
     "a.npy": fl.NumpyDataset,
     "a.jsonl": fl.JsonLinesDataset,
     "a.csv": lambda url: fl.data.experimental.make_csv_dataset(url, 3, num_epochs=1, shuffle=False),
     "a.tfrecord": lambda url: fl.TFRecordDataset(url, index=True),
+    "a.tar": lambda url: fl.WebDataset(url, index=True),
 }
 
 
@@ -135,6 +152,7 @@ def test_other_threads_go_on(name: str, tmp_path: Path, monkeypatch: pytest.Monk
         "a.jsonl": lambda: b'{"x": 1}\n{"x": 2}\n{"x": 3}\n',
         "a.csv": lambda: b"x\n1\n2\n3\n",
         "a.tfrecord": lambda: records(tmp_path),
+        "a.tar": lambda: samples(tmp_path),
     }
     with slow_server({name: files[name]()}, DELAY) as address, ticks() as longest:
         start = time.monotonic()
@@ -142,6 +160,23 @@ def test_other_threads_go_on(name: str, tmp_path: Path, monkeypatch: pytest.Monk
         assert time.monotonic() - start >= DELAY, "nothing was read: the test tests nothing"
         assert longest[0] < DELAY / 2
         assert len(list(dataset)) == (1 if name == "a.csv" else 3)
+
+
+@pytest.mark.parametrize("fields", [None, ["txt"]])
+def test_an_index_is_made_of_a_far_tar_file_once(
+    fields: list[str] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Members are small, so that headers cannot be had without reading all of it: 3 MB.
+    monkeypatch.setenv("FEEDLINE_INDEX_DIR", str(tmp_path / "indexes"))
+    requests: list[tuple[float, str]] = []
+    with slow_server({"a.tar": samples(tmp_path, 3000)}, 0, requests) as address:
+        assert len(fl.WebDataset(f"{address}/a.tar", fields, index=True)) == 3000
+        assert any(request.startswith("GET") for _, request in requests)
+        requests.clear()
+        ds = fl.WebDataset(f"{address}/a.tar", fields, index=True)
+        assert len(ds) == 3000
+        assert [request for _, request in requests if request.startswith("GET")] == []
+        assert ds[2999]["txt"] == b"x" * 100
 
 
 def test_a_pickled_dataset_is_made_again_without_the_interpreter() -> None:
@@ -203,6 +238,125 @@ def test_ctrl_c_while_building(build: str, tmp_path: Path) -> None:
     assert float(lines[0].split()[1]) - sent < 1.0
     assert lines[1] == "works [1, 2, 3]"
     assert process.returncode == 0 and err == ""
+
+
+def npz() -> bytes:
+    archive = io.BytesIO()
+    np.savez(archive, x=np.arange(3), y=np.arange(3))
+    return archive.getvalue()
+
+
+WAITS = {
+    "by number": ("fl.TFRecordDataset(url + '.tfrecord', index=True)", "ds[1]"),
+    "peek": ("fl.TFRecordDataset(url + '.tfrecord')", "ds.peek()"),
+    "slice": ("fl.TFRecordDataset(url + '.tfrecord', index=True)", "ds[1:].peek()"),
+    "iter": ("fl.NumpyDataset(url + '.npz').map(lambda row: row['x'])", "iter(ds)"),
+    "explain": ("fl.NumpyDataset(url + '.npz').map(lambda row: row['x'])", "ds.explain()"),
+    "state": ("fl.TFRecordDataset(url + '.tfrecord').shuffle(2, seed=1)", "next(ds.iter(state))"),
+    "load": (
+        "fl.TFRecordDataset(url + '.tfrecord').shuffle(2, seed=1)",
+        "it.load_state_dict(state); next(it)",
+    ),
+}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+@pytest.mark.parametrize("waits", WAITS)
+def test_ctrl_c_while_something_is_read(waits: str, tmp_path: Path) -> None:
+    made, call = WAITS[waits]
+    file = tmp_path / "program.py"
+    file.write_text(
+        textwrap.dedent(f"""
+            import sys, time
+            import feedline as fl
+
+            url = sys.argv[1]
+            ds = {made}
+            if {waits in ("state", "load")}:
+                it = iter(ds)
+                next(it)
+                state = it.state_dict()
+            print("ready", flush=True)
+            sys.stdin.readline()
+            try:
+                {call}
+                print("done", flush=True)
+            except KeyboardInterrupt:
+                print("interrupted", time.time(), flush=True)
+                print("works", [int(x) for x in fl.Dataset.range(3).map(lambda x: x + 1)], flush=True)
+        """)
+    )
+    delay = [0.0]
+    files = {"a.tfrecord": records(tmp_path), "a.npz": npz()}
+    with slow_server(files, delay) as address:
+        process = subprocess.Popen(
+            [sys.executable, str(file), f"{address}/a"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "FEEDLINE_INDEX_DIR": str(tmp_path / "none" / "here")},
+        )
+        try:
+            assert process.stdout is not None and process.stdin is not None
+            assert process.stdout.readline() == "ready\n", process.stderr and process.stderr.read()
+            delay[0] = 10.0
+            process.stdin.write("\n")
+            process.stdin.flush()
+            time.sleep(1.0)
+            sent = time.time()
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=8)
+        finally:
+            process.kill()
+    lines = out.splitlines()
+    assert lines and lines[0].startswith("interrupted"), (out, err)
+    assert float(lines[0].split()[1]) - sent < 4.0
+    assert lines[1] == "works [1, 2, 3]"
+    assert process.returncode == 0 and err == ""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+@pytest.mark.parametrize(
+    "build",
+    ["fl.NumpyDataset([url + '.npz'] * 100)", "fl.TFRecordDataset([url + '.tfrecord'] * 100, index=True)"],
+)
+def test_what_was_interrupted_reads_no_further(build: str, tmp_path: Path) -> None:
+    file = tmp_path / "program.py"
+    file.write_text(
+        textwrap.dedent(f"""
+            import sys, time
+            import feedline as fl
+
+            url = sys.argv[1]
+            print("ready", flush=True)
+            try:
+                {build}
+            except KeyboardInterrupt:
+                print("interrupted", flush=True)
+                time.sleep(4)
+        """)
+    )
+    requests: list[tuple[float, str]] = []
+    files = {"a.tfrecord": records(tmp_path), "a.npz": npz()}
+    with slow_server(files, 0.5, requests) as address:
+        process = subprocess.Popen(
+            [sys.executable, str(file), f"{address}/a"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "FEEDLINE_INDEX_DIR": str(tmp_path / "none" / "here")},
+        )
+        try:
+            assert process.stdout is not None and process.stdout.readline() == "ready\n"
+            time.sleep(1.0)
+            sent = time.time()
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=20)
+        finally:
+            process.kill()
+    assert out == "interrupted\n" and err == "", (out, err)
+    assert requests and not [when for when, _ in requests if when > sent + 2]
 
 
 def test_errors_come_through(tmp_path: Path) -> None:

@@ -64,6 +64,12 @@ def index_found(folder: Path) -> bool | None:
     return len(ds) == ROWS and all(len(ds[i]) == 100 + i % 50 for i in (0, 1, ROWS - 1))
 
 
+def tar_index_found(folder: Path) -> bool | None:
+    """The same of samples."""
+    ds = fl.WebDataset(str(folder / "in.tar"), index=True)
+    return len(ds) == ROWS and all(len(ds[i]["bin"]) == 100 + i % 50 for i in (0, 1, ROWS - 1))
+
+
 def converted_found(folder: Path) -> bool | None:
     """A converted file has all lines."""
     path = folder / "out.jsonl"
@@ -93,6 +99,7 @@ PROGRAMS: dict[str, tuple[str, Callable[[Path], bool | None]]] = {
     "save": ("rows().save('set')", set_found),
     "save_parquet": ("rows().save_parquet('rows.parquet', overwrite=True)", parquet_found),
     "index": ("len(fl.TFRecordDataset('in.tfrecord', index=True))", index_found),
+    "tar_index": ("len(fl.WebDataset('in.tar', index=True))", tar_index_found),
     "convert": ("main(['convert', '--overwrite', 'examples.tfrecord', 'out.jsonl'])", converted_found),
 }
 
@@ -104,6 +111,8 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with fl.io.TFRecordWriter(str(folder / "in.tfrecord")) as out:
         for i in range(ROWS):
             out.write(bytes(100 + i % 50))
+    samples = {"__key__": [str(i) for i in range(ROWS)], "bin": [bytes(100 + i % 50) for i in range(ROWS)]}
+    fl.Dataset.from_tensor_slices(samples).save_tar(folder / "in.tar")
     with fl.io.TFRecordWriter(str(folder / "examples.tfrecord")) as out:
         for i in range(ROWS):
             values = fl.train.Feature(int64_list=fl.train.Int64List(value=[i] * 40))
@@ -204,7 +213,7 @@ def test_a_killed_pass_is_gone_on_with(tmp_path: Path) -> None:
     assert [int(n) for n in long(tmp_path)] == expected and not CALLS
     # What the killed ones were writing is gone.
     (manifest,) = tmp_path.glob("c/*/dataset.json")
-    files = {path.relative_to(manifest.parent).as_posix() for path in manifest.parent.glob("*/*")}
+    files = {path.relative_to(manifest.parent).as_posix() for path in manifest.parent.glob("*/*.arrow*")}
     assert files == {file["name"] for shard in json.loads(manifest.read_text())["shards"] for file in shard}
     assert not list(manifest.parent.glob(".*.tmp"))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import pickle
 from pathlib import Path
 from typing import Any
@@ -133,6 +134,46 @@ def test_links_are_followed_if_asked(tmp_path: Path) -> None:
     (tmp_path / "real" / "cat" / "more").symlink_to(elsewhere, target_is_directory=True)
     assert len(images(tmp_path / "real").file_paths) == 2
     assert len(images(tmp_path / "real", follow_links=True).file_paths) == 3
+
+
+def test_links_that_lead_back_are_not_followed(tmp_path: Path) -> None:
+    folder(tmp_path, ["cat/1.png", "dog/a/1.png", "dog/b/2.png"])
+    (tmp_path / "cat" / "up").symlink_to(tmp_path, target_is_directory=True)
+    # Each leads into the other, and so back.
+    (tmp_path / "dog" / "a" / "b").symlink_to(tmp_path / "dog" / "b", target_is_directory=True)
+    (tmp_path / "dog" / "b" / "a").symlink_to(tmp_path / "dog" / "a", target_is_directory=True)
+    found = fl.ClassFolderDataset(tmp_path, follow_links=True)
+    names = [str(Path(path).relative_to(tmp_path)) for path in found.file_paths]
+    assert names == ["cat/1.png", "dog/a/1.png", "dog/a/b/2.png", "dog/b/2.png", "dog/b/a/1.png"]
+
+
+def test_folders_that_cannot_be_listed_are_not_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder(tmp_path, ["cat/1.png", "dog/a/1.png"])
+    scandir = os.scandir
+
+    def refused(path: Any) -> Any:
+        # As the system does it for a user without rights; tests may run as one with all of them.
+        if str(path).endswith("dog/a"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refused)
+    for build in (fl.ClassFolderDataset, images):
+        with pytest.raises(PermissionError, match="dog/a"):
+            build(tmp_path)
+
+
+def test_names_that_are_no_text_are_named(tmp_path: Path) -> None:
+    folder(tmp_path, ["cat/1.png"])
+    try:
+        os.rename(tmp_path / "cat" / "1.png", os.fsencode(tmp_path) + b"/cat/\xff.png")
+    except OSError:
+        pytest.skip("this file system has only names that are text")
+    for build in (fl.ClassFolderDataset, images):
+        with pytest.raises(ValueError, match=r"udcff.*not UTF-8"):
+            build(tmp_path)
 
 
 def test_class_folders_by_number(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 from typing import Any
 
@@ -109,8 +110,20 @@ def test_options_may_be_others() -> None:
     rest = values(it)
     for options in [{"chunk_rows": 7}, {"prefetch": False}, {"memory_limit": "1MB"}, {"cpu_budget": 4}]:
         assert values(ds.iter(state, **options)) == rest, options
-    with pytest.raises(ValueError, match=r"taken without rewrite=False .* must be the same"):
-        ds.iter(state, rewrite=False)
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_a_state_is_gone_on_with_whether_plans_are_rewritten_or_not(before: bool) -> None:
+    # Two maps become one, so there are other operators with marks.
+    ds = fl.Dataset.range(20).shuffle(5, seed=1).map(lambda v: v + 1).take(-1).map(lambda v: v * 2).batch(3)
+    other = ds.with_options(rewrite=not before)
+    it = ds.iter(rewrite=before)
+    next(it)
+    state = it.state_dict()
+    rest = values(it)
+    for again in (ds, other):
+        for options in ({}, {"rewrite": not before}, {"rewrite": before, "chunk_rows": 1}):
+            assert values(again.iter(state, **options)) == rest, options
 
 
 def test_options_may_be_others_where_errors_are_left_out() -> None:
@@ -225,15 +238,144 @@ def test_towers_go_on_in_a_fresh_process(tmp_path: Any) -> None:
         _, ds = towers.tower(seed)
         it = ds.iter(chunk_rows=[3, 1, 50][seed % 3])
         got, states = [], [it.state_dict()]
-        for x in it:
-            got.append(int(x))
+        while (found := towers.event(it)) is not None:
+            got.append(found)
             states.append(it.state_dict())
-        cases.append((seed, got, values(ds), states))
+        cases.append((seed, got, towers.events(iter(ds)), states))
     path = tmp_path / "cases.json"
     path.write_text(json.dumps(cases))
     run = [sys.executable, towers.__file__, str(path)]
     done = subprocess.run(run, capture_output=True, text=True, timeout=600, check=False)
     assert (done.returncode, done.stdout) == (0, ""), done.stdout[:4000] + done.stderr[-2000:]
+
+
+WAYS: list[dict[str, Any]] = [
+    {"chunk_rows": 1},
+    {"chunk_rows": 100, "cpu_budget": 1},
+    {"prefetch": False},
+    {"cpu_budget": 4},
+]
+
+
+def in_turns(name: str) -> fl.Dataset:
+    """Datasets that are read in turns, and start others on their way."""
+
+    def shuffled(v: Any) -> fl.Dataset:
+        return fl.Dataset.range(4).shuffle(4, seed=1).map(lambda u: u + v * 10)
+
+    def inner(v: Any) -> fl.Dataset:
+        if name == "repeat":
+            return shuffled(v).repeat(3)
+        if name == "concatenate":
+            one = shuffled(v)
+            return one.concatenate(one)
+        if name == "interleave":
+            return fl.Dataset.range(3).interleave(shuffled, cycle_length=2)
+        return fl.Dataset.range(3).flat_map(shuffled)
+
+    return fl.Dataset.range(7).interleave(inner, cycle_length=3, num_parallel_calls=3)
+
+
+@pytest.mark.parametrize("name", ["repeat", "concatenate", "flat_map", "interleave"])
+def test_datasets_that_are_read_in_turns_have_seeds_of_their_own(name: str) -> None:
+    """Which of them starts another shuffle first depends on workers: orders do not, nor those of states."""
+    ds = in_turns(name)
+    whole, second = values(ds), values(ds)
+    assert whole != second
+    orders = [tuple(x % 10 for x in whole if x // 10 == v) for v in range(7)]
+    assert len(set(orders)) > 1
+    for options in WAYS * 3:
+        again = in_turns(name)
+        assert (values(again.iter(**options)), values(again)) == (whole, second), options
+    it = iter(in_turns(name))
+    for position in range(len(whole)):
+        again = in_turns(name)
+        found = values(again.iter(told(it.state_dict()), **WAYS[position % 4])), values(again)
+        assert found == (whole[position:], second), position
+        next(it)
+
+
+def test_a_pass_that_was_resumed_behind_an_error_has_states(tmp_path: Any) -> None:
+    """Those that it takes before it has given anything, and behind the elements that it left out."""
+    path = tmp_path / "a.csv"
+    path.write_text("n\n" + "".join(f"{i}\n" for i in range(20)))
+
+    def make() -> fl.Dataset:
+        lines = fl.CsvDataset(str(path), [fl.int64], header=True).map(lambda v: v + 100 // (v % 7 - 3))
+        return lines.filter(lambda v: v % 3 != 1).take(50)
+
+    whole = towers.events(iter(make()))
+    assert sum(isinstance(x, str) for x in whole) == 3
+    for hop in (1, 2, 3):
+        for first in range(len(WAYS)):
+            got: list[Any] = []
+            it = make().iter(**WAYS[first])
+            while (some := [x for x in (towers.event(it) for _ in range(hop)) if x is not None]) != []:
+                got += some
+                it = make().iter(told(it.state_dict()), **WAYS[(first + len(got)) % 4])
+                it = make().iter(told(it.state_dict()), **WAYS[first])
+            assert got == whole
+
+
+@pytest.mark.filterwarnings("ignore:FL007")
+@pytest.mark.parametrize("where", ["memory", "disk"])
+def test_states_of_states_know_what_a_cache_keeps(where: str, tmp_path: Any) -> None:
+    """At the end of a pass nothing is read again: what was kept is told on, and made by the pass behind."""
+    folders = itertools.count()
+
+    def make() -> fl.Dataset:
+        folder = str(tmp_path / f"{next(folders)}") if where == "disk" else ""
+        return fl.Dataset.range(12).shuffle(12, seed=1).cache(folder)
+
+    for passes in (1, 2):
+        ds = make()
+        for _ in range(passes):
+            it = iter(ds)
+            first = values(it)
+        after = values(ds)
+        assert after == first
+        state = told(it.state_dict())
+        for _ in range(3):
+            again = make()
+            it = again.iter(state)
+            assert values(it) == []
+            state = told(it.state_dict())
+        assert (values(again), values(again)) == (after, after)
+
+
+@pytest.mark.filterwarnings("ignore:FL007")
+def test_a_cache_is_not_filled_by_workers_for_somebody_who_left() -> None:
+    """How far they had read ahead depends on the machine; the orders of later passes do not."""
+
+    def orders(**options: Any) -> list[list[Any]]:
+        ds = fl.Dataset.range(12).shuffle(12, seed=1).cache()
+        it = ds.iter(**options)
+        first = [int(next(it)) for _ in range(3)]
+        # Workers have time to read all of it.
+        time.sleep(0.2)
+        it.close()
+        del it
+        return [first, values(ds), values(ds)]
+
+    alone, ahead = orders(prefetch=False), orders()
+    assert ahead == alone
+    assert alone[1] == alone[2]
+
+
+@pytest.mark.filterwarnings("ignore:FL007")
+@pytest.mark.parametrize("count", [5, 12, 13])
+def test_a_cache_is_not_filled_by_workers_for_a_take(count: int) -> None:
+    """Nor by those who read what nobody asks for: only if less is there than is asked for is all kept."""
+
+    def orders(**options: Any) -> list[list[Any]]:
+        cached = fl.Dataset.range(12).shuffle(12, seed=1).cache()
+        ds = cached.map(lambda x: x + 1, num_parallel_calls=2).take(count)
+        return [values(ds.iter(**options)) for _ in range(3)]
+
+    first = orders()
+    assert (first[0] == first[1] == first[2]) == (count > 12)
+    for options in WAYS * 2:
+        assert orders(**options) == first, options
 
 
 def test_another_dataset_is_refused_in_words() -> None:

@@ -323,7 +323,7 @@ def test_processes(tmp_path: Path) -> None:
     (place,) = places(tmp_path / "s")
     manifest = json.loads((place / "dataset.json").read_text())
     named = {file["name"] for shard in manifest["shards"] for file in shard}
-    assert {path.relative_to(place).as_posix() for path in place.glob("run-*/*")} == named
+    assert {path.relative_to(place).as_posix() for path in place.glob("run-*/*.arrow")} == named
     assert set(os.listdir(place)) == {".lock", "dataset.json", *(name.split("/")[0] for name in named)}
 
 
@@ -350,3 +350,65 @@ def test_what_is_lost_is_never_left_out(reader: Any, tmp_path: Path) -> None:
             file.write_bytes(content)
         with pytest.raises(fl.errors.DataError, match="remove"):
             list(kept)
+
+
+@pytest.mark.parametrize("kind", ["snapshot", "cache", "load"])
+def test_another_process_reads_the_old_files_to_the_end(kind: str, tmp_path: Path) -> None:
+    (tmp_path / "reads.py").write_text(
+        textwrap.dedent("""
+            import sys
+            import feedline as fl
+
+            kind, folder = sys.argv[1:]
+
+            def pipeline():
+                if kind == "load":
+                    return fl.Dataset.load(f"{folder}/kept")
+                shift = lambda n, name: n + fl.strings.to_number(fl.io.read_file(name), fl.int64)
+                ds = fl.Dataset.from_tensor_slices([f"{folder}/number"] * 40).enumerate().map(shift)
+                if kind == "cache":
+                    return ds.cache(f"{folder}/kept")
+                mixed = lambda shards: shards.interleave(lambda shard: shard, cycle_length=2)
+                return ds.snapshot(f"{folder}/kept", shard_func=lambda n: n % 8, reader_func=mixed)
+
+            ds = pipeline().with_options(prefetch=False, chunk_rows=1)
+            first, rest = [], ds
+            if kind != "load":
+                print(len(list(ds)), flush=True)
+                rest = iter(ds)
+                first = [int(next(rest))]
+            print("begun", flush=True)
+            sys.stdin.readline()
+            print(sorted(first + [int(n) for n in rest]), flush=True)
+        """)
+    )
+
+    def write(shift: int) -> None:
+        (tmp_path / "number").write_text(str(shift))
+        if kind == "load":
+            fl.Dataset.range(shift, shift + 40).save(str(tmp_path / "kept"))
+
+    def reader() -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, str(tmp_path / "reads.py"), kind, str(tmp_path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    write(0)
+    first = reader()
+    assert first.stdout is not None and first.stdin is not None
+    while said(first) != "begun":
+        pass
+    write(1000)
+    second = reader()
+    assert second.stdout is not None and second.stdin is not None
+    while said(second) != "begun":
+        pass
+    for process, shift in ((first, 0), (second, 1000)):
+        out, _ = process.communicate("\n", timeout=60)
+        assert out.strip() == str(list(range(shift, shift + 40)))
+    # The last who read the old files removed them.
+    place = tmp_path / "kept" if kind == "load" else places(tmp_path / "kept")[0]
+    assert len([path for path in place.iterdir() if path.is_dir()]) == 1

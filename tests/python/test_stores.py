@@ -64,6 +64,27 @@ def test_records_by_number(s3: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert list((tmp_path / "indexes").iterdir())
 
 
+def test_samples_by_number(s3: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FEEDLINE_INDEX_DIR", str(tmp_path / "indexes"))
+
+    def put(count: int) -> str:
+        samples = {"__key__": [f"{i:03}" for i in range(count)], "txt": words(count)}
+        fl.Dataset.from_tensor_slices(samples).save_tar(tmp_path / "a.tar", overwrite=True)
+        return s3.put("samples/a.tar", (tmp_path / "a.tar").read_bytes())
+
+    url = put(300)
+    ds = fl.WebDataset(url, index=True)
+    assert len(ds) == 300 and ds[222]["txt"] == words(300)[222]
+    (kept,) = (tmp_path / "indexes").iterdir()
+    made = kept.stat()
+    assert sorted(row["txt"] for row in fl.WebDataset(url, index=True).shuffle(seed=1)) == sorted(words(300))
+    assert kept.stat() == made, "it was made again"
+    # Another object, and a damaged index.
+    assert len(fl.WebDataset(put(200), index=True)) == 200
+    kept.write_bytes(kept.read_bytes()[:-5])
+    assert len(fl.WebDataset(url, index=True)) == 200
+
+
 def test_a_folder_is_its_files_of_the_kind(s3: S3, tmp_path: Path) -> None:
     """As Spark leaves it: the data, and notes beside it."""
     for k in (1, 0):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import random
 import zipfile
@@ -235,6 +236,17 @@ def test_several_files_and_columns(tmp_path: Path) -> None:
         fl.errors.DataError, match=r"column \"x\" is int32.*but int64 \(Int64\) in the first file.*part-99"
     ):
         fl.ParquetDataset(tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "feather"])
+def test_a_column_that_only_a_later_file_has(tmp_path: Path, kind: str) -> None:
+    files: Any = [
+        write(tmp_path / "a", pa.table({"x": [1]}), kind),
+        write(tmp_path / "b", pa.table({"y": ["new"], "x": [2]}), kind),
+    ]
+    with pytest.raises(fl.errors.DataError, match=r'column "y" is here and not in the first file.*/b\)'):
+        read(files, kind)
+    assert [int(row["x"]) for row in read(files, kind, columns=["x"])] == [1, 2]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -648,6 +660,20 @@ def test_arrays_side_by_side_and_one_after_the_other(tmp_path: Path) -> None:
     np.save(tmp_path / "x9.npy", np.arange(4.0))
     with pytest.raises(fl.errors.DataError, match=r"float64.*int64.*x9"):
         fl.NumpyDataset(tmp_path)
+
+
+def test_archives_as_numpy_reads_them(tmp_path: Path) -> None:
+    """A member that was added again counts, and names of fields are not always ASCII."""
+    path = tmp_path / "a.npz"
+    np.savez(path, x=np.arange(3), y=np.arange(3))
+    newer = io.BytesIO()
+    np.save(newer, np.arange(3) + 10)
+    with zipfile.ZipFile(path, "a") as archive, pytest.warns(UserWarning, match="Duplicate"):
+        archive.writestr("x.npy", newer.getvalue())
+    with np.load(path) as theirs:
+        assert [int(row["x"]) for row in fl.NumpyDataset(path)] == theirs["x"].tolist() == [10, 11, 12]
+    np.save(tmp_path / "b.npy", np.array([(1, 2)], [("größe", "<i4"), ("n", "<i4")]))
+    assert next(iter(fl.NumpyDataset(tmp_path / "b.npy"))) == {"größe": 1, "n": 2}
 
 
 def test_objects_are_never_unpickled(tmp_path: Path) -> None:

@@ -324,6 +324,38 @@ def test_an_index_of_another_tar_file_is_refused(tmp_path: Path) -> None:
         list(ds)
 
 
+def test_the_index_of_a_tar_file_is_kept(tmp_path: Path) -> None:
+    """Beside the file, and nobody takes it for data."""
+    path = tmp_path / "i.tar"
+    path.write_bytes(tar_of({f"s{n}.bin": b"v%d" % n for n in range(4)}))
+    assert len(fl.WebDataset(str(tmp_path / "*"), index=True)) == 4
+    kept = tmp_path / "i.tar.flidx"
+    whole = kept.read_bytes()
+    assert len(fl.WebDataset(str(tmp_path), index=True)) == 4
+    assert len(list(fl.WebDataset(str(tmp_path / "*")))) == 4
+    assert list(fl.Dataset.list_files(str(tmp_path / "*"))) == [str(path).encode()]
+    # Whatever lies there in its place, all samples are found.
+    for wrong in (whole[:-3], whole[:20], b"", bytes(1000), bytes([whole[0] ^ 1]) + whole[1:]):
+        kept.write_bytes(wrong)
+        ds = fl.WebDataset(str(path), index=True)
+        assert [bytes(ds[n]["bin"]) for n in range(len(ds))] == [b"v0", b"v1", b"v2", b"v3"]
+        assert kept.read_bytes() == whole
+    # A file that changed gets a new one, also for other fields of it.
+    path.write_bytes(tar_of({"a.bin": b"1", "a.txt": b"2"}))
+    assert fl.WebDataset(str(path), ["txt"], index=True)[0] == {"__key__": b"a", "txt": b"2"}
+    assert fl.WebDataset(str(path), ["bin"], index=True)[0] == {"__key__": b"a", "bin": b"1"}
+
+
+def test_samples_come_in_order_only_if_they_were_counted(tmp_path: Path) -> None:
+    """A file that is written anew is another one, in whatever order it is read."""
+    path = tmp_path / "i.tar"
+    path.write_bytes(tar_of({"a.bin": b"1"}))
+    ds = fl.WebDataset(str(path), index=True)
+    path.write_bytes(tar_of({"b.bin": b"2", "c.bin": b"3"}))
+    with pytest.raises(fl.errors.FeedlineError, match="has changed since the dataset was made"):
+        list(ds)
+
+
 def test_a_quote_that_is_never_closed_costs_its_line(tmp_path: Path) -> None:
     """Rows behind it come, and the error says where it is."""
     path = tmp_path / "q.csv"
