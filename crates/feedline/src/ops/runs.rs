@@ -256,18 +256,22 @@ impl Runs {
 struct Starts {
     /// By the number of the run.
     runs: Vec<(u64, u64)>,
-    /// Where those with the same upper bits of their number begin: so that few have to be looked at for each.
+    /// Where those with the same upper bits of their number begin: so that few have to be looked at for each, and only the
+    /// right one where numbers lie close enough for all of their bits to be taken.
     parts: Vec<u32>,
     first: u64,
     shift: u32,
     all: u64,
 }
 
+/// Rows that stay long leave gaps between the numbers of runs: of a shuffle's, one in four is there.
+const PARTS_A_RUN: u64 = 8;
+
 impl Starts {
     fn new(runs: &VecDeque<Came>) -> Starts {
         let first = runs.front().map_or(0, |run| run.number);
         let span = runs.back().map_or(0, |run| run.number - first);
-        let shift = (span / (2 * runs.len() as u64).max(1)).checked_ilog2().map_or(0, |bits| bits + 1);
+        let shift = (span / (PARTS_A_RUN * runs.len() as u64).max(1)).checked_ilog2().map_or(0, |bits| bits + 1);
         let (mut starts, mut parts, mut all) = (Vec::with_capacity(runs.len()), Vec::new(), 0);
         for (run, i) in runs.iter().zip(0..) {
             parts.resize(((run.number - first) >> shift) as usize + 1, i);
@@ -279,7 +283,11 @@ impl Starts {
     }
     fn of(&self, run: u64) -> u64 {
         let part = ((run - self.first) >> self.shift) as usize;
-        let alike = &self.runs[self.parts[part] as usize..self.parts[part + 1] as usize];
+        let alike = &self.runs[self.parts[part] as usize..];
+        if self.shift == 0 {
+            return alike[0].1;
+        }
+        let alike = &alike[..(self.parts[part + 1] - self.parts[part]) as usize];
         alike[alike.partition_point(|(number, _)| *number < run)].1
     }
 }

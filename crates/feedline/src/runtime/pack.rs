@@ -83,18 +83,17 @@ pub fn rising(items: &[u32], out: &mut Vec<u8>) {
 pub fn dense(items: &[u32], most: u32, out: &mut Vec<u8>) {
     let width = u32::BITS - most.leading_zeros();
     let (mut word, mut filled) = (0u64, 0);
+    out.reserve(items.len() * width as usize / 8 + 8);
     for item in items {
         word |= u64::from(*item) << filled;
         filled += width;
-        while filled >= 8 {
-            out.push(word as u8);
-            word >>= 8;
-            filled -= 8;
+        if filled >= 32 {
+            out.extend_from_slice(&(word as u32).to_le_bytes());
+            word >>= 32;
+            filled -= 32;
         }
     }
-    if filled > 0 {
-        out.push(word as u8);
-    }
+    out.extend_from_slice(&word.to_le_bytes()[..filled.div_ceil(8) as usize]);
 }
 
 /// Seven bits a byte, the lowest first; the highest bit says that more follow.

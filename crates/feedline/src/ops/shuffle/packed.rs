@@ -8,7 +8,7 @@
 //!
 //! Places of rows that are gone are used again, so the memory is that of the rows that are there.
 
-use super::rows::{GROUP, Rows, expect};
+use super::rows::{GROUP, Rows, expect, items};
 use crate::element::{Buf, Chunk, Column, Pos};
 use std::sync::Arc;
 
@@ -59,6 +59,7 @@ impl Packed {
         }
         places.extend(self.free.drain(self.free.len() - chunk.rows()..).rev());
         let (row, bits, whole) = (self.rows.bytes, self.block_bits, self.rows.whole(chunk));
+        let items = if whole.is_none() { items(chunk) } else { vec![] };
         // Asked for once: whether a block is shared takes an atomic operation to find out, behind which all copies wait.
         let blocks = self.blocks.iter_mut().map(|block| block.get_mut().expect("blocks are not shared"));
         let mut blocks: Vec<&mut [u8]> = blocks.collect();
@@ -72,7 +73,7 @@ impl Packed {
                 Some(rows) => &rows[group.start * row..group.end * row],
                 None => {
                     let scratch = &mut self.scratch[..group.len() * row];
-                    self.rows.put_together(chunk, group.clone(), scratch);
+                    self.rows.put_together(&items, &chunk.pos, group.clone(), scratch);
                     scratch
                 }
             };

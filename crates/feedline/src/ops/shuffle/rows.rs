@@ -5,7 +5,7 @@
 //! behind the input (`Together`): such rows come as chunks of one column, which elements that can be packed do not have.
 //! Taking them apart stays where they are drawn: they are in the first-level cache just then.
 
-use crate::element::{Chunk, Column, DType, Leaf, Shape, Spec, Tensor};
+use crate::element::{Chunk, Column, DType, Leaf, Pos, Shape, Spec, Tensor};
 use crate::runtime::{ChunkFn, Item};
 use std::ops::Range;
 use std::sync::Arc;
@@ -90,19 +90,17 @@ impl Rows {
             _ => None,
         }
     }
-    /// Puts rows of a chunk that fits together.
-    pub fn put_together(&self, chunk: &Chunk, rows: Range<usize>, out: &mut [u8]) {
+    /// Puts rows of a chunk that fits together; `items` are those of all its rows.
+    pub fn put_together(&self, items: &[&[u8]], pos: &Pos, rows: Range<usize>, out: &mut [u8]) {
         let row = self.bytes;
         for (i, to) in rows.clone().zip(out.chunks_exact_mut(row)) {
-            to[..POS_BYTES].copy_from_slice(&chunk.pos.at(i).to_ne_bytes());
+            to[..POS_BYTES].copy_from_slice(&pos.at(i).to_ne_bytes());
         }
-        let behind = rows.end..(rows.end + GROUP).min(chunk.rows());
-        for (layout, column) in self.columns.iter().zip(chunk.columns()) {
-            let Column::Dense(t) = column else { unreachable!("checked by `fits`") };
+        for (layout, items) in self.columns.iter().zip(items) {
             let (n, at) = (layout.bytes, layout.offset);
-            let from = &t.bytes()[rows.start * n..rows.end * n];
+            let (from, behind) = items[rows.start * n..].split_at(rows.len() * n);
             // So many columns are more than the processor looks ahead in by itself.
-            expect(&t.bytes()[behind.start * n..behind.end * n]);
+            expect(&behind[..behind.len().min(GROUP * n)]);
             match n {
                 1 => put::<1>(from, out, row, at),
                 4 => put::<4>(from, out, row, at),
@@ -153,6 +151,15 @@ impl Rows {
     }
 }
 
+/// What the columns of a chunk that fits consist of.
+pub fn items(chunk: &Chunk) -> Vec<&[u8]> {
+    fn bytes(column: &Column) -> &[u8] {
+        let Column::Dense(t) = column else { unreachable!("checked by `fits`") };
+        t.bytes()
+    }
+    chunk.columns().iter().map(bytes).collect()
+}
+
 /// Puts rows together before they come into a shuffle.
 pub struct Together(pub Arc<Rows>);
 
@@ -163,9 +170,10 @@ impl ChunkFn for Together {
             return out.push(Item::Rows(chunk));
         }
         let mut whole = Tensor::new(DType::Uint8, [chunk.rows(), rows.bytes]);
+        let items = items(&chunk);
         for (i, to) in whole.bytes_mut().chunks_mut(GROUP * rows.bytes).enumerate() {
             let first = i * GROUP;
-            rows.put_together(&chunk, first..first + to.len() / rows.bytes, to);
+            rows.put_together(&items, &chunk.pos, first..first + to.len() / rows.bytes, to);
         }
         out.push(Item::Rows(Chunk::new(chunk.rows(), chunk.pos.clone(), [Column::Dense(whole)])));
     }
