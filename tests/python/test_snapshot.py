@@ -322,7 +322,8 @@ def test_processes(tmp_path: Path) -> None:
     assert sorted(outs[0]) == list(range(5000))
     (place,) = places(tmp_path / "s")
     manifest = json.loads((place / "dataset.json").read_text())
-    named = {file["name"] for shard in manifest["shards"] for file in shard}
+    listed = [*manifest["shards"], manifest["origin"]["order"]["files"]]
+    named = {file["name"] for files in listed for file in files}
     assert {path.relative_to(place).as_posix() for path in place.glob("run-*/*.arrow")} == named
     assert set(os.listdir(place)) == {".lock", "dataset.json", *(name.split("/")[0] for name in named)}
 

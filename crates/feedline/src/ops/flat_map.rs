@@ -8,7 +8,10 @@ use crate::error::{Error, Result};
 use crate::expr::{Builder, Graph, NodeId};
 use crate::op::{Function, Op, OpInfo, Param, Props, read};
 use crate::plan::{Bound, Card, Plan};
-use crate::runtime::{At, BuildCx, Built, ChunkFn, Cx, Item, Mark, Pull, Stage, Taken, pop_rows, unfit, wait_for};
+use crate::runtime::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use crate::runtime::{
+    At, BuildCx, Built, ChunkFn, Cx, Ends, Item, Mark, Pull, Stage, Taken, pop_rows, unfit, wait_for,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -127,6 +130,8 @@ pub struct Inners {
     drop: u64,
     /// The seeds of operators inside the function: each dataset takes some when it is opened.
     taken: Taken,
+    /// All of them were read.
+    seen: Arc<AtomicBool>,
 }
 
 /// What comes next of them.
@@ -142,9 +147,12 @@ impl Inners {
     pub fn new(cx: &BuildCx, node: &Plan, function: &Function) -> Result<Inners> {
         let check = function.0.host_fn().map(|_| node.spec.clone());
         let (taken, inner) = super::seeds_taken(cx, &[function]);
+        let seen = Arc::default();
+        // How far ahead of the datasets it is read depends on chunks.
+        let input = BuildCx { ends: Some(Ends::below(cx, &seen)), ..cx.clone() }.stage(&node.inputs[0])?;
         Ok(Inners {
             cx: inner,
-            input: cx.stage(&node.inputs[0])?,
+            input,
             function: MapFn(function.bound(cx)),
             ready: VecDeque::new(),
             ask: Ask(1),
@@ -156,6 +164,7 @@ impl Inners {
             used: 0,
             drop: 0,
             taken,
+            seen,
         })
     }
     pub fn next(&mut self, cx: &mut Cx<'_>) -> Inner {
@@ -208,7 +217,12 @@ impl Inners {
             out.extend(&self.from);
         }
     }
+    /// Whoever reads them has come to the end.
+    pub fn end(&self, cx: &Cx<'_>) {
+        self.seen.store(!cx.is_cancelled(), Relaxed);
+    }
     pub fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
+        self.seen.store(false, Relaxed);
         self.taken.seek(at)?;
         self.drop = at.number()?;
         self.ready.clear();
@@ -238,7 +252,15 @@ impl Inners {
     }
     /// Starts such a dataset. Its random numbers depend on the element that it was made of.
     pub fn stage(&self, value: &Value, pos: u64) -> Result<Box<dyn Stage>> {
-        self.cx.nested_stage(value, pos + 1).map_err(|e| e.at_element(pos))
+        self.inner_cx().nested_stage(value, pos + 1).map_err(|e| e.at_element(pos))
+    }
+    /// What such a dataset starts with.
+    pub fn inner_cx(&self) -> BuildCx {
+        let ends = match self.cx.in_turns {
+            true => Some(Ends::below(&self.cx, &self.seen)),
+            false => self.cx.ends.clone(),
+        };
+        BuildCx { ends, ..self.cx.clone() }
     }
     fn checked(&self, value: &Value) -> Result<()> {
         let Some(spec) = &self.check else { return Ok(()) };
@@ -275,7 +297,10 @@ impl Steps for FlatMapSteps {
             Inner::Dataset(value, pos) => self.outer.stage(&value, pos),
             Inner::Fail(error) => Err(error),
             Inner::Pending => return Some(Pull::Pending),
-            Inner::End => return Some(Pull::End),
+            Inner::End => {
+                self.outer.end(cx);
+                return Some(Pull::End);
+            }
         };
         match opened {
             Ok(stage) => self.inner = Some(stage),

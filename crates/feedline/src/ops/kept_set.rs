@@ -30,8 +30,16 @@ pub fn place(path: &str, identity: &[u8], plan: &Plan, env: &[Value]) -> Result<
     Ok((folder, files))
 }
 
-/// The writers of this process: where each writes, and whether its pass was stopped.
-static WRITERS: Mutex<Vec<(String, Arc<AtomicBool>)>> = Mutex::new(Vec::new());
+/// The writers of this process.
+static WRITERS: Mutex<Vec<Writer>> = Mutex::new(Vec::new());
+
+struct Writer {
+    folder: String,
+    /// Whether its pass was stopped: each has its own.
+    stopped: Arc<AtomicBool>,
+    let_go: Arc<dyn Fn() + Send + Sync>,
+}
+
 /// How long to wait for a pass that was stopped: a worker may be in the middle of something.
 const STOPS_WITHIN: Duration = Duration::from_secs(1);
 
@@ -43,10 +51,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub struct Writing(String);
 
 impl Writing {
-    pub fn new(folder: &str, stopped: &Arc<AtomicBool>) -> Writing {
+    /// `let_go` ends it, for somebody else in the same pass.
+    pub fn new(folder: &str, stopped: &Arc<AtomicBool>, let_go: impl Fn() + Send + Sync + 'static) -> Writing {
         let _brief = brief();
-        lock(&WRITERS).push((folder.into(), stopped.clone()));
-        Writing(folder.into())
+        let (folder, stopped) = (folder.to_string(), stopped.clone());
+        lock(&WRITERS).push(Writer { folder: folder.clone(), stopped, let_go: Arc::new(let_go) });
+        Writing(folder)
     }
 }
 
@@ -55,7 +65,7 @@ impl Drop for Writing {
         let _brief = brief();
         let mut writers = lock(&WRITERS);
         // The folder is free already: the next one may be there.
-        if let Some(first) = writers.iter().position(|(folder, _)| *folder == self.0) {
+        if let Some(first) = writers.iter().position(|writer| writer.folder == self.0) {
             writers.remove(first);
         }
     }
@@ -66,12 +76,21 @@ impl Drop for Writing {
 fn await_stopped(folder: &str) {
     let stopping = || {
         let _brief = brief();
-        lock(&WRITERS).iter().any(|(writer, stopped)| writer == folder && stopped.load(Relaxed))
+        lock(&WRITERS).iter().any(|writer| writer.folder == folder && writer.stopped.load(Relaxed))
     };
     let until = Instant::now() + STOPS_WITHIN;
     while stopping() && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(1));
     }
+}
+
+/// A part of a pass that was left early, by `take` for instance, is let go of by workers, too. Whoever begins to write in the
+/// same pass does not wait for them.
+pub fn take_over(folder: &str, pass: &Arc<AtomicBool>) {
+    let is_of_pass = |writer: &&Writer| writer.folder == folder && Arc::ptr_eq(&writer.stopped, pass);
+    let _brief = brief();
+    let others: Vec<_> = lock(&WRITERS).iter().filter(is_of_pass).map(|writer| writer.let_go.clone()).collect();
+    others.iter().for_each(|let_go| let_go());
 }
 
 /// An error of elements that were kept, and what would help. Nothing but a person throws away what is whole: the damage may

@@ -82,7 +82,7 @@ impl Op for Zip {
         let inputs = node
             .inputs
             .iter()
-            .map(|i| Ok(Input { tap: Tap::new(cx.cutting(false).stage(i)?), front: None }))
+            .map(|i| Ok(Input { tap: Tap::new(cx.cut_stage(i, false)?), front: None, ended: false }))
             .collect::<Result<Vec<_>>>()?;
         let mut lockstep = false;
         node.walk(&mut |p| lockstep |= p.op.props().host);
@@ -116,6 +116,7 @@ struct Input {
     tap: Tap,
     /// What was pulled and not yet given.
     front: Option<Item>,
+    ended: bool,
 }
 
 /// Row `n` of one input always meets row `n` of the others; an error stands for a row.
@@ -130,9 +131,9 @@ impl Stage for ZipStage {
     fn next(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
         let Some(inputs) = self.inputs.get() else { return Pull::End };
         let mut rows = fronts(inputs, if self.lockstep { 1 } else { want });
-        let (mut pending, mut ended) = (false, false);
+        let mut pending = false;
         for input in &mut *inputs {
-            if input.front.is_some() {
+            if input.front.is_some() || input.ended {
                 continue;
             }
             // All inputs are asked even if one is late, so that they work side by side; none for more than the others have.
@@ -146,19 +147,20 @@ impl Stage for ZipStage {
                     input.front = Some(Item::Fail(error));
                 }
                 Pull::Pending => pending = true,
-                // The others are advanced all the same, so that all have gone equally far.
+                // The others are advanced all the same, so that all have gone equally far: one that is just as long has come
+                // to its end, too, which a cache there must not learn or miss by chance.
                 Pull::End => {
-                    ended = true;
+                    input.ended = true;
                     rows = 1;
                 }
             }
         }
-        if ended {
-            self.inputs.end();
-            return Pull::End;
-        }
         if pending {
             return Pull::Pending;
+        }
+        if inputs.iter().any(|input| input.ended) {
+            self.inputs.end();
+            return Pull::End;
         }
         step(inputs, &self.order, rows)
     }
@@ -169,7 +171,7 @@ impl Stage for ZipStage {
     fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
         let inputs = self.inputs.set_open(!at.flag()?)?;
         inputs.into_iter().flatten().try_for_each(|input| {
-            input.front = None;
+            (input.front, input.ended) = (None, false);
             input.tap.seek(at)
         })
     }

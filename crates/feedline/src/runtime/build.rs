@@ -1,6 +1,7 @@
 //! From a plan to running stages: what operators ask for while they start.
 
 use super::batches::{Batches, Lay};
+use super::ends::{Ended, Ends};
 use super::errors::{Errors, NamedIndex, Sieve};
 use super::mark::{At, Mark, Saved};
 use super::meter::take_lock_wait;
@@ -30,6 +31,8 @@ pub struct Run {
     pub cancelled: Arc<AtomicBool>,
     /// The consumer saw the end.
     pub finished: Arc<AtomicBool>,
+    /// What was read to its end by then and is kept in folders.
+    pub(super) ended: Mutex<Vec<Ended>>,
     pub options: Options,
     pub meters: Arc<Meters>,
     /// What becomes of errors; `None`: all of them are raised.
@@ -115,12 +118,14 @@ pub struct BuildCx {
     pub in_turns: bool,
     /// Somebody above may end before this does. In so many operators below, nothing is read then that is not given on.
     pub cut: Option<u8>,
-    /// What they may leave unread: whether it was read to its end.
+    /// What they may leave unread: whether it was read to its end (`ends.rs`).
     pub ends: Option<Arc<Ends>>,
     /// Whoever starts it sends it somewhere first: nobody works ahead yet.
     pub waits: bool,
-    /// Inside another operator's function: stay serial, there may be thousands of these.
+    /// Inside another operator's function, or a copy: stay serial, there may be thousands of these.
     pub nested: bool,
+    /// Inside another operator's function, which may make many datasets of what stands there.
+    pub inner: bool,
     /// The rows that the operator above would like a chunk to be a multiple of.
     pub grain: usize,
     /// What was found by the call of `index` that is under way; gone when it returns.
@@ -279,7 +284,7 @@ impl BuildCx {
     pub fn nested_stage(&self, value: &Value, epoch: u64) -> Result<Box<dyn Stage>> {
         let bound = Bound::of(value)?;
         let mut cx = self.with_env(bound.env.clone()).in_epoch(epoch);
-        cx.nested = true;
+        (cx.nested, cx.inner) = (true, true);
         cx.stage(&self.as_it_runs(bound)?)
     }
     /// The same for whoever has one such dataset, not one for each element: it may work ahead where this operator may.
@@ -358,13 +363,6 @@ impl BuildCx {
     /// that much is true of what stands right below. Others may read ahead, or by chunks.
     pub fn cutting(&self, exact: bool) -> BuildCx {
         BuildCx { cut: Some(if exact && self.cut.is_none() { 2 } else { 0 }), ..self.clone() }
-    }
-    /// The same as a stage, which notes whether its end was seen: what is read ahead of somebody who then asks for no more
-    /// is nobody's to rely on.
-    pub fn cut_stage(&self, plan: &Plan, exact: bool) -> Result<Box<dyn Stage>> {
-        let ends = Arc::new(Ends { seen: Default::default(), above: self.ends.clone() });
-        let stage = BuildCx { ends: Some(ends.clone()), ..self.cutting(exact) }.stage(plan)?;
-        Ok(Box::new(Ending { stage, ends }))
     }
     /// Whether stages may be sent elsewhere after they have begun, and even ended: those of copies that read here and there.
     pub fn is_sent_about(&self) -> bool {
@@ -469,54 +467,6 @@ impl BuildCx {
         open.layers += 1;
         let meter = self.run.meters.of(input.id);
         Ok(Segment::new(self, self.depth, open, meter))
-    }
-}
-
-/// Whether the end of a part of a plan was seen by whoever may leave some of it unread, and so on upwards.
-#[derive(Default)]
-pub struct Ends {
-    seen: AtomicBool,
-    above: Option<Arc<Ends>>,
-}
-
-impl Ends {
-    pub fn were_seen(&self) -> bool {
-        self.seen.load(Relaxed) && self.above.as_ref().is_none_or(|above| above.were_seen())
-    }
-}
-
-/// See `BuildCx::cut_stage`.
-struct Ending {
-    stage: Box<dyn Stage>,
-    ends: Arc<Ends>,
-}
-
-impl Stage for Ending {
-    fn next(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
-        let pull = self.stage.next(cx, want);
-        if matches!(pull, Pull::End) && !cx.is_cancelled() {
-            self.ends.seen.store(true, Relaxed);
-        }
-        pull
-    }
-    fn mark(&mut self, out: &mut Mark) {
-        self.stage.mark(out);
-    }
-    fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
-        self.ends.seen.store(false, Relaxed);
-        self.stage.seek(at)
-    }
-    fn pass(&mut self, results: u64) -> bool {
-        self.stage.pass(results)
-    }
-    fn start(&self) {
-        self.stage.start();
-    }
-    fn is_settled(&self) -> bool {
-        self.stage.is_settled()
-    }
-    fn replays(&self) -> bool {
-        self.stage.replays()
     }
 }
 

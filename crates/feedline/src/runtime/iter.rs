@@ -116,6 +116,7 @@ fn traced_run(plan: &Plan, epoch: u64, pool: Arc<Pool>, trace: Option<Arc<Trace>
         pool,
         cancelled: Arc::new(AtomicBool::new(false)),
         finished: Arc::new(AtomicBool::new(false)),
+        ended: Mutex::new(vec![]),
         segments: Mutex::new(vec![]),
         names,
         stall: super::stall::threshold(&plan.options),
@@ -147,6 +148,7 @@ fn build_cx(run: &Arc<Run>, bound: &Bound, epoch: u64) -> BuildCx {
         ends: None,
         waits: false,
         nested: false,
+        inner: false,
         grain: 1,
         known: Weak::new(),
         witness: None,
@@ -326,7 +328,7 @@ impl Iter {
                 Pull::Fail(error) => return Err(error),
                 Pull::End => {
                     self.run.meters.end();
-                    self.run.finished.store(true, Relaxed);
+                    self.run.finish();
                     // The work is over, but the end is remembered: asking again gives the end again.
                     self.ended = true;
                     return Ok(false);

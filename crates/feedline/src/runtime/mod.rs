@@ -3,6 +3,7 @@
 mod batches;
 mod budget;
 mod build;
+mod ends;
 mod errors;
 mod given;
 mod index;
@@ -26,7 +27,8 @@ pub mod sync;
 mod trace;
 
 pub use budget::{Budget, Hold, Kept, Over, size as bytes_text};
-pub use build::{BuildCx, Built, Ends, Known, Run, mix};
+pub use build::{BuildCx, Built, Known, Run, mix};
+pub use ends::Ends;
 pub use errors::{LeftOut, Tally};
 pub use given::Given;
 pub use index::Index;
@@ -45,5 +47,5 @@ pub use segment::{Bounds, Segment, panic_error};
 pub use segment::{ahead_text, rows_text};
 pub use stage::{ChunkFn, Cx, Inline, Item, Pull, Stage, Wait, Wake, pop_rows};
 pub use stall::{Busy, Now, SegmentNow};
-pub use state::{Moment, Start, State};
+pub use state::{Moment, Start, State, seeds_text};
 pub use trace::{Seen, Trace};

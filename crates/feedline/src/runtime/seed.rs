@@ -9,7 +9,10 @@
 //!    others there takes one seed of the pass, and those that follow it in a *branch* of its own, of which the pass sees
 //!    nothing. And for datasets that are read in turns (`interleave`): how far each of them has come when another starts
 //!    something depends on workers and chunks. Seeds of such a branch lie far from all others.
-//! 3. Nothing is taken for a pass that is over.
+//! 3. Whoever keeps a pass on disk for all that follow keeps the first one, whichever it is in: it takes the first seeds, in a
+//!    branch, too, as does a cache inside of a function. Otherwise it would matter how much of it workers had begun to keep
+//!    when a pass was left. Values around such a dataset have seeds of their own.
+//! 4. Nothing is taken for a pass that is over.
 //!
 //! A state tells where the stream stood before the pass, and each running stage which seeds it took: so a pass that is
 //! resumed, in whatever process, and those after it draw what they would have drawn.
@@ -20,6 +23,7 @@ use super::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use super::sync::{Mutex, lock};
 use crate::error::Result;
 use crate::expr::Philox;
+use crate::expr::funcs::fingerprint64;
 use crate::plan::Plan;
 use feedline_io::brief;
 use serde::{Deserialize, Serialize};
@@ -224,6 +228,19 @@ impl Taken {
         // Whatever starts others further down is part of it.
         (cx.cut, cx.in_turns) = (None, false);
         (Taken { seeds, pass: cx.pass.clone(), apart: cx.again || cx.branch }, cx)
+    }
+    /// For whoever reads the first pass over a plan, whichever pass it is in.
+    pub fn first_pass(cx: &BuildCx, plan: &Plan) -> BuildCx {
+        // Below 2^52, as above.
+        let epoch = match cx.env.is_empty() {
+            true => 0,
+            false => serde_json::to_vec(&*cx.env).map_or(0, |env| fingerprint64(&env)) >> 12,
+        };
+        let (pass, mut seeds) = (Arc::default(), Vec::new());
+        plan.walk_all(&mut |p| seeds.extend(p.op.seeds().cloned()));
+        let taken = Taken { seeds, pass, apart: true };
+        taken.seeds.iter().filter(|seeds| seeds.each_pass).for_each(|seeds| seeds.set_taken(&taken, epoch, 0));
+        BuildCx { epoch, pass: taken.pass, branch: true, cut: None, in_turns: false, ..cx.clone() }
     }
     pub fn mark(&self, out: &mut Mark) {
         for seeds in &self.seeds {

@@ -147,6 +147,15 @@ pub(super) fn drawn(plan: &Plan) -> Vec<Arc<AtomicU64>> {
     cells
 }
 
+/// The seeds of all operators and functions of a plan, given or drawn: with others, other elements come. As text, since not
+/// every program reads such numbers.
+pub fn seeds_text(plan: &Plan) -> String {
+    let mut seeds = Vec::new();
+    plan.walk_all(&mut |p| seeds.extend(p.op.seeds().map(|seeds| seeds.pair())));
+    let drawn: Vec<u64> = drawn(plan).iter().map(|cell| cell.load(Relaxed)).collect();
+    format!("{seeds:?} {drawn:?}")
+}
+
 /// The passes whose results the plan's caches keep, where others would give something else. Nothing if none does.
 pub(super) fn kept_of(plan: &Plan, lenient: bool) -> Vec<Option<Json>> {
     let mut kept = Vec::new();

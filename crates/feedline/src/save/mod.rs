@@ -37,8 +37,8 @@ pub use output::{Output, Staged};
 pub use portions::Portions;
 #[cfg(feature = "columnar")]
 pub use set::{
-    MANIFEST, MOST_SHARDS, Manifest, SetWriter, check_storable, compression, save_set, shard_numbers, within,
-    without_numbers,
+    MANIFEST, MOST_SHARDS, Manifest, SEEN, SetWriter, check_storable, compression, save_set, shard_numbers, tell_seen,
+    within, without_numbers,
 };
 #[cfg(feature = "columnar")]
 pub use stored::from_stored;

@@ -6,9 +6,11 @@
 //!    written last, in one step: a run that was killed is not there, and what was there before still is.
 //! 3. A run that is to be gone on with commits what it has from time to time: it ends its files and names them in another
 //!    manifest, `partial.json`, with where they break off. Whoever goes on takes these files over and adds its own.
-//! 4. One process at a time writes to a folder. It removes what no manifest refers to any more and nobody reads
+//! 4. Whoever deals rows to shards may have their order kept, too: in another row of files, with the shard and the position
+//!    of each row, which the manifest names among what it says of its origin.
+//! 5. One process at a time writes to a folder. It removes what no manifest refers to any more and nobody reads
 //!    (`lease.rs`).
-//! 5. Blocks of different shards are written side by side where a whole pass is saved (`portions.rs`). Inside of a pipeline
+//! 6. Blocks of different shards are written side by side where a whole pass is saved (`portions.rs`). Inside of a pipeline
 //!    the stage that keeps its rows writes them itself, since no worker may wait for another.
 
 use super::arrays::{Binary, batch_of, schema_of};
@@ -17,7 +19,7 @@ use super::lease::offer;
 use super::stored::{stored_spec, to_stored};
 use super::{Output, Portions, Progress, Saved, Staged};
 use crate::dataset::iterate;
-use crate::element::{Chunk, DType, Leaf, Pos, Spec, Tree};
+use crate::element::{Chunk, Column, DType, Leaf, Pos, Spec, Tensor, Tree};
 use crate::error::{Error, Kind, Result};
 use crate::plan::{Bound, Card};
 use crate::runtime::Pool;
@@ -45,6 +47,10 @@ const WAITING_BYTES: usize = 64 << 20;
 const WAITING_PART: usize = 8;
 /// Each has an open file.
 pub const MOST_SHARDS: i64 = 512;
+/// What an origin says, if anything: `false` as long as nobody is known to have seen the end of the pass that was kept.
+pub const SEEN: &str = "seen";
+/// And where the order of rows is that were dealt.
+const ORDER: &str = "order";
 /// More than any manifest of a set that fits on a disk.
 const MOST_MANIFEST: u64 = 1 << 30;
 /// What a killed run may lose: this, or this part of the time it took.
@@ -106,9 +112,7 @@ impl Manifest {
             None => return Err(bad("is no manifest of a saved set".into())),
         }
         let manifest: Manifest = serde_json::from_value(json).map_err(|e| bad(format!("is damaged: {e}")))?;
-        // A name must not lead out of the folder.
-        let outside = |file: &File| file.name.split('/').any(|part| part.is_empty() || part == "..");
-        match manifest.shards.iter().flatten().find(|file| outside(file)) {
+        match manifest.shards.iter().flatten().find(|file| file.is_outside()) {
             Some(file) => Err(bad(format!("{:?} is no file of this set", file.name))),
             None => Ok(Some(manifest)),
         }
@@ -134,7 +138,63 @@ impl Manifest {
         (held == elements).then(|| Manifest { elements, shards, ..self.clone() })
     }
     fn files(&self) -> HashSet<&str> {
-        self.shards.iter().flatten().map(|file| file.name.as_str()).collect()
+        let order = self.origin.as_ref().and_then(|origin| origin[ORDER]["files"].as_array()).into_iter().flatten();
+        let order = order.filter_map(|file| file["name"].as_str());
+        self.shards.iter().flatten().map(|file| file.name.as_str()).chain(order).collect()
+    }
+    /// Whether somebody has seen the end of the pass that was kept, as far as that matters.
+    pub fn is_seen(&self) -> bool {
+        self.origin.as_ref().is_none_or(|origin| origin[SEEN] != false)
+    }
+    /// The order in which its rows were dealt, if it was kept: a set of positions and numbers of shards, and those numbers.
+    pub fn order(&self) -> Result<Option<(Manifest, Vec<i64>)>> {
+        let Some(order) = self.origin.as_ref().and_then(|origin| origin.get(ORDER)) else { return Ok(None) };
+        let files: Vec<File> = serde_json::from_value(order["files"].clone())?;
+        let numbers: Vec<i64> = serde_json::from_value(order["shards"].clone())?;
+        let elements = files.iter().map(|file| file.elements).sum();
+        if elements != self.elements || numbers.len() != self.shards.len() || files.iter().any(|f| f.is_outside()) {
+            return Err(Error::data("the order of its elements is damaged"));
+        }
+        Ok(Some((
+            Manifest { spec: order_spec(), elements, shards: vec![files], origin: None, ..self.clone() },
+            numbers,
+        )))
+    }
+}
+
+/// A position, and the number of a shard.
+fn order_spec() -> Spec {
+    Spec::tuple(vec![Spec::scalar(DType::Int64); 2])
+}
+
+impl File {
+    /// Whether its name leads out of the folder.
+    fn is_outside(&self) -> bool {
+        self.name.split('/').any(|part| part.is_empty() || part == "..")
+    }
+}
+
+/// Says in a folder that the end of what was kept there was seen, if it still is what is there.
+pub fn tell_seen(folder: &str, kept: &Manifest) {
+    let tell = || {
+        // Whoever writes has something better.
+        let _lock = match local(folder) {
+            Some(_) => match Folder::lock(folder)? {
+                Some(lock) => Some(lock),
+                None => return Ok(()),
+            },
+            None => None,
+        };
+        if let Some(mut manifest) = Manifest::read(folder)?.filter(|found| found == kept)
+            && let Some(origin) = &mut manifest.origin
+        {
+            origin[SEEN] = true.into();
+            manifest.write(folder, MANIFEST)?;
+        }
+        Ok::<(), Error>(())
+    };
+    if let Err(error) = tell() {
+        log::warn!("what was kept of a pass is not known to be read: {error}");
     }
 }
 
@@ -170,6 +230,8 @@ pub fn without_numbers(rows: &Chunk) -> Result<Chunk> {
 pub struct SetWriter {
     place: Arc<Place>,
     shards: BTreeMap<i64, Filling>,
+    /// In which rows were dealt, if that is kept: written as one more shard.
+    order: Option<(Arc<Place>, Filling)>,
     /// `None` once it is dropped.
     desks: Option<Portions<Shard>>,
     /// Others write the blocks.
@@ -331,6 +393,7 @@ impl SetWriter {
         Ok(Some(SetWriter {
             place: Arc::new(Place { folder, run: new_run(), spec, schema, compression }),
             shards: BTreeMap::new(),
+            order: None,
             desks: Some(Portions::new(None, 1)),
             is_helped: false,
             elements: 0,
@@ -348,6 +411,16 @@ impl SetWriter {
         self.block_bytes = (limit / 64).clamp(LEAST_BLOCK_BYTES, BLOCK_BYTES);
         self.waiting_bytes = (limit / WAITING_PART).clamp(LEAST_BLOCK_BYTES, WAITING_BYTES);
         self
+    }
+    /// Keeps the order in which rows are dealt.
+    pub fn with_order(mut self) -> Result<SetWriter> {
+        let Place { folder, run, .. } = &*self.place;
+        let (folder, run, spec) = (folder.clone(), run.clone(), order_spec());
+        let schema = schema_of(&stored_spec(&spec)?, &Binary::All(true))?;
+        let desk = self.desks().add(Shard { number: MOST_SHARDS, open: None, files: vec![] });
+        let filling = Filling { desk, waiting: vec![], bytes: 0 };
+        self.order = Some((Arc::new(Place { folder, run, spec, schema, compression: "zstd" }), filling));
+        Ok(self)
     }
     /// Shards are written by the workers of a pool, so many at once; whoever pushes has to `wait`.
     fn helped_by(mut self, (pool, most): (Arc<Pool>, usize)) -> SetWriter {
@@ -424,8 +497,10 @@ impl SetWriter {
         for shard in self.shards.keys().copied().collect::<Vec<_>>() {
             self.write_block(shard)?;
         }
+        self.write_order()?;
         self.settle()?;
-        self.shards.values().for_each(|own| self.desks().push(own.desk, 0, Shard::end));
+        let order = self.order.iter().map(|(_, own)| own);
+        self.shards.values().chain(order).for_each(|own| self.desks().push(own.desk, 0, Shard::end));
         self.settle()
     }
     /// The files of each shard, when all are ended.
@@ -461,6 +536,7 @@ impl SetWriter {
     pub fn deal(&mut self, rows: &Chunk) -> Result<Chunk> {
         let elements = without_numbers(rows)?;
         let mut by_shard: BTreeMap<i64, Vec<usize>> = BTreeMap::new();
+        let mut order = Vec::new();
         for row in 0..rows.rows() {
             let value = rows.columns()[0].get(row);
             let number = crate::op::scalar_i64(&value).ok().filter(|n| (0..MOST_SHARDS).contains(n));
@@ -468,6 +544,19 @@ impl SetWriter {
                 Error::data(format!("{}, not {value:?}", shard_numbers())).at_element(rows.pos.at(row))
             })?;
             by_shard.entry(number).or_default().push(row);
+            if self.order.is_some() {
+                order.push((rows.pos.at(row) as i64, number));
+            }
+        }
+        if let Some((_, own)) = &mut self.order {
+            let column = |of: fn(&(i64, i64)) -> i64| -> Column {
+                Column::Dense(Tensor::from_items([order.len()], &order.iter().map(of).collect::<Vec<_>>()))
+            };
+            own.waiting.push(Chunk::new(order.len(), Pos::Run(0), [column(|row| row.0), column(|row| row.1)]));
+            own.bytes += order.len();
+            if own.bytes >= BLOCK_ROWS {
+                self.write_order()?;
+            }
         }
         for (shard, rows) in by_shard {
             match rows.len() == elements.rows() {
@@ -476,6 +565,14 @@ impl SetWriter {
             }
         }
         Ok(elements)
+    }
+    fn write_order(&mut self) -> Result<()> {
+        let Some((place, own)) = self.order.as_mut().filter(|(_, own)| !own.waiting.is_empty()) else { return Ok(()) };
+        let (desk, place) = (own.desk, place.clone());
+        let rows = std::mem::take(&mut own.waiting);
+        own.bytes = 0;
+        self.desks().push(desk, 0, move |shard| shard.write(&place, &rows));
+        self.settle()
     }
     fn write_block(&mut self, shard: i64) -> Result<()> {
         let own = self.filling(shard);
@@ -496,15 +593,20 @@ impl SetWriter {
         Ok(())
     }
     /// Writes what is left, then the manifest: from then on the set is there.
-    pub fn finish(mut self, origin: Option<serde_json::Value>) -> Result<Manifest> {
+    pub fn finish(mut self, mut origin: Option<serde_json::Value>) -> Result<Manifest> {
         // An empty set has a file too: other tools find the columns there.
-        if self.shards.is_empty() {
+        if self.elements == 0 {
             let (desk, place) = (self.filling(0).desk, self.place.clone());
             self.desks().push(desk, 0, move |shard| shard.open(&place).map(|_| ()));
         }
         self.flush()?;
-        let shards = self.files().into_values().collect();
-        let manifest = self.manifest(shards, origin);
+        let mut files = self.files();
+        if self.order.is_some() {
+            let order = files.remove(&MOST_SHARDS).unwrap_or_default();
+            let told = serde_json::json!({ "files": order, "shards": files.keys().collect::<Vec<_>>() });
+            origin.get_or_insert_default()[ORDER] = told;
+        }
+        let manifest = self.manifest(files.into_values().collect(), origin);
         manifest.write(&self.place.folder, MANIFEST)?;
         self.kept = true;
         if let (Some(lock), Some(folder)) = (&self.lock, local(&self.place.folder)) {

@@ -168,3 +168,201 @@ fn states_of_what_is_left_early() {
         }
     }
 }
+
+/// What keeps elements for later passes, each time where nothing is kept yet.
+type Keeper = (&'static str, fn() -> Plan);
+
+fn cache(input: Plan) -> Plan {
+    on("cache", json!({}), input)
+}
+
+#[cfg(feature = "columnar")]
+fn in_folder(input: Plan) -> Plan {
+    on("cache", json!({ "filename": own_folder("caches") }), input)
+}
+
+/// In three shards, which a later pass reads one after the other.
+#[cfg(feature = "columnar")]
+fn in_shards(input: Plan) -> Plan {
+    let thirds = |b: &mut Builder, x| {
+        let three = constant(b, 3);
+        b.call("mod", &[x, three], Attrs::default()).unwrap()
+    };
+    snapshot(input, thirds, false)
+}
+
+/// With a number that depends on the position.
+fn noise(input: Plan) -> Plan {
+    let f = function(&[&input.spec], |b, args| {
+        let shape = b.constant(feedline::element::Tensor::from_items([0], &[0i64; 0]).into()).unwrap();
+        let drawn = b.call("random.uniform", &[shape], attrs(json!({ "seed": 5, "dtype": "float32" }))).unwrap();
+        Tree::tuple(vec![leaf(args[0]), leaf(drawn)])
+    });
+    on("map", json!({ "function": f }), input)
+}
+
+fn repeat(n: i64, input: Plan) -> Plan {
+    on("repeat", json!({ "count": n }), input)
+}
+
+fn sum(input: Plan) -> Plan {
+    let scalar = Spec::scalar(DType::Int64);
+    let f = function(&[&scalar, &scalar], |b, a| leaf(b.call("add", &[a[0], a[1]], Attrs::default()).unwrap()));
+    on("map", json!({ "function": f }), input)
+}
+
+/// The elements of that plan for each of those of the input.
+fn in_turns(name: &str, plan: Plan, input: Plan) -> Plan {
+    let f = function(&[&input.spec], |b, _| {
+        let spec = plan.spec.clone();
+        leaf(b.dataset(Bound::nested(plan), spec))
+    });
+    let params = match name {
+        "interleave" => json!({ "function": f, "cycle_length": 2, "num_parallel_calls": 2 }),
+        _ => json!({ "function": f }),
+    };
+    on(name, params, input)
+}
+
+fn chosen(stop: bool, inputs: Vec<Plan>) -> Plan {
+    let turns = on("map", json!({ "function": with_constant(&range(1).spec, "mod", 2) }), range(100));
+    let inputs = std::iter::once(turns).chain(inputs).collect();
+    make("choose_from_datasets", json!({ "stop_on_empty_dataset": stop }), inputs)
+}
+
+fn keepers() -> Vec<Keeper> {
+    vec![
+        ("cache", || cache(shuffle(range(9)))),
+        ("cache > repeat > take", || take(22, repeat(-1, cache(shuffle(range(6)))))),
+        ("cache > take > repeat", || repeat(3, take(6, ahead(cache(shuffle(range(6))))))),
+        ("cache > take_while", || until(5, ahead(cache(shuffle(range(6)))))),
+        ("cache > take beyond", || take(7, ahead(cache(shuffle(range(6)))))),
+        ("zip with a shorter one", || zip(vec![range(4), ahead(cache(shuffle(range(9))))])),
+        ("zip with one as long", || zip(vec![range(6), ahead(cache(shuffle(range(6))))])),
+        ("zip with one as long, the other way", || zip(vec![ahead(next(cache(shuffle(range(6))))), next(range(6))])),
+        ("zip with a longer one", || zip(vec![ahead(cache(shuffle(range(5)))), ahead(next(range(6)))])),
+        ("zip with itself", || {
+            let one = cache(shuffle(range(6)));
+            zip(vec![one.clone(), ahead(one)])
+        }),
+        ("zip with itself, again and again", || {
+            let one = cache(shuffle(range(6)));
+            zip(vec![repeat(3, one.clone()), on("skip", json!({ "count": 2 }), repeat(3, one))])
+        }),
+        ("concatenate a part of it and it", || {
+            let one = cache(shuffle(range(6)));
+            make("concatenate", json!({}), vec![take(3, ahead(one.clone())), one])
+        }),
+        ("choose until one is empty", || chosen(true, vec![ahead(cache(shuffle(range(9)))), range(4)])),
+        ("choose until both are empty", || chosen(false, vec![ahead(cache(shuffle(range(9)))), range(4)])),
+        ("choose of one", || {
+            let one = cache(shuffle(range(6)));
+            chosen(false, vec![repeat(2, one.clone()), repeat(3, one)])
+        }),
+        ("interleave of a cache", || in_turns("interleave", cache(shuffle(range(5))), range(6))),
+        ("interleave of repeated caches", || in_turns("interleave", repeat(2, cache(shuffle(range(5)))), range(4))),
+        ("flat_map of a cache", || in_turns("flat_map", cache(shuffle(range(5))), range(4))),
+        ("flat_map of what it reads", || {
+            let one = cache(shuffle(range(5)));
+            in_turns("flat_map", one.clone(), one)
+        }),
+        #[cfg(feature = "columnar")]
+        ("cache on disk", || in_folder(shuffle(range(9)))),
+        #[cfg(feature = "columnar")]
+        ("cache on disk > noise > repeat > take", || take(22, repeat(-1, noise(in_folder(shuffle(range(6))))))),
+        #[cfg(feature = "columnar")]
+        ("zip with a cache on disk", || zip(vec![range(4), ahead(in_folder(shuffle(range(9))))])),
+        #[cfg(feature = "columnar")]
+        ("snapshot", || in_shards(range(9))),
+        #[cfg(feature = "columnar")]
+        ("shuffle > snapshot > noise", || noise(in_shards(shuffle(range(9))))),
+        #[cfg(feature = "columnar")]
+        ("filter > snapshot > noise", || noise(in_shards(above(3, range(14))))),
+        #[cfg(feature = "columnar")]
+        ("snapshot > repeat > take", || take(22, repeat(-1, in_shards(shuffle(range(6)))))),
+        #[cfg(feature = "columnar")]
+        ("snapshot > repeat > batch", || on("batch", json!({ "batch_size": 4 }), repeat(3, in_shards(range(6))))),
+        #[cfg(feature = "columnar")]
+        ("snapshot > take", || take(4, ahead(in_shards(shuffle(range(9)))))),
+        #[cfg(feature = "columnar")]
+        ("zip with a snapshot as long", || zip(vec![range(6), ahead(in_shards(shuffle(range(6))))])),
+        #[cfg(feature = "columnar")]
+        ("zip with a longer snapshot", || sum(zip(vec![range(6), ahead(in_shards(shuffle(range(7))))]))),
+        #[cfg(feature = "columnar")]
+        ("snapshot > cache", || cache(shuffle(in_shards(shuffle(range(6)))))),
+        #[cfg(feature = "columnar")]
+        ("snapshot that fails", || in_shards(failing(9))),
+    ]
+}
+
+/// How many elements of each pass are taken before it is left; `None`: it is read to its end.
+const LEFT: [[Option<usize>; 4]; 5] = [
+    [Some(0), None, None, None],
+    [Some(1), Some(3), None, None],
+    [Some(6), None, Some(2), None],
+    [None, Some(2), None, None],
+    [Some(9), Some(0), Some(22), None],
+];
+
+#[test]
+fn what_is_kept_does_not_depend_on_how_far_workers_were() {
+    for (what, plan) in keepers() {
+        for (script, left) in LEFT.iter().enumerate() {
+            let mut first = None;
+            for (turn, way) in ways().into_iter().enumerate() {
+                // Once workers have no time, once they have some.
+                for patient in [false, true] {
+                    let bound = elsewhere(&plan(), &way);
+                    let passes: Vec<Vec<Event>> = (0..)
+                        .zip(left)
+                        .map(|(pass, left)| {
+                            let mut iter = Iter::new(&bound, pass, pool(way.0)).unwrap();
+                            let read = iter.by_ref().take(left.unwrap_or(1000)).map(shown).collect();
+                            if patient && left.is_some() {
+                                std::thread::sleep(std::time::Duration::from_millis(3));
+                            }
+                            read
+                        })
+                        .collect();
+                    let first = first.get_or_insert_with(|| passes.clone());
+                    assert_eq!(passes, *first, "{what}, by {way:?}, script {script}, turn {turn}, {patient}");
+                }
+            }
+        }
+    }
+}
+
+/// A pass that was left without its end is gone on with, and read once the end was seen.
+#[cfg(feature = "columnar")]
+#[test]
+fn states_of_passes_over_what_nobody_read_to_the_end() {
+    let ways = ways();
+    for (turn, way) in ways.iter().enumerate() {
+        for seen in [0, 3, 9] {
+            let made = || noise(in_shards(shuffle(range(9))));
+            let plan = made();
+            let bound = elsewhere(&plan, way);
+            assert_eq!(Iter::new(&bound, 0, pool(way.0)).unwrap().take(seen).count(), seen);
+            let mut iter = Iter::new(&bound, 1, pool(way.0)).unwrap();
+            let (mut events, mut states) = (Vec::new(), vec![iter.state().unwrap()]);
+            while let Some(event) = iter.next() {
+                events.push(shown(event));
+                states.push(iter.state().unwrap());
+            }
+            let after = all(&bound, 2, way.0);
+            assert_ne!(after, events);
+            for (position, state) in states.iter().enumerate() {
+                let text = state.to_json().unwrap().to_string();
+                let other = &ways[(turn + position) % ways.len()];
+                // Where the snapshot is, and where it is not.
+                for there in [elsewhere(&plan, other), elsewhere(&made(), other)] {
+                    let rest: Vec<Event> = super::resume::resumed(&there, &text, other.0, "it").map(shown).collect();
+                    assert_eq!(rest, events[position..], "{seen} seen, state {position}, by {way:?}, {other:?}");
+                    if position < 9 {
+                        assert_eq!(all(&there, 2, other.0), after, "{seen} seen, state {position}, the pass behind it");
+                    }
+                }
+            }
+        }
+    }
+}

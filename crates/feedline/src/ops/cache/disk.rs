@@ -5,7 +5,9 @@
 //! 2. In it lies a saved set (`save/set.rs`): checksummed blocks, and a manifest that is written when a pass is complete.
 //! 3. Before that, blocks are committed from time to time, and when a pass breaks off: with the mark of the input behind
 //!    the last of them. The next pass, of whatever process, reads these blocks and sends its input to the mark; so the
-//!    elements of a cache all come from one pass, however many it took. What was not committed was never there.
+//!    elements of a cache all come from one pass, however many it took. What was not committed was never there. It is the
+//!    first pass over the input, whichever began to keep it: how much workers had kept when a pass was left does not matter.
+//!    Where seeds were drawn by chance, another process cannot go on with it, and begins anew.
 //! 4. Files end where something was committed, and the marks of earlier commits are kept too, as far as they are small. So
 //!    what is damaged of a part, or not there, is made again from the commit before it on, with a warning. Of a whole cache
 //!    it is an error that says what to remove.
@@ -19,7 +21,7 @@ use crate::ops::kept_files::KeptFiles;
 use crate::ops::kept_set::{Writing, advised, is_out_of_reach, place};
 use crate::ops::stored_set::{StoredSet, positioned, positioned_spec};
 use crate::plan::Plan;
-use crate::runtime::{BuildCx, Run, Saved};
+use crate::runtime::{BuildCx, Run, Saved, seeds_text};
 use crate::save::{Leased, Manifest, SetWriter};
 use feedline_io::{Scratch, Witness, scratch};
 use std::sync::Arc;
@@ -35,7 +37,12 @@ pub struct OnDisk {
     /// What people call the operator.
     pub called: &'static str,
     compression: &'static str,
+    /// What a part is gone on with by: another process draws other seeds where none are given.
+    seeds: String,
 }
+
+/// What an origin says of them.
+const SEEDS: &str = "seeds";
 
 /// The elements of a complete pass, with what was said of its origin.
 pub struct Kept {
@@ -56,6 +63,7 @@ pub struct Part {
 pub struct Keeping {
     set: SetWriter,
     steps: Vec<Step>,
+    seeds: String,
     files: KeptFiles,
     /// When it committed, and how long that took: the files of a pass may be many.
     committed: (Instant, Duration),
@@ -83,7 +91,9 @@ impl Keeping {
     pub fn commit(&mut self, origin: &Origin, rest: Vec<Saved>) -> Result<()> {
         let began = Instant::now();
         self.steps.push(Step { elements: self.set.elements(), rest: rest.into() });
-        self.set.commit(self.files.tell(part_to_json(origin, &mut self.steps)?))?;
+        let mut told = part_to_json(origin, &mut self.steps)?;
+        told[SEEDS] = self.seeds.as_str().into();
+        self.set.commit(self.files.tell(told))?;
         self.committed = (Instant::now(), began.elapsed());
         Ok(())
     }
@@ -103,7 +113,8 @@ impl OnDisk {
     ) -> Result<OnDisk> {
         let (folder, listed) = place(filename, identity, input, &cx.env)?;
         let files = KeptFiles::new(called, listed, cx);
-        Ok(OnDisk { folder, files, spec: positioned_spec(&input.spec), called, compression })
+        let (spec, seeds) = (positioned_spec(&input.spec), seeds_text(input));
+        Ok(OnDisk { folder, files, spec, called, compression, seeds })
     }
     /// The elements of a complete pass.
     pub fn get(&self) -> Result<Option<Kept>> {
@@ -123,6 +134,11 @@ impl OnDisk {
                 return Ok(None);
             };
             let origin = found.manifest.origin.clone().unwrap_or_default();
+            if origin[SEEDS].as_str() != Some(&self.seeds) {
+                return Err(Error::data(
+                    "it drew other seeds than this process; give shuffles and random functions seeds",
+                ));
+            }
             let steps = part_steps(&origin)?;
             self.part(found, origin, steps)
         };
@@ -205,9 +221,10 @@ impl OnDisk {
         }
         let _entered = run.budget.enter();
         let working = scratch(set.working_bytes());
-        let (files, writing) = (self.files.clone(), Writing::new(&self.folder, &run.cancelled));
+        let (files, writing) = (self.files.clone(), Writing::new(&self.folder, &run.cancelled, || {}));
         let committed = (Instant::now(), Duration::ZERO);
-        Ok(Some(Keeping { set, steps, files, committed, working, writing }))
+        let seeds = self.seeds.clone();
+        Ok(Some(Keeping { set, steps, seeds, files, committed, working, writing }))
     }
 }
 
@@ -295,6 +312,23 @@ mod tests {
         let place = std::fs::read_dir(folder).unwrap().next().unwrap().unwrap().path();
         let names: Vec<_> = std::fs::read_dir(&place).unwrap().map(|e| e.unwrap().file_name()).collect();
         assert!(!names.iter().any(|name| name == "partial.json"), "{names:?}");
+    }
+
+    /// Another process draws another one: what was held of the rows of before would be lost, or come twice.
+    #[test]
+    fn on_disk_a_pass_by_a_seed_that_was_drawn_is_gone_on_with_by_that_seed_only() {
+        let dir = tempfile::tempdir().unwrap();
+        let ds = || {
+            let ds = Dataset::range(20_000).unwrap().shuffle(Some(100), None, true).unwrap();
+            in_chunks(&ds.cache_in(dir.path().to_str().unwrap()).unwrap(), 10)
+        };
+        let here = ds();
+        let first: Vec<i64> = here.iter().unwrap().take(6000).map(|e| e.unwrap()[0].tensor().item()).collect();
+        // In the same process it is gone on with.
+        assert!(here.iter().unwrap().take(6000).map(|e| e.unwrap()[0].tensor().item::<i64>()).eq(first));
+        let mut all = ints(&ds());
+        all.sort_unstable();
+        assert!(all.into_iter().eq(0..20_000));
     }
 
     #[test]

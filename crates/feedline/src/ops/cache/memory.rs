@@ -29,8 +29,8 @@ struct Kept {
 }
 
 /// The pass that filled it. Workers may have read all of it for a consumer who then left: whether they had depends on the
-/// machine. So other passes have what was kept only once its consumer has seen the end, and where an operator above may
-/// leave some of it unread, nobody has it before that one has seen it.
+/// machine. So other passes have what was kept only once its consumer has seen the end, and so have all that may leave
+/// some of it unread; those who begin later in the same pass, once what stands between has (`runtime/ends.rs`).
 #[derive(Clone)]
 pub struct By {
     run: Weak<Run>,
@@ -46,7 +46,7 @@ impl By {
         By { run, finished, ends: cx.ends.clone(), pure }
     }
     fn is_seen(&self) -> bool {
-        self.ends.as_ref().is_none_or(|ends| ends.were_seen())
+        Ends::were_seen(self.ends.as_ref())
     }
     /// Whether others may have it.
     fn is_over(&self) -> bool {
@@ -65,19 +65,30 @@ impl Kept {
             Some(key) => key.ptr_eq(&Arc::downgrade(env)),
         }
     }
-    fn is_for(&self, run: Option<&Arc<Run>>) -> bool {
-        let is_of_run = |run: &Arc<Run>| self.by.run.ptr_eq(&Arc::downgrade(run)) && self.by.is_seen();
-        self.by.is_over() || run.is_some_and(is_of_run)
+    fn is_for(&self, by: &By) -> bool {
+        let is_seen = || Ends::were_seen_by(self.by.ends.as_ref(), by.ends.as_ref());
+        self.by.is_over() || self.by.run.ptr_eq(&by.run) && is_seen()
     }
+}
+
+/// Where one dataset is read twice in a pass, each may have filled it: which of them came first depends on workers.
+fn first<'a>(kept: impl Iterator<Item = &'a Kept>) -> Option<&'a Filled> {
+    let mut kept: Vec<&Filled> = kept.map(|kept| &kept.filled).collect();
+    if kept.len() > 1 {
+        kept.sort_by_cached_key(|filled| {
+            (filled.origin.epoch, filled.origin.to_json().map(|json| json.to_string()).ok())
+        });
+    }
+    kept.first().copied()
 }
 
 impl Store {
     /// What is kept for that pass, or for those that begin later.
-    pub fn get(&self, env: &Arc<[Value]>, run: Option<&Arc<Run>>) -> Option<Filled> {
+    pub fn get(&self, env: &Arc<[Value]>, by: &By) -> Option<Filled> {
         let _brief = brief();
         let mut list = lock(&self.kept);
         list.retain(|kept| !kept.by.is_left());
-        list.iter().find(|kept| kept.is_of(env) && kept.is_for(run)).map(|kept| kept.filled.clone())
+        first(list.iter().filter(|kept| kept.is_of(env) && kept.is_for(by))).cloned()
     }
     /// A state says that passes read what that one gave.
     pub fn miss(&self, origin: Option<Origin>) {
@@ -103,7 +114,7 @@ impl Store {
         let _brief = brief();
         let (list, none) = (lock(&self.kept), Arc::from([]));
         let is_told = |kept: &&Kept| kept.is_of(&none) && !kept.by.is_left() && (kept.by.pure || kept.by.is_seen());
-        let kept = list.iter().find(is_told).map(|kept| kept.filled.origin.clone());
+        let kept = first(list.iter().filter(is_told)).map(|filled| filled.origin.clone());
         kept.or_else(|| lock(&self.on_disk).clone()).or_else(|| lock(&self.missed).clone())
     }
     /// The first complete pass wins.
@@ -111,8 +122,7 @@ impl Store {
         let _brief = brief();
         let mut list = lock(&self.kept);
         list.retain(|kept| kept.env.as_ref().is_none_or(|k| k.strong_count() > 0) && !kept.by.is_left());
-        let run = by.run.upgrade();
-        if !list.iter().any(|kept| kept.is_of(env) && kept.is_for(run.as_ref())) {
+        if !list.iter().any(|kept| kept.is_of(env) && kept.is_for(&by)) {
             list.push(Kept { env: (!env.is_empty()).then(|| Arc::downgrade(env)), filled, by });
         }
     }
@@ -195,11 +205,11 @@ mod tests {
         let ds = crate::Dataset::range(1).unwrap();
         let by = By::new(&crate::runtime::testing_cx(ds.plan()), true);
         store.put(&a, held(1), by.clone());
-        assert!(store.get(&b, None).is_none() && store.get(&Arc::from([]), None).is_none());
+        assert!(store.get(&b, &by).is_none() && store.get(&Arc::from([]), &by).is_none());
         store.put(&Arc::from([]), held(3), by.clone());
         drop(a);
-        store.put(&b, held(2), by);
-        let rows = |env: &Arc<[Value]>| match store.get(env, None).unwrap().rows {
+        store.put(&b, held(2), by.clone());
+        let rows = |env: &Arc<[Value]>| match store.get(env, &by).unwrap().rows {
             Rows::Memory(held) => held.len(),
             #[cfg(feature = "columnar")]
             _ => unreachable!("in memory"),

@@ -198,7 +198,7 @@ impl Op for Cache {
         Ok(())
     }
     fn index(&self, cx: &BuildCx, node: &Plan) -> Result<Option<Arc<dyn Index>>> {
-        match self.place(cx, node)?.get(&cx.env, &cx.run)? {
+        match self.place(cx, node)?.get(cx)? {
             Some(Filled { rows: Rows::Memory(held), rest: None, .. }) => Ok(Some(Arc::new(held))),
             #[cfg(feature = "columnar")]
             Some(Filled { rows: Rows::Disk(set), rest: None, .. }) => {

@@ -7,12 +7,12 @@ use super::memory::{Blocks, By, Store};
 use super::origin::Origin;
 #[cfg(feature = "columnar")]
 use super::spill::Spilling;
-use crate::element::{Chunk, Value};
+use crate::element::Chunk;
 use crate::error::Result;
 use crate::ops::held::Held;
 #[cfg(feature = "columnar")]
 use crate::ops::stored_set::{StoredSet, StoredStage};
-use crate::runtime::{Hold, Index, Kept, Run, Saved, Stage};
+use crate::runtime::{BuildCx, Hold, Index, Kept, Run, Saved, Stage};
 use std::sync::Arc;
 
 /// The elements, and the pass that they come from.
@@ -67,9 +67,9 @@ impl Place {
         }
     }
     /// What is kept for a pass.
-    pub fn get(&self, env: &Arc<[Value]>, run: &Arc<Run>) -> Result<Option<Filled>> {
+    pub fn get(&self, cx: &BuildCx) -> Result<Option<Filled>> {
         match self {
-            Place::Memory(store) => Ok(store.get(env, Some(run))),
+            Place::Memory(store) => Ok(store.get(&cx.env, &By::new(cx, false))),
             #[cfg(feature = "columnar")]
             Place::Disk(disk) => disk.get()?.map(|kept| from_disk(kept.set, &kept.origin, None)).transpose(),
         }
@@ -82,17 +82,17 @@ impl Place {
             Place::Disk(disk) => Ok(disk.begin(_run, None)?.map(|keeping| Filling::Disk(Box::new(keeping)))),
         }
     }
-    pub fn finish(&self, env: &Arc<[Value]>, filling: Filling, origin: &Origin, by: By, hold: &mut Hold) -> Result<()> {
+    pub fn finish(&self, cx: &BuildCx, filling: Filling, origin: &Origin, pure: bool, hold: &mut Hold) -> Result<()> {
         let filled = |rows: Rows, kept: Arc<Kept>| Filled { rows, rest: None, origin: origin.clone(), kept };
         match (self, filling) {
             (Place::Memory(store), Filling::Memory(blocks)) => {
-                store.put(env, filled(Rows::Memory(blocks.finish()), hold.leave()), by);
+                store.put(&cx.env, filled(Rows::Memory(blocks.finish()), hold.leave()), By::new(cx, pure));
                 Ok(())
             }
             #[cfg(feature = "columnar")]
             (Place::Memory(store), Filling::Spill(spilling)) => {
                 let rows = Rows::Disk(spilling.finish()?);
-                store.put(env, filled(rows, Arc::default()), by);
+                store.put(&cx.env, filled(rows, Arc::default()), By::new(cx, pure));
                 Ok(())
             }
             #[cfg(feature = "columnar")]

@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 #[cfg(feature = "columnar")]
 use crate::ops::kept_set::{is_damage, is_out_of_reach};
 use crate::plan::Plan;
-use crate::runtime::{At, BuildCx, Cx, Given, Hold, Mark, Over, Pull, Saved, Stage, bytes_text};
+use crate::runtime::{At, BuildCx, Cx, Given, Hold, Mark, Over, Pull, Saved, Stage, Taken, bytes_text};
 use feedline_io::Witness;
 use std::sync::Arc;
 
@@ -81,7 +81,7 @@ impl CacheStage {
             part: None,
         };
         let missed = stage.store.missed(&stage.cx.env);
-        if let Some(filled) = stage.place.get(&stage.cx.env, &stage.cx.run)? {
+        if let Some(filled) = stage.place.get(&stage.cx)? {
             stage.read(filled, given, None)?;
         } else if let Some(origin) = missed {
             // Where it was kept, this pass would take no seeds.
@@ -91,11 +91,29 @@ impl CacheStage {
             }
         } else if !stage.go_on(given, |_| true)? {
             let _watched = Witness::enter(stage.cx.witness.clone());
-            let mut input = stage.cx.stage(&stage.plan)?;
-            stage.origin = Origin::of(&stage.cx, &mut *input);
-            stage.fill(input)?;
+            let cx = stage.input_cx(&stage.cx);
+            let mut input = cx.stage(&stage.plan)?;
+            let origin = Origin::of(&cx, &mut *input);
+            stage.fill(input, origin)?;
         }
         Ok(stage)
+    }
+
+    /// Whether it is the first pass over the input that is kept, whichever this is: on disk, and where many read at once.
+    fn keeps_first(&self) -> bool {
+        match &self.place {
+            Place::Memory(_) => self.cx.inner && self.cx.env.is_empty(),
+            #[cfg(feature = "columnar")]
+            Place::Disk(_) => true,
+        }
+    }
+    /// What the input starts with.
+    fn input_cx(&self, cx: &BuildCx) -> BuildCx {
+        if self.keeps_first() { Taken::first_pass(cx, &self.plan) } else { cx.clone() }
+    }
+    /// Whether all passes give the same.
+    fn is_same(&self) -> bool {
+        self.keeps_first() || !self.plan.varies()
     }
 
     /// Reads what is kept, from element `given` on. If that is not all, `filling` keeps what the input has behind it.
@@ -113,7 +131,7 @@ impl CacheStage {
                     #[cfg(feature = "columnar")]
                     Rows::Disk(_) => self.cx.clone(),
                 };
-                let cx = BuildCx { epoch: filled.origin.epoch, ..cx };
+                let cx = BuildCx { epoch: filled.origin.epoch, ..self.input_cx(&cx) };
                 let _watched = Witness::enter(cx.witness.clone());
                 first = first.min(filled.rows.len());
                 Some((cx.stage_at(&self.plan, rest)?, filling))
@@ -144,10 +162,11 @@ impl CacheStage {
     }
 
     /// Reads the input, and keeps it unless somebody else does.
-    fn fill(&mut self, input: Box<dyn Stage>) -> Result<()> {
+    fn fill(&mut self, input: Box<dyn Stage>, origin: Origin) -> Result<()> {
         // What was begun before is given up first: there is one writer.
         self.source = Source::Ended;
         let filling = self.place.begin(&self.cx.run)?;
+        self.origin = origin;
         let _ = self.hold.reserve(filling.as_ref().map_or(0, Filling::working_bytes));
         self.source = Source::Input(input, filling);
         Ok(())
@@ -155,12 +174,12 @@ impl CacheStage {
 
     /// Begins the pass with that origin once more, and leaves out what comes before element `given`.
     fn begin_anew(&mut self, cx: &BuildCx, origin: Origin, given: Given) -> Result<()> {
-        let cx = BuildCx { epoch: origin.epoch, ..cx.clone() };
+        let cx = BuildCx { epoch: origin.epoch, ..self.input_cx(cx) };
         let watched = Witness::enter(cx.witness.clone());
         let input = cx.stage_at(&self.plan, &origin.start)?;
         drop(watched);
-        self.fill(input)?;
-        (self.origin, self.given, self.drop) = (origin, Given::default(), given);
+        self.fill(input, origin)?;
+        (self.given, self.drop) = (Given::default(), given);
         Ok(())
     }
 
@@ -285,10 +304,6 @@ impl CacheStage {
         None
     }
 
-    fn by(&self) -> By {
-        By::new(&self.cx, !self.plan.varies())
-    }
-
     /// There is no room for these rows.
     fn full(&mut self, over: Over, chunk: &Chunk) -> Option<Error> {
         let Source::Input(_, slot) = &mut self.source else { return None };
@@ -305,7 +320,7 @@ impl CacheStage {
                 }
                 let (rows, rest) = (Rows::Memory(blocks.finish()), Some(rest.into()));
                 let (origin, kept) = (self.origin.clone(), self.hold.leave());
-                store.put(&self.cx.env, Filled { rows, rest, origin, kept }, self.by());
+                store.put(&self.cx.env, Filled { rows, rest, origin, kept }, By::new(&self.cx, self.is_same()));
                 None
             }
             #[cfg(feature = "columnar")]
@@ -384,8 +399,8 @@ impl CacheStage {
             }
             Pull::End => {
                 if let Some(filling) = filling.take() {
-                    let by = self.by();
-                    if let Err(error) = self.place.finish(&self.cx.env, filling, &self.origin, by, &mut self.hold) {
+                    let same = self.is_same();
+                    if let Err(error) = self.place.finish(&self.cx, filling, &self.origin, same, &mut self.hold) {
                         return Pull::Fail(error);
                     }
                     self.note();
@@ -421,7 +436,7 @@ impl Stage for CacheStage {
         let given = Given::read(at)?;
         let origin = Origin::read(at)?;
         let pure = self.plan.is_pure();
-        let kept = self.place.get(&self.cx.env, &self.cx.run)?;
+        let kept = self.place.get(&self.cx)?;
         if let Some(filled) = kept.filter(|f| f.origin == origin || pure) {
             return self.read(filled, given, None);
         }

@@ -76,7 +76,7 @@ impl Ahead {
             None => stage,
         };
         let segment =
-            outer.cx.nested_ahead(value, pos + 1, gated, self.bounds.clone()).map_err(|e| e.at_element(pos))?;
+            outer.inner_cx().nested_ahead(value, pos + 1, gated, self.bounds.clone()).map_err(|e| e.at_element(pos))?;
         segment.note_places(self.places);
         Ok(Box::new(segment))
     }

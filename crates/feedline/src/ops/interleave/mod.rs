@@ -332,6 +332,7 @@ impl InterleaveStage {
                 // Slots that were not reached stay empty for good.
                 self.slots.len = self.slots.made.len();
                 if self.open == 0 {
+                    self.outer.end(cx);
                     return Step::Stop(Pull::End);
                 }
                 self.advance();

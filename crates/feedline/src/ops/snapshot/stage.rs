@@ -1,5 +1,6 @@
 //! A pass through a snapshot: it reads the shards, or the input, which it writes if it may. A part of `snapshot`.
 
+use super::in_order::InOrder;
 use crate::dataset::Dataset;
 use crate::element::{Chunk, Element, Spec, Value};
 use crate::error::{Error, Kind, Result};
@@ -9,8 +10,9 @@ use crate::ops::kept_files::KeptFiles;
 use crate::ops::kept_set::{self, Writing};
 use crate::ops::load::Load;
 use crate::plan::{Bound, Plan};
-use crate::runtime::{At, BuildCx, Cx, Given, Later, Mark, Pull, Saved, Stage};
-use crate::save::{self, Leased, SetWriter};
+use crate::runtime::sync::{Mutex, lock};
+use crate::runtime::{At, BuildCx, Cx, Ends, Given, Later, Mark, Pull, Saved, Stage, Taken};
+use crate::save::{self, Leased, SEEN, SetWriter, tell_seen};
 use feedline_io::{Scratch, Witness, scratch};
 use std::sync::Arc;
 
@@ -36,13 +38,15 @@ impl Place {
             false => error,
         }
     }
-    /// Begins to write, unless somebody does already or has done so.
-    fn begin(&self, cx: &BuildCx) -> Result<Option<Box<Keeping>>> {
+    /// Begins to write, unless somebody does already or has done so. Whoever did so in a part of the same pass that was left
+    /// lets go of it.
+    fn begin(&self, cx: &BuildCx) -> Result<Option<Keeping>> {
         // Whoever reads again what was read before has been written down by then.
         if cx.again {
             return Ok(None);
         }
         let _unwatched = Witness::enter(None);
+        kept_set::take_over(&self.folder, &cx.run.cancelled);
         let Some(set) = SetWriter::new(&self.folder, &self.spec, self.compression)? else {
             log::warn!("snapshot: {} is being written by another iterator; this pass is not kept", self.folder);
             return Ok(None);
@@ -50,10 +54,19 @@ impl Place {
         if self.whole()?.is_some() {
             return Ok(None);
         }
-        let set = set.with_memory(cx.run.budget.limit());
+        let set = set.with_memory(cx.run.budget.limit()).with_order()?;
         let _entered = cx.run.budget.enter();
         let working = scratch(set.working_bytes());
-        Ok(Some(Box::new(Keeping { set, working, writing: Writing::new(&self.folder, &cx.run.cancelled) })))
+        let keeping: Keeping = Arc::default();
+        let (held, ends) = (Arc::downgrade(&keeping), cx.ends.clone());
+        let let_go = move || {
+            if let Some(held) = held.upgrade().filter(|_| Ends::were_left(ends.as_ref())) {
+                lock(&held).take();
+            }
+        };
+        let writing = Writing::new(&self.folder, &cx.run.cancelled, let_go);
+        *lock(&keeping) = Some(Kept { set, working, writing });
+        Ok(Some(keeping))
     }
     /// The shards, each a dataset.
     fn shards(&self, whole: &Arc<Leased>) -> Result<Dataset> {
@@ -78,8 +91,10 @@ impl Place {
     }
 }
 
-/// A pass that is being written.
-struct Keeping {
+/// A pass that is being written, until somebody else does that.
+type Keeping = Arc<Mutex<Option<Kept>>>;
+
+struct Kept {
     set: SetWriter,
     #[expect(dead_code, reason = "it is charged to the pass until then")]
     working: Scratch,
@@ -90,8 +105,10 @@ struct Keeping {
 enum Source {
     /// What the reader gives.
     Shards(Box<dyn Stage>),
+    /// What is written, as it came.
+    Ordered(Box<InOrder>),
     /// What was read so far is written; `None` if somebody else does that, or once it cannot become whole.
-    Input(Box<dyn Stage>, Option<Box<Keeping>>),
+    Input(Box<dyn Stage>, Option<Keeping>),
     /// After an error that nothing can follow.
     Ended,
 }
@@ -112,7 +129,16 @@ pub struct SnapshotStage {
     sent: Mark,
     /// Whether anything was pulled: what works ahead cannot be sent elsewhere any more.
     begun: bool,
+    /// Somebody else in the same pass writes what this one reads: it does not know when that is whole.
+    beside: bool,
 }
+
+/// What a state says: which of them its pass read.
+const OF_INPUT: u64 = 0;
+const BY_READER: u64 = 1;
+const IN_ORDER: u64 = 2;
+/// Of the input, while somebody else in the same pass wrote.
+const BESIDE: u64 = 3;
 
 /// Whether two passes give the same elements.
 fn is_same(one: &Origin, other: &Origin) -> bool {
@@ -124,23 +150,69 @@ impl SnapshotStage {
         cx.witness = Some(place.files.witness.clone());
         let (source, origin, sent, begun) = (Source::Ended, Origin::default(), Mark::default(), false);
         let (given, drop) = (Given::default(), Given::default());
-        let mut stage = SnapshotStage { cx, input, place, reader, source, origin, given, drop, sent, begun };
+        let beside = false;
+        let mut stage = SnapshotStage { cx, input, place, reader, source, origin, given, drop, sent, begun, beside };
         match stage.place.whole()? {
-            Some(whole) => stage.read(&whole)?,
+            Some(whole) if whole.manifest.is_seen() || stage.is_read() => stage.read(&whole)?,
+            Some(whole) => stage.read_in_order(&whole, Given::default())?,
             None => {
                 let _watched = Witness::enter(stage.cx.witness.clone());
-                let mut input = stage.cx.stage(&stage.input)?;
-                stage.origin = Origin::of(&stage.cx, &mut *input);
+                let cx = Taken::first_pass(&stage.cx, &stage.input);
+                let mut input = cx.stage(&stage.input)?;
+                stage.origin = Origin::of(&cx, &mut *input);
                 let keeping = stage.place.begin(&stage.cx)?;
+                stage.beside = keeping.is_none();
                 stage.source = Source::Input(input, keeping);
             }
         }
         Ok(stage)
     }
+    /// Whether its end was seen by whoever stands between it and this one.
+    fn is_read(&self) -> bool {
+        self.cx.run.has_ended(&self.cx, &self.place.folder)
+    }
+    /// Begins the input as in the pass with that origin, leaves out what was given of it, and writes if nobody else does.
+    fn begin_at(&mut self, origin: Origin, given: Given) -> Result<()> {
+        self.let_go();
+        let keeping = self.place.begin(&self.cx)?;
+        self.beside = keeping.is_none() && self.place.whole()?.is_none();
+        let watched = Witness::enter(self.cx.witness.clone());
+        let input = self.input_cx(&origin).stage_at(&self.input, &origin.start)?;
+        drop(watched);
+        (self.source, self.origin) = (Source::Input(input, keeping), origin);
+        (self.given, self.drop, self.begun) = (Given::default(), given, false);
+        Ok(())
+    }
+    /// Reads what is written as it came, behind what was given.
+    fn read_in_order(&mut self, whole: &Arc<Leased>, given: Given) -> Result<()> {
+        self.let_go();
+        self.origin = Origin::from_json(whole.manifest.origin.as_ref().unwrap_or_default())?;
+        let _unwatched = Witness::enter(None);
+        let stage = InOrder::new(&self.place.folder, whole).map_err(|error| self.place.advised(error))?;
+        self.source = Source::Ordered(Box::new(stage));
+        (self.given, self.drop, self.begun) = (Given::default(), given, false);
+        Ok(())
+    }
+    /// The end of the pass: who saw it is noted.
+    fn end(&self) {
+        if self.beside {
+            return;
+        }
+        if let Ok(Some(whole)) = self.place.whole() {
+            let (folder, manifest) = (self.place.folder.clone(), whole.manifest.clone());
+            self.cx.run.note_end(&self.cx, &self.place.folder, move || {
+                if !manifest.is_seen() {
+                    tell_seen(&folder, &manifest);
+                }
+            });
+        }
+    }
     /// Gives up what is written.
     fn let_go(&mut self) {
-        if let Source::Input(_, keeping) = &mut self.source {
-            *keeping = None;
+        if let Source::Input(_, keeping) = &mut self.source
+            && let Some(keeping) = keeping.take()
+        {
+            lock(&keeping).take();
         }
     }
     fn read(&mut self, whole: &Arc<Leased>) -> Result<()> {
@@ -157,16 +229,28 @@ impl SnapshotStage {
         let may_move = !self.begun || self.cx.nested;
         match std::mem::replace(&mut self.source, Source::Ended) {
             Source::Input(input, _) if may_move && self.origin.epoch == origin.epoch => Ok(input),
-            _ => BuildCx { epoch: origin.epoch, ..self.cx.clone() }.stage(&self.input),
+            _ => self.input_cx(origin).stage(&self.input),
         }
+    }
+    /// What the pass over the input with that origin starts with.
+    fn input_cx(&self, origin: &Origin) -> BuildCx {
+        BuildCx { epoch: origin.epoch, ..Taken::first_pass(&self.cx, &self.input) }
     }
     fn pull(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
         self.begun = true;
         let (input, keeping) = match &mut self.source {
             Source::Ended => return Pull::End,
-            Source::Shards(reader) => {
-                let _unwatched = Witness::enter(None);
-                let pull = reader.next(cx, want);
+            Source::Shards(_) | Source::Ordered(_) => {
+                let unwatched = Witness::enter(None);
+                let pull = match &mut self.source {
+                    Source::Shards(reader) => reader.next(cx, want),
+                    Source::Ordered(files) => files.next(cx, want),
+                    _ => return Pull::End,
+                };
+                drop(unwatched);
+                if matches!(pull, Pull::End) && !cx.is_cancelled() {
+                    self.end();
+                }
                 let Pull::Fail(error) = pull else { return pull };
                 // Elements are lost: whatever the reader would give behind that is not all of them.
                 if error.ends() {
@@ -194,6 +278,7 @@ impl SnapshotStage {
                 }
             },
             Pull::Fail(error) => {
+                self.beside = true;
                 if keeping.is_some() {
                     log::warn!("snapshot: an element failed, so this pass is not complete and not kept: {error}");
                     self.let_go();
@@ -201,13 +286,16 @@ impl SnapshotStage {
                 Pull::Fail(error)
             }
             Pull::End => {
-                let finished = keeping
-                    .take()
-                    .map(|keeping| keeping.set.finish(Some(self.place.files.tell(self.origin.to_json()?))));
-                match finished {
-                    Some(Err(error)) => Pull::Fail(error),
-                    _ => Pull::End,
+                let finished = keeping.take().and_then(|keeping| lock(&keeping).take()).map(|kept| {
+                    let mut origin = self.origin.to_json()?;
+                    origin[SEEN] = false.into();
+                    kept.set.finish(Some(self.place.files.tell(origin)))
+                });
+                if let Some(Err(error)) = finished {
+                    return Pull::Fail(error);
                 }
+                self.end();
+                Pull::End
             }
             Pull::Pending => Pull::Pending,
         }
@@ -215,8 +303,11 @@ impl SnapshotStage {
 }
 
 /// Rows of pairs as elements, which are written if somebody does that.
-fn written(keeping: &mut Option<Box<Keeping>>, pairs: &Chunk) -> Result<Chunk> {
-    let Some(keeping) = keeping else { return save::without_numbers(pairs) };
+fn written(keeping: &Option<Keeping>, pairs: &Chunk) -> Result<Chunk> {
+    let mut keeping = keeping.as_ref().map(|keeping| lock(keeping));
+    let Some(keeping) = keeping.as_mut().and_then(|keeping| keeping.as_mut()) else {
+        return save::without_numbers(pairs);
+    };
     // They wait to be written while the consumer has them already.
     pairs.freeze();
     keeping.set.deal(pairs)
@@ -253,15 +344,21 @@ impl Stage for SnapshotStage {
         }
     }
     fn mark(&mut self, out: &mut Mark) {
-        let is_read = matches!(self.source, Source::Shards(_));
-        out.flag(is_read);
         match &mut self.source {
             Source::Shards(reader) => {
+                out.number(BY_READER);
                 // The state needs the snapshot, not the pass that it was made of.
                 Origin { never: None, ..self.origin.clone() }.mark(out);
                 reader.mark(out);
             }
+            // It may be where the files are not.
+            Source::Ordered(_) => {
+                out.number(IN_ORDER);
+                self.given.and(self.drop).mark(out);
+                self.origin.mark(out);
+            }
             Source::Input(input, _) => {
+                out.number(if self.beside { BESIDE } else { OF_INPUT });
                 self.given.and(self.drop).mark(out);
                 self.origin.mark(out);
                 let mut here = Mark::default();
@@ -275,7 +372,9 @@ impl Stage for SnapshotStage {
         }
     }
     fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
-        if at.flag()? {
+        let kind = at.up_to(BESIDE)?;
+        self.beside = kind == BESIDE;
+        if kind == BY_READER {
             let origin = Origin::read(at)?;
             let Some(whole) = self.place.whole()? else {
                 let text = "the state was taken while a snapshot was read, and here is none";
@@ -288,15 +387,27 @@ impl Stage for SnapshotStage {
                 let text = "the state was taken while a snapshot was read that was made of another pass than this one";
                 return Err(Error::new(Kind::Precondition, text).in_file(&self.place.folder, None));
             }
+            self.cx.run.recall_end(&self.place.folder);
             let Source::Shards(reader) = &mut self.source else { return Ok(()) };
             let _unwatched = Witness::enter(None);
             return reader.seek(at).map_err(|error| self.place.advised(error));
         }
         let _watched = Witness::enter(self.cx.witness.clone());
-        let given = Given::read(at)?;
-        let (origin, here) = (Origin::read(at)?, at.counted()?);
+        let (given, origin) = (Given::read(at)?, Origin::read(at)?);
+        if kind == IN_ORDER {
+            let whole = self.place.whole()?;
+            let of_pass = |whole: &Arc<Leased>| {
+                let told = Origin::from_json(whole.manifest.origin.as_ref().unwrap_or_default());
+                self.input.is_pure() || told.is_ok_and(|told| is_same(&told, &origin))
+            };
+            return match whole.filter(of_pass) {
+                Some(whole) => self.read_in_order(&whole, given),
+                None => self.begin_at(origin, given),
+            };
+        }
+        let here = at.counted()?;
         let mut input = self.input(&origin)?;
-        let keeping = self.place.begin(&self.cx)?;
+        let keeping = if self.beside { None } else { self.place.begin(&self.cx)? };
         if keeping.is_some() {
             input.seek(&mut At::new(&origin.start))?;
             (self.given, self.drop, self.sent) = (Given::default(), given, Mark::from(here));

@@ -1,0 +1,143 @@
+//! Whose end was seen: what tells a pass that was read from one that workers merely read.
+//!
+//! 1. Workers read ahead, and in chunks. So that an input was read to its end says nothing of whoever reads what is made of
+//!    it: the consumer may leave before, and so may an operator in between (`take`, `zip`). What a cache or a snapshot kept by
+//!    then counts once all of those have seen the end.
+//! 2. Each of these operators has an `Ends` for each of its inputs, and so those below know who stands above them.
+//! 3. Inside of one pass, somebody who begins later relies on less: on the ends below the operator that stands above both. A
+//!    `repeat` has read its input to the end when it begins anew, whoever reads the `repeat`.
+//! 4. Datasets that are read in turns, and an input beside the datasets that are made of it, do not know how far each other
+//!    are before all of them are read.
+
+use super::build::{BuildCx, Run};
+use super::mark::{At, Mark};
+use super::stage::{Cx, Pull, Stage};
+use super::sync::atomic::AtomicBool;
+use super::sync::lock;
+use crate::error::Result;
+use crate::plan::Plan;
+use feedline_io::brief;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Whether the end of a part of a plan was seen by whoever may leave some of it unread, and so on upwards.
+#[derive(Default)]
+pub struct Ends {
+    seen: Arc<AtomicBool>,
+    /// Nobody reads it any more, be it seen or not.
+    left: AtomicBool,
+    above: Option<Arc<Ends>>,
+}
+
+impl Ends {
+    /// Below those of `cx`. Others may share what says whether it was seen.
+    pub fn below(cx: &BuildCx, seen: &Arc<AtomicBool>) -> Arc<Ends> {
+        Arc::new(Ends { seen: seen.clone(), left: AtomicBool::new(false), above: cx.ends.clone() })
+    }
+    /// Whether all were seen, up to the consumer's: that one is not among them.
+    pub fn were_seen(ends: Option<&Arc<Ends>>) -> bool {
+        Ends::were_seen_by(ends, None)
+    }
+    /// Whether somebody above has left it.
+    pub fn were_left(ends: Option<&Arc<Ends>>) -> bool {
+        upwards(ends).any(|own| own.left.load(Relaxed))
+    }
+    /// Whether those were seen that stand between a part of a plan and what it has in common with another one.
+    pub fn were_seen_by(ends: Option<&Arc<Ends>>, other: Option<&Arc<Ends>>) -> bool {
+        let is_common = |own: &Arc<Ends>| upwards(other).any(|one| Arc::ptr_eq(one, own));
+        upwards(ends).take_while(|own| !is_common(own)).all(|own| own.seen.load(Relaxed))
+    }
+}
+
+fn upwards(ends: Option<&Arc<Ends>>) -> impl Iterator<Item = &Arc<Ends>> {
+    std::iter::successors(ends, |ends| ends.above.as_ref())
+}
+
+/// What was read to its end and is kept in a folder.
+pub struct Ended {
+    folder: String,
+    ends: Option<Arc<Ends>>,
+    /// Says so there.
+    tell: Option<Box<dyn Fn() + Send>>,
+}
+
+impl Run {
+    /// A part of the pass that is kept in a folder was read to its end. `tell` is called when its consumer has seen it.
+    pub fn note_end(&self, cx: &BuildCx, folder: &str, tell: impl Fn() + Send + 'static) {
+        self.add_end(Ended { folder: folder.into(), ends: cx.ends.clone(), tell: Some(Box::new(tell)) });
+    }
+    /// The same of a pass that goes on from a state: who has seen it is not known, but that somebody had.
+    pub fn recall_end(&self, folder: &str) {
+        self.add_end(Ended { folder: folder.into(), ends: None, tell: None });
+    }
+    fn add_end(&self, end: Ended) {
+        let _brief = brief();
+        let mut ended = lock(&self.ended);
+        let known = |end: &Ended| (end.ends.as_ref().map(Arc::as_ptr), end.tell.is_some());
+        if !ended.iter().any(|one| one.folder == end.folder && known(one) == known(&end)) {
+            ended.push(end);
+        }
+    }
+    /// Whether somebody who begins now knows that what is kept there was read to its end.
+    pub fn has_ended(&self, cx: &BuildCx, folder: &str) -> bool {
+        let _brief = brief();
+        let ended = lock(&self.ended);
+        ended.iter().any(|one| one.folder == folder && Ends::were_seen_by(one.ends.as_ref(), cx.ends.as_ref()))
+    }
+    /// The consumer has seen the end.
+    pub(super) fn finish(&self) {
+        self.finished.store(true, Relaxed);
+        let ended = std::mem::take(&mut *lock(&self.ended));
+        let seen = ended.iter().filter(|one| Ends::were_seen(one.ends.as_ref()));
+        seen.filter_map(|one| one.tell.as_ref()).for_each(|tell| tell());
+    }
+}
+
+impl BuildCx {
+    /// An input of somebody who may end before it does, as a stage which notes whether its end was seen. See `cutting`.
+    pub fn cut_stage(&self, plan: &Plan, exact: bool) -> Result<Box<dyn Stage>> {
+        let ends = Ends::below(self, &Arc::default());
+        let stage = BuildCx { ends: Some(ends.clone()), ..self.cutting(exact) }.stage(plan)?;
+        Ok(Box::new(Ending { stage, ends }))
+    }
+}
+
+struct Ending {
+    stage: Box<dyn Stage>,
+    ends: Arc<Ends>,
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.ends.left.store(true, Relaxed);
+    }
+}
+
+impl Stage for Ending {
+    fn next(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
+        let pull = self.stage.next(cx, want);
+        if matches!(pull, Pull::End) && !cx.is_cancelled() {
+            self.ends.seen.store(true, Relaxed);
+        }
+        pull
+    }
+    fn mark(&mut self, out: &mut Mark) {
+        self.stage.mark(out);
+    }
+    fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
+        self.ends.seen.store(false, Relaxed);
+        self.stage.seek(at)
+    }
+    fn pass(&mut self, results: u64) -> bool {
+        self.stage.pass(results)
+    }
+    fn start(&self) {
+        self.stage.start();
+    }
+    fn is_settled(&self) -> bool {
+        self.stage.is_settled()
+    }
+    fn replays(&self) -> bool {
+        self.stage.replays()
+    }
+}
