@@ -4,30 +4,30 @@
 //! to that reach into the next piece. That holds for row groups of any size: of one that was not read ahead the headers of
 //! pages are read once, and each page of numbers when its first row is wanted.
 
-use super::dictionaries::{Alone, Dictionaries};
+use super::dictionaries::Dictionaries;
+use super::for_arrow::{Alone, unpacked};
 use super::lengths::{Grown, Lengths, Sizes, check_count};
 use super::numbers::{Numbers, Room, cut_levels, zeros};
 use super::pages::{self, DELTA_BYTE_ARRAY, DELTA_LENGTH_BYTE_ARRAY, Page, Pages};
 use super::{ParquetFile, Projection, Stored, exact, words};
-use crate::columnar::{Values, guarded, to_bytes};
+use crate::columnar::{Values, counted, guarded, to_bytes};
 use arrow_array::ArrayRef;
 use bytes::Bytes;
 use feedline_io::{Buf, Error, Kind, Result, Source};
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, RowSelection, RowSelector};
 use parquet::arrow::{ProjectionMask, parquet_to_arrow_field_levels};
-use parquet::basic::{Encoding, Type};
-use parquet::column::page::{Page as Unpacked, PageReader};
+use parquet::basic::{Compression, Encoding, Type};
+use parquet::column::page::Page as Unpacked;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::file::reader::{ChunkReader, Length};
-use parquet::file::serialized_reader::SerializedPageReader;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 pub struct Group {
     file: Arc<ParquetFile>,
     number: usize,
-    fetched: Fetched,
+    fetched: Arc<Fetched>,
     /// The fields that are wanted.
     fields: Vec<Field>,
     /// For pages that were unpacked.
@@ -60,11 +60,11 @@ impl Group {
         keep_bytes: usize,
         piece_bytes: usize,
     ) -> Group {
-        let fetched = Fetched {
+        let fetched = Arc::new(Fetched {
             read: read.into_iter().map(|(at, buf)| (at, to_bytes(buf))).collect(),
             source: file.source.clone(),
             len: file.stat.len,
-        };
+        });
         let fields = projection.fields.iter().map(|&(root, stored)| {
             let numbers = stored.map(|stored| (stored, OnceLock::new()));
             Field { root, numbers, checked: OnceLock::new() }
@@ -91,10 +91,7 @@ impl Group {
     fn pages(&self, leaf: usize) -> (Pages, bool) {
         let column = self.column(leaf);
         let (start, len) = column.byte_range();
-        match usize::try_from(len).ok().and_then(|len| self.fetched.ahead(start, len)) {
-            Some(chunk) => (Pages::new(chunk, start, column.compression()), true),
-            None => (Pages::of_file(self.fetched.source.clone(), start..start + len, column.compression()), false),
-        }
+        self.fetched.pages(start..start + len, column.compression())
     }
     /// A column to be read as numbers, if nothing that is known of it speaks against that.
     fn numbers(&self, stored: Stored) -> Option<Numbers> {
@@ -137,7 +134,12 @@ impl Group {
             left.iter().try_for_each(|&i| self.check_pages(&self.fields[i], &rows))?;
             let roots: Vec<usize> = left.iter().map(|&i| self.fields[i].root).collect();
             let arrays = self.read_arrays(&roots, rows, self.fetched.clone())?;
-            left.into_iter().zip(arrays).for_each(|(i, array)| values[i] = Some(Values::Array(array)));
+            for (i, array) in left.into_iter().zip(arrays) {
+                // Strings that lie in pages count with those; the others lie in memory of the Arrow reader's.
+                let is_made = self.fields[i].checked.get().and_then(|c| c.as_ref().ok());
+                let is_made = is_made.is_some_and(|leaves| leaves.iter().any(|(_, grown)| grown.total() > 0));
+                values[i] = Some(Values::Array(if is_made { counted(&array) } else { array }));
+            }
         }
         let all: Option<Vec<Values>> = values.into_iter().collect();
         all.ok_or_else(|| Error::internal("a column was not decoded"))
@@ -255,23 +257,13 @@ impl Group {
         }
         Ok(rows)
     }
-    /// How many rows begin in a page, and its values as they are encoded. The Arrow reader's own way: it knows all kinds of
-    /// compression.
+    /// How many rows begin in a page, and its values as they are encoded.
     fn unpacked(&self, leaf: usize, page: &Page) -> Result<(usize, Bytes)> {
-        let (column, range) = (self.column(leaf), &page.range);
+        let column = self.column(leaf);
         let descr = column.column_descr();
         let levels = (descr.max_rep_level() as u16, descr.max_def_level() as u16);
-        let unpacked = guarded("it cannot be unpacked", || {
-            // A chunk of this page alone.
-            let alone = column.clone().into_builder().set_dictionary_page_offset(None);
-            let alone = alone.set_data_page_offset(range.start as i64);
-            let alone = alone.set_total_compressed_size((range.end - range.start) as i64).build();
-            let rows = self.file.group_rows(self.number) as usize;
-            let reader =
-                SerializedPageReader::new(Arc::new(self.fetched.clone()), &alone.map_err(|e| words(&e))?, rows, None);
-            let page = reader.and_then(|mut reader| reader.get_next_page()).map_err(|e| words(&e))?;
-            page.ok_or_else(|| "there is nothing".into())
-        });
+        let unpacked =
+            guarded("it cannot be unpacked", || unpacked(page, column, &self.fetched).map_err(|e| words(&e)));
         let unpacked = unpacked.map_err(|e| page.damaged(e.message()))?;
         let short = || page.damaged("its levels are longer than it is");
         let (buf, repetition, behind) = match unpacked {
@@ -311,7 +303,12 @@ impl Group {
         Ok((rows, buf.slice(behind..)))
     }
     /// Fields as the Arrow reader decodes them, in the order of `roots`.
-    pub(super) fn read_arrays(&self, roots: &[usize], rows: Range<usize>, fetched: Fetched) -> Result<Vec<ArrayRef>> {
+    pub(super) fn read_arrays(
+        &self,
+        roots: &[usize],
+        rows: Range<usize>,
+        fetched: Arc<Fetched>,
+    ) -> Result<Vec<ArrayRef>> {
         let mask = ProjectionMask::roots(self.file.meta.parquet_schema(), roots.iter().copied());
         let (group, total) = (self.number, self.file.group_rows(self.number) as usize);
         let batch = guarded(&format!("row group {group} cannot be decoded"), || {
@@ -320,8 +317,8 @@ impl Group {
             let levels = parquet_to_arrow_field_levels(meta.parquet_schema(), mask, hint).map_err(|e| words(&e))?;
             let selection = (rows != (0..total))
                 .then(|| RowSelection::from(vec![RowSelector::skip(rows.start), RowSelector::select(rows.len())]));
-            let (meta, fetched, dictionaries) = (meta.metadata(), Arc::new(fetched), &self.dictionaries);
-            let alone = Alone { meta, number: group, fetched, dictionaries };
+            let (meta, dictionaries, places) = (meta.metadata(), &self.dictionaries, &|_| None);
+            let alone = Alone { meta, number: group, fetched, dictionaries, places };
             let mut batches = ParquetRecordBatchReader::try_new_with_row_groups(&levels, &alone, rows.len(), selection)
                 .map_err(|e| words(&e))?;
             let batch = batches.next().ok_or("it has fewer rows than it says")?;
@@ -349,7 +346,6 @@ impl Group {
 }
 
 /// Bytes that were read ahead, and the file for all others.
-#[derive(Clone)]
 pub(super) struct Fetched {
     pub read: Vec<(u64, Bytes)>,
     pub source: Arc<dyn Source>,
@@ -363,6 +359,14 @@ impl Fetched {
         let from = usize::try_from(at - start).ok()?;
         let to = from.checked_add(len)?;
         (to <= bytes.len()).then(|| bytes.slice(from..to))
+    }
+    /// The pages in a range, and whether it was read ahead.
+    pub fn pages(&self, range: Range<u64>, compression: Compression) -> (Pages, bool) {
+        let len = usize::try_from(range.end - range.start).ok();
+        match len.and_then(|len| self.ahead(range.start, len)) {
+            Some(chunk) => (Pages::new(chunk, range.start, compression), true),
+            None => (Pages::of_file(self.source.clone(), range, compression), false),
+        }
     }
 }
 

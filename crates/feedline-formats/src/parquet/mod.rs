@@ -8,6 +8,7 @@
 //!    the Arrow reader, once it is known that what their pages claim can be (`lengths.rs`).
 
 mod dictionaries;
+mod for_arrow;
 mod group;
 mod lengths;
 pub(crate) mod numbers;

@@ -141,7 +141,7 @@ impl Numbers {
         if self.is_optional {
             let levels = match (page.kind, &contents.levels) {
                 (_, Some(levels)) => &levels[..],
-                (Kind::Data { levels: RLE }, None) => {
+                (Kind::Data { levels: RLE, .. }, None) => {
                     cut_levels(&mut values).ok_or_else(|| page.damaged("its levels are longer than it is"))?
                 }
                 _ => return Ok(false),
