@@ -5,9 +5,9 @@
 //! pages are read once, and each page of numbers when its first row is wanted.
 
 use super::dictionaries::Dictionaries;
-use super::for_arrow::{Alone, unpacked};
+use super::for_arrow::{Alone, Place, unpacked};
 use super::lengths::{Grown, Lengths, Sizes, check_count};
-use super::numbers::{Numbers, Room, cut_levels, zeros};
+use super::numbers::{Numbers, Room, cut_levels, most_pages, zeros};
 use super::pages::{self, DELTA_BYTE_ARRAY, DELTA_LENGTH_BYTE_ARRAY, Page, Pages};
 use super::{ParquetFile, Projection, Stored, exact, words};
 use crate::columnar::{Values, counted, guarded, to_bytes};
@@ -41,9 +41,46 @@ struct Field {
     root: usize,
     /// If it may be numbers; those, once that was looked at.
     numbers: Option<(Stored, OnceLock<Option<Numbers>>)>,
-    /// Whether the sizes of its pages can be, and what its strings become, once that was looked at: for each leaf.
-    checked: OnceLock<Result<Vec<(usize, Grown)>>>,
+    /// Whether the sizes of its pages can be, and what they are, once that was looked at: for each leaf.
+    checked: OnceLock<Result<Vec<Checked>>>,
 }
+
+/// What the pages of a column say of themselves.
+struct Checked {
+    leaf: usize,
+    /// What its strings become.
+    grown: Grown,
+    /// What its dictionary takes, and what its largest page does.
+    dictionary: Taken,
+    largest: Taken,
+    /// Where they are, if they are not too many to be remembered.
+    places: Option<Arc<[Place]>>,
+}
+
+/// Bytes that are taken to unpack a page: they are kept, except for those in which it was packed.
+#[derive(Clone, Copy, Default)]
+struct Taken {
+    kept: usize,
+    packed: usize,
+    /// Where it lies.
+    byte: u64,
+}
+
+impl Taken {
+    fn of(page: &Page) -> Taken {
+        let (kept, packed) = match (page.is_packed(), page.bytes_to_read()) {
+            (true, packed) => (page.size, packed),
+            (false, read) => (read, 0),
+        };
+        Taken { kept, packed, byte: page.range.start }
+    }
+    fn all(&self) -> usize {
+        self.kept.saturating_add(self.packed)
+    }
+}
+
+/// Dictionaries and pages may take this much, whatever the limit.
+const LEAST_BYTES: u64 = 8 << 20;
 
 /// Items of lists in a page, at most: a few bytes can stand for any number of equal ones, and all of them may be one row's.
 const MOST_ITEMS: usize = 64 << 20;
@@ -132,12 +169,13 @@ impl Group {
         let left: Vec<usize> = (0..values.len()).filter(|&i| values[i].is_none()).collect();
         if !left.is_empty() {
             left.iter().try_for_each(|&i| self.check_pages(&self.fields[i], &rows))?;
+            self.check_room(left.iter().filter_map(|&i| self.fields[i].checked.get()?.as_ref().ok()).flatten())?;
             let roots: Vec<usize> = left.iter().map(|&i| self.fields[i].root).collect();
             let arrays = self.read_arrays(&roots, rows, self.fetched.clone())?;
             for (i, array) in left.into_iter().zip(arrays) {
                 // Strings that lie in pages count with those; the others lie in memory of the Arrow reader's.
                 let is_made = self.fields[i].checked.get().and_then(|c| c.as_ref().ok());
-                let is_made = is_made.is_some_and(|leaves| leaves.iter().any(|(_, grown)| grown.total() > 0));
+                let is_made = is_made.is_some_and(|leaves| leaves.iter().any(|checked| checked.grown.total() > 0));
                 values[i] = Some(Values::Array(if is_made { counted(&array) } else { array }));
             }
         }
@@ -160,9 +198,9 @@ impl Group {
         let schema = self.file.meta.parquet_schema();
         let check = || {
             let leaves = (0..schema.num_columns()).filter(|&leaf| schema.get_column_root_idx(leaf) == field.root);
-            leaves.map(|leaf| Ok((leaf, self.check_leaf(leaf).map_err(|e| self.of_column(e, leaf))?))).collect()
+            leaves.map(|leaf| self.check_leaf(leaf).map_err(|e| self.of_column(e, leaf))).collect()
         };
-        for (leaf, grown) in field.checked.get_or_init(check).as_ref().map_err(Clone::clone)? {
+        for Checked { leaf, grown, .. } in field.checked.get_or_init(check).as_ref().map_err(Clone::clone)? {
             let (bytes, page) = grown.most(rows);
             if bytes > self.piece_bytes {
                 let text = format!(
@@ -175,15 +213,45 @@ impl Group {
         }
         Ok(())
     }
-    fn check_leaf(&self, leaf: usize) -> Result<Grown> {
+    /// Refuses dictionaries that all pieces need, and pages that any piece may need, if they cannot be unpacked within the
+    /// limit: three quarters of it, of which `piece_bytes` is one.
+    fn check_room<'a>(&self, columns: impl Iterator<Item = &'a Checked> + Clone) -> Result<()> {
+        let most = self.piece_bytes.saturating_mul(3).max(LEAST_BYTES);
+        let packed = columns.clone().map(|c| c.dictionary.packed).max().unwrap_or(0);
+        let kept = columns.clone().map(|c| c.dictionary.kept as u64).fold(packed as u64, u64::saturating_add);
+        let dictionary = columns.clone().max_by_key(|c| c.dictionary.all()).filter(|_| kept > most);
+        let dictionary = dictionary.map(|c| (c.leaf, &c.dictionary, "dictionary", kept));
+        let page = columns.max_by_key(|c| c.largest.all()).filter(|c| c.largest.all() as u64 > most);
+        let page = page.map(|c| (c.leaf, &c.largest, "largest page", c.largest.all() as u64));
+        let Some((leaf, taken, what, bytes)) = dictionary.or(page) else { return Ok(()) };
+        let mega = |bytes: u64| format!("{:.1} MB", bytes as f64 / 1e6);
+        let others = match bytes > taken.all() as u64 {
+            true => format!(", and with those of other columns {}", mega(bytes)),
+            false => String::new(),
+        };
+        let text = format!(
+            "its {what} of {} takes {} to unpack{others}; memory_limit leaves {} for that: raise it to {} or more, or write \
+             the file with fewer rows in a row group, smaller pages, or no dictionary for this column",
+            mega(taken.kept as u64),
+            mega(taken.all() as u64),
+            mega(most),
+            mega((bytes as f64 * 4. / 3.) as u64 + 100_000),
+        );
+        Err(self.of_column(Error::new(Kind::Budget, text).at_byte(taken.byte), leaf))
+    }
+    fn check_leaf(&self, leaf: usize) -> Result<Checked> {
         let (column, (mut pages, is_read)) = (self.column(leaf), self.pages(leaf));
         let (descr, is_far) = (column.column_descr(), self.fetched.source.local_path().is_none());
         // Where one piece is wanted of many, looking at all pages of a far file would take longer than to read the piece:
         // then the footer is believed, which says how pages are encoded.
         let may_grow = |e: Encoding| matches!(e, Encoding::DELTA_BYTE_ARRAY | Encoding::DELTA_LENGTH_BYTE_ARRAY);
+        let (dictionary, largest) = <(Taken, Taken)>::default();
+        let mut checked = Checked { leaf, grown: Grown::default(), dictionary, largest, places: None };
         if !is_read && is_far && self.room.most() == 0 && !column.encodings().any(may_grow) {
-            return Ok(Grown::default());
+            return Ok(checked);
         }
+        let mut places = Some(Vec::new());
+        let most_places = most_pages(pages.left());
         let (is_list, ty) = (descr.max_rep_level() > 0, column.column_type());
         let shortest = match ty {
             Type::BOOLEAN => 0,
@@ -192,8 +260,15 @@ impl Group {
             Type::INT96 => 12,
             Type::FIXED_LEN_BYTE_ARRAY => usize::try_from(descr.type_length()).unwrap_or(0),
         };
-        let (mut grown, mut row, mut counts_rows) = (Grown::default(), 0usize, !is_list);
+        let (grown, mut row, mut counts_rows) = (&mut checked.grown, 0usize, !is_list);
         while let Some(page) = pages.next()? {
+            if page.kind != pages::Kind::Other {
+                let (taken, is_dictionary) = (Taken::of(&page), page.kind == pages::Kind::Dictionary);
+                let largest = if is_dictionary { &mut checked.dictionary } else { &mut checked.largest };
+                *largest = std::cmp::max_by_key(*largest, taken, Taken::all);
+                places = places.filter(|places: &Vec<Place>| places.len() < most_places);
+                places.iter_mut().for_each(|places| places.push(Place::of(&page)));
+            }
             match page.kind {
                 pages::Kind::Dictionary if page.values.saturating_mul(shortest) > page.size => {
                     let text = format!("a dictionary of {} bytes claims to have {} values", page.size, page.values);
@@ -244,7 +319,10 @@ impl Group {
                 let text = format!("its strings have {} bytes, and the footer says {said}", grown.total());
                 Err(Error::data(text).at_byte(column.byte_range().0))
             }
-            _ => Ok(grown),
+            _ => {
+                checked.places = places.map(Into::into);
+                Ok(checked)
+            }
         }
     }
     /// The rows of lists that begin in pages before some byte.
@@ -317,8 +395,12 @@ impl Group {
             let levels = parquet_to_arrow_field_levels(meta.parquet_schema(), mask, hint).map_err(|e| words(&e))?;
             let selection = (rows != (0..total))
                 .then(|| RowSelection::from(vec![RowSelector::skip(rows.start), RowSelector::select(rows.len())]));
-            let (meta, dictionaries, places) = (meta.metadata(), &self.dictionaries, &|_| None);
-            let alone = Alone { meta, number: group, fetched, dictionaries, places };
+            let checked = |leaf| {
+                let fields = self.fields.iter().filter_map(|field| field.checked.get()?.as_ref().ok());
+                fields.flatten().find(|checked| checked.leaf == leaf)?.places.clone()
+            };
+            let (meta, dictionaries) = (meta.metadata(), &self.dictionaries);
+            let alone = Alone { meta, number: group, fetched, dictionaries, places: &checked };
             let mut batches = ParquetRecordBatchReader::try_new_with_row_groups(&levels, &alone, rows.len(), selection)
                 .map_err(|e| words(&e))?;
             let batch = batches.next().ok_or("it has fewer rows than it says")?;

@@ -211,6 +211,18 @@ impl Page {
             _ => Contents { levels: None, bytes: whole, taken },
         }))
     }
+    /// Whether its contents are compressed.
+    pub fn is_packed(&self) -> bool {
+        let is_packed = !matches!(self.kind, Kind::DataV2 { is_packed: false, .. });
+        is_packed && self.compression != Compression::UNCOMPRESSED
+    }
+    /// Bytes that have to be read for its contents.
+    pub fn bytes_to_read(&self) -> usize {
+        match &self.body {
+            Body::Here(_) => 0,
+            Body::There(_, len) => *len,
+        }
+    }
     /// Levels that lie apart, and behind them the values as they are encoded; also the bytes that were taken for it.
     pub fn unpacked(&self) -> Result<Option<(Bytes, usize)>> {
         let (packed, read) = match &self.body {
@@ -222,12 +234,12 @@ impl Page {
         if self.crc.is_some_and(|crc| crc != crc32fast::hash(&packed)) {
             return Err(self.damaged("its checksum does not fit"));
         }
-        let (skip, is_packed) = match self.kind {
-            Kind::DataV2 { repetition, definition, is_packed, .. } => (repetition + definition, is_packed),
-            _ => (0, true),
+        let skip = match self.kind {
+            Kind::DataV2 { repetition, definition, .. } => repetition + definition,
+            _ => 0,
         };
         let (body, size) = (packed.slice(skip..), self.size - skip);
-        let compression = if is_packed { self.compression } else { Compression::UNCOMPRESSED };
+        let compression = if self.is_packed() { self.compression } else { Compression::UNCOMPRESSED };
         // Nothing but nulls may be no bytes at all.
         if size == 0 || compression == Compression::UNCOMPRESSED {
             return match body.len() == size {

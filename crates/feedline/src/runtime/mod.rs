@@ -25,7 +25,7 @@ mod state;
 pub mod sync;
 mod trace;
 
-pub use budget::{Budget, Hold, Kept, Over, size as bytes_text};
+pub use budget::{Budget, Hold, Kept, Over, Promise, size as bytes_text};
 pub use build::{BuildCx, Built, Ends, Known, Run, mix};
 pub use errors::{LeftOut, Tally};
 pub use given::Given;
