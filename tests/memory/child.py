@@ -67,8 +67,16 @@ def write(folder: Path) -> None:
     )
     texts = pa.table({"text": pa.array([f"text {i} " * 40 for i in range(TEXTS)])})
     pq.write_table(texts, folder / "texts.parquet", row_group_size=TEXTS)
+    for rows, name in [(TEXTS // 4, "quarters"), (TEXTS, "whole")]:
+        pyarrow.feather.write_feather(texts, folder / f"{name}.feather", chunksize=rows, compression="lz4")
+    numbers = table.select([0, 1]).append_column("same", pa.array(np.zeros(ROWS)))
+    pyarrow.feather.write_feather(
+        numbers, folder / "numbers.feather", chunksize=ROWS // 2 * 3 // 2, compression="zstd"
+    )
     words = [np.random.default_rng(i).bytes(WORD) for i in range(6 * WORDS)]
     pq.write_table(pa.table({"word": words}), folder / "words.parquet", row_group_size=WORDS)
+    of_words = pa.ListArray.from_arrays(np.arange(0, TEXTS + 1, 5, dtype=np.int32), texts["text"].combine_chunks())
+    pq.write_table(pa.table({"list": of_words}), folder / "texts_in_lists.parquet", row_group_size=TEXTS)
     lists = pa.array([[7] * 1000]).take(pa.array(np.zeros(LONG_ROWS // 6, np.int32)))
     pq.write_table(pa.table({"list": lists}), folder / "lists.parquet", row_group_size=LONG_ROWS)
 
@@ -187,6 +195,46 @@ def shuffled_strings(folder: Path) -> fl.Dataset:
 def large_dictionaries(folder: Path) -> fl.Dataset:
     """Row groups in several pieces, each with a dictionary that takes a third of the limit."""
     return fl.ParquetDataset(str(folder / "words.parquet")).map(lambda row: fl.strings.length(row["word"]))
+
+
+@pipeline
+def compressed_batches(folder: Path) -> fl.Dataset:
+    """Strings in record batches that take half of the limit when they are unpacked."""
+    return fl.ArrowDataset(str(folder / "quarters.feather")).map(lambda row: fl.strings.length(row["text"]))
+
+
+@pipeline
+def compressed_whole(folder: Path) -> fl.Dataset:
+    """All of them in one batch."""
+    return fl.ArrowDataset(str(folder / "whole.feather")).map(lambda row: fl.strings.length(row["text"]))
+
+
+@pipeline
+def compressed_numbers(folder: Path) -> fl.Dataset:
+    """Numbers in such batches, in batches of other sizes."""
+    rows = fl.ArrowDataset(str(folder / "numbers.feather")).batch(5000)
+    return rows.map(lambda row: row["column0"] + fl.cast(row["same"], fl.int64))
+
+
+@pipeline
+def compressed_by_number(folder: Path) -> fl.Dataset:
+    """Rows from all over such batches."""
+    texts = fl.ArrowDataset(str(folder / "quarters.feather")).map(lambda row: row["text"])
+    return texts.shuffle(seed=1).take(60).batch(20).map(fl.strings.length)
+
+
+@pipeline
+def strings_in_lists(folder: Path) -> fl.Dataset:
+    """Lists of strings that lie in pages of a megabyte."""
+    lists = fl.ParquetDataset(str(folder / "texts_in_lists.parquet"))
+    return lists.map(lambda row: fl.size(row["list"]))
+
+
+@pipeline
+def shuffled_lists(folder: Path) -> fl.Dataset:
+    """The same, drawn here and there."""
+    lists = fl.ParquetDataset(str(folder / "texts_in_lists.parquet")).map(lambda row: row["list"])
+    return lists.shuffle(1_000, seed=1).map(fl.size)
 
 
 @pipeline

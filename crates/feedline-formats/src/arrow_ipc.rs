@@ -2,21 +2,22 @@
 //!
 //! 1. `ArrowFile::open` finds the messages (by the footer of a file, one behind the other in a stream) and reads their
 //!    descriptions, but not their bodies.
-//! 2. Rows of a record batch that is not compressed are cut out of its body: of each column only the bytes of these rows
-//!    are touched, so that a batch of any size can be read in pieces.
-//! 3. Compressed batches, dictionaries and rare types are decoded as whole batches by the Arrow crate, then cut.
+//! 2. Rows of a record batch are cut out of its body: of each column only the bytes of these rows are touched, so that a
+//!    batch of any size can be read in pieces. Of compressed batches, buffers are unpacked as a whole (`arrow_packed.rs`).
+//! 3. Dictionaries and rare types are decoded as whole batches by the Arrow crate, then cut.
 
-use crate::columnar::{decoded, guarded, to_buffer, words};
+use crate::arrow_packed::{Size, Unpacked, check_room, size_of};
+use crate::columnar::{counted as charged, decoded, guarded, to_buffer, words};
 use arrow_array::{Array, ArrayRef, RecordBatch, make_array};
 use arrow_buffer::{Buffer, MutableBuffer};
 use arrow_data::ArrayData;
 use arrow_ipc::reader::{RecordBatchDecoder, read_dictionary};
-use arrow_ipc::{MessageHeader, MetadataVersion, root_as_footer, root_as_message};
+use arrow_ipc::{CompressionType, MessageHeader, MetadataVersion, root_as_footer, root_as_message};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
-use feedline_io::{Buf, Error, Kind, Result, Source, Stat};
+use feedline_io::{Buf, Error, Kind, Result, Source, Stat, scratch};
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 const MAGIC: &[u8; 8] = b"ARROW1\0\0";
 /// A description is some kilobytes; one of ten thousand columns is about a megabyte.
@@ -42,6 +43,9 @@ struct Batch {
     dictionaries: Arc<HashMap<i64, ArrayRef>>,
     /// Rows can be cut out of the body.
     sliced: bool,
+    compression: Option<CompressionType>,
+    /// Bytes of its buffers once they are unpacked, when somebody has looked.
+    sizes: OnceLock<Vec<u64>>,
 }
 
 impl std::fmt::Debug for ArrowFile {
@@ -126,6 +130,45 @@ impl ArrowFile {
         Err(Error::new(Kind::Precondition, text).in_file(self.source.name(), None))
     }
 
+    /// Bytes that are taken to unpack these columns of a batch, if it is compressed: any piece wants all of them. Of far files
+    /// only the packed size is known.
+    pub fn unpacked_bytes(&self, batch: usize, columns: &[usize]) -> u64 {
+        const FAR_TIMES: u64 = 4;
+        let b = &self.batches[batch];
+        let Some(kind) = b.compression else { return 0 };
+        let stored = b.body.end - b.body.start;
+        if self.source.local_path().is_none() {
+            return stored.saturating_mul(FAR_TIMES);
+        }
+        let sizes = b.sizes.get_or_init(|| {
+            let message = root_as_message(b.meta.as_slice()).ok();
+            let buffers = message.and_then(|m| m.header_as_record_batch()?.buffers());
+            buffers.into_iter().flatten().map(|buffer| self.unpacked_size(b, buffer, kind).unwrap_or(0)).collect()
+        });
+        if !b.sliced {
+            return sizes.iter().copied().fold(0, u64::saturating_add);
+        }
+        let mut at = 0;
+        let of = |(i, field): (usize, &Arc<Field>)| {
+            let from = at;
+            at += buffers_of(field.data_type());
+            let own = sizes.get(from..at).unwrap_or_default();
+            if columns.contains(&i) { own.iter().copied().fold(0, u64::saturating_add) } else { 0 }
+        };
+        self.schema.fields().iter().enumerate().map(of).fold(0, u64::saturating_add)
+    }
+    /// What a buffer takes when it is unpacked, with what it has packed.
+    fn unpacked_size(&self, b: &Batch, buffer: &arrow_ipc::Buffer, kind: CompressionType) -> Option<u64> {
+        let (at, len) = (u64::try_from(buffer.offset()).ok()?, u64::try_from(buffer.length()).ok()?);
+        let at = b.body.start.checked_add(at)?;
+        let head = self.source.clone().read(at, 8.min(usize::try_from(len).ok()?)).wait().ok()?;
+        Some(match size_of(head.as_slice(), len, kind).ok()? {
+            Size::Empty => 0,
+            Size::Plain => len,
+            Size::Becomes(size) => size as u64,
+        })
+    }
+
     /// Rows of these columns of a batch. `body` has its bytes; without it they are read as they are needed.
     pub fn decode(
         &self,
@@ -134,32 +177,58 @@ impl ArrowFile {
         rows: Range<usize>,
         body: Option<Buf>,
     ) -> Result<Vec<ArrayRef>> {
+        self.decode_sharing(batch, columns, rows, body, &Unpacked::new(usize::MAX))
+    }
+    /// The same, for which others have unpacked something, and for others who need it, too.
+    pub fn decode_sharing(
+        &self,
+        batch: usize,
+        columns: &[usize],
+        rows: Range<usize>,
+        body: Option<Buf>,
+        unpacked: &Unpacked,
+    ) -> Result<Vec<ArrayRef>> {
         if !self.can_be_cut(batch) {
-            let whole = self.decode_whole(batch, columns, body)?;
+            let whole = self.decode_whole(batch, columns, body, unpacked.most())?;
             return Ok(whole.iter().map(|array| array.slice(rows.start, rows.len())).collect());
         }
-        let cut = self.cut(batch, columns, rows, body, &cannot(batch));
+        let cut = self.cut(batch, columns, rows, body, unpacked, &cannot(batch));
         cut.map_err(|e| e.in_file(self.source.name(), Some(self.batches[batch].body.start)))
     }
-    /// Whether some rows of a batch can be had without decoding all of it: not if it is compressed.
+    /// Whether some rows of a batch can be had without decoding all of it.
     pub fn can_be_cut(&self, batch: usize) -> bool {
         self.batches[batch].sliced
     }
-    /// All rows of a batch.
-    pub fn decode_whole(&self, batch: usize, columns: &[usize], body: Option<Buf>) -> Result<Vec<ArrayRef>> {
-        let whole = self.whole(batch, columns, body, &cannot(batch));
+    /// All rows of a batch. If it is compressed, it may take `most` bytes to unpack it.
+    pub fn decode_whole(
+        &self,
+        batch: usize,
+        columns: &[usize],
+        body: Option<Buf>,
+        most: usize,
+    ) -> Result<Vec<ArrayRef>> {
+        let whole = self.whole(batch, columns, body, most, &cannot(batch));
         whole.map_err(|e| e.in_file(self.source.name(), Some(self.batches[batch].body.start)))
     }
 
-    fn whole(&self, batch: usize, columns: &[usize], body: Option<Buf>, what: &str) -> Result<Vec<ArrayRef>> {
+    fn whole(
+        &self,
+        batch: usize,
+        columns: &[usize],
+        body: Option<Buf>,
+        most: usize,
+        what: &str,
+    ) -> Result<Vec<ArrayRef>> {
         let b = &self.batches[batch];
         let bytes = to_buffer(body.map_or_else(|| exact(&self.source, &b.body), Ok)?);
         let mut rising = columns.to_vec();
         rising.sort_unstable();
+        let message = root_as_message(b.meta.as_slice()).map_err(|e| Error::data(format!("{what}: {e}")))?;
+        let fb = message.header_as_record_batch().ok_or_else(|| Error::data(format!("{what}: it is not there")))?;
+        let unpacked = claimed(&fb, &bytes).map_err(|why| Error::data(format!("{what}: {why}")))?;
+        check_room(unpacked, most).map_err(|e| Error::new(e.kind(), format!("{what}: {}", e.message())))?;
+        let taken = scratch(unpacked);
         let read: RecordBatch = guarded(what, || {
-            let message = root_as_message(b.meta.as_slice()).map_err(|e| e.to_string())?;
-            let fb = message.header_as_record_batch().ok_or("it is not there")?;
-            check_compressed(&fb, &bytes)?;
             RecordBatchDecoder::try_new(&bytes, fb, self.schema.clone(), &b.dictionaries, &b.version)
                 .and_then(|d| d.with_projection(Some(&rising)).read_record_batch())
                 .map_err(|e| words(&e))
@@ -167,7 +236,12 @@ impl ArrowFile {
         if read.num_rows() != b.rows {
             return Err(Error::data(format!("{what}: it has {} rows, {} were announced", read.num_rows(), b.rows)));
         }
-        let place = |c: &usize| read.column(rising.binary_search(c).expect("it is one of them")).clone();
+        drop(taken);
+        // What was unpacked is the Arrow crate's memory; everything else lies in the body.
+        let place = |c: &usize| {
+            let array = read.column(rising.binary_search(c).expect("it is one of them"));
+            if b.compression.is_some() { charged(array) } else { array.clone() }
+        };
         Ok(columns.iter().map(place).collect())
     }
 
@@ -177,6 +251,7 @@ impl ArrowFile {
         columns: &[usize],
         rows: Range<usize>,
         body: Option<Buf>,
+        unpacked: &Unpacked,
         what: &str,
     ) -> Result<Vec<ArrayRef>> {
         let b = &self.batches[batch];
@@ -191,6 +266,7 @@ impl ArrowFile {
             node: 0,
             buffer: 0,
             body: body.map(to_buffer),
+            packed: b.compression.map(|kind| (kind, unpacked)),
             file: self,
             start: b.body.start,
             len: b.body.end - b.body.start,
@@ -279,7 +355,7 @@ impl Found {
                 let mut known = (*self.dictionaries).clone();
                 let read = guarded("a dictionary cannot be read", || {
                     let batch = parsed.header_as_dictionary_batch().ok_or("it is not there")?;
-                    batch.data().map_or(Ok(()), |data| check_compressed(&data, &bytes))?;
+                    batch.data().map_or(Ok(0), |data| claimed(&data, &bytes))?;
                     read_dictionary(&bytes, batch, schema, &mut known, &version).map_err(|e| words(&e))
                 });
                 read.map_err(here)?;
@@ -291,9 +367,10 @@ impl Found {
                 let rows = usize::try_from(batch.length()).ok().filter(|n| *n < u32::MAX as usize);
                 let rows =
                     rows.ok_or_else(|| here(Error::data(format!("a batch claims to have {} rows", batch.length()))))?;
-                let sliced = batch.compression().is_none() && schema.fields().iter().all(|f| counted(f.data_type()));
-                let dictionaries = self.dictionaries.clone();
-                self.batches.push(Batch { meta, rows, body, version, dictionaries, sliced });
+                let compression = batch.compression().map(|c| c.codec());
+                let sliced = schema.fields().iter().all(|f| counted(f.data_type()));
+                let (dictionaries, sizes) = (self.dictionaries.clone(), OnceLock::new());
+                self.batches.push(Batch { meta, rows, body, version, dictionaries, sliced, compression, sizes });
             }
             (MessageHeader::RecordBatch | MessageHeader::DictionaryBatch, None) => {
                 return Err(here(Error::data("has data before its schema")));
@@ -305,24 +382,20 @@ impl Found {
     }
 }
 
-/// Refuses compressed buffers that claim to become larger than they can, before memory is taken for them.
-fn check_compressed(batch: &arrow_ipc::RecordBatch, body: &[u8]) -> std::result::Result<(), String> {
-    let Some(kind) = batch.compression().map(|c| c.codec()) else { return Ok(()) };
+/// What the buffers of a batch claim to become, if it is compressed. Refuses claims that cannot be.
+fn claimed(batch: &arrow_ipc::RecordBatch, body: &[u8]) -> std::result::Result<usize, String> {
+    let Some(kind) = batch.compression().map(|c| c.codec()) else { return Ok(0) };
+    let mut claimed = 0usize;
     for buffer in batch.buffers().into_iter().flatten() {
         let (at, len) = (usize::try_from(buffer.offset()), usize::try_from(buffer.length()));
         let (Ok(at), Ok(len)) = (at, len) else { return Err("a buffer has a negative place".into()) };
         let stored =
             at.checked_add(len).and_then(|end| body.get(at..end)).ok_or("a buffer lies outside of the body")?;
-        let Some(claim) = stored.first_chunk::<8>() else { continue };
-        let claim = i64::from_le_bytes(*claim);
-        // LZ4 makes at most 255 bytes of one, zstd blocks of 128 KB of four.
-        let times = if kind == arrow_ipc::CompressionType::LZ4_FRAME { 255 } else { (128 << 10) / 4 };
-        let most = (len as i64).saturating_mul(times).saturating_add(64);
-        if claim > most {
-            return Err(format!("a buffer of {len} bytes claims to become {claim}"));
+        if let Size::Becomes(size) = size_of(stored, len as u64, kind)? {
+            claimed = claimed.saturating_add(size);
         }
     }
-    Ok(())
+    Ok(claimed)
 }
 
 /// The message at a place in the file; `None` at the end of messages.
@@ -363,6 +436,17 @@ fn message(source: &Arc<dyn Source>, at: u64, len: u64) -> Result<Option<Message
     }
 }
 
+/// How many buffers a type has, of those that are `counted`.
+fn buffers_of(data_type: &DataType) -> usize {
+    match data_type {
+        DataType::Struct(fields) => 1 + fields.iter().map(|f| buffers_of(f.data_type())).sum::<usize>(),
+        DataType::FixedSizeList(f, _) => 1 + buffers_of(f.data_type()),
+        DataType::List(f) | DataType::LargeList(f) => 2 + buffers_of(f.data_type()),
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary => 3,
+        _ => 2,
+    }
+}
+
 /// Whether it is known how many buffers a type has, and how rows are cut out of them.
 fn counted(data_type: &DataType) -> bool {
     match data_type {
@@ -399,6 +483,8 @@ struct Cut<'a> {
     node: usize,
     buffer: usize,
     body: Option<Buffer>,
+    /// How buffers are compressed, and what was unpacked of them.
+    packed: Option<(CompressionType, &'a Unpacked)>,
     file: &'a ArrowFile,
     start: u64,
     len: u64,
@@ -407,23 +493,17 @@ struct Cut<'a> {
 impl Cut<'_> {
     /// Passes over a field that is not wanted.
     fn pass(&mut self, data_type: &DataType) {
-        self.node += 1;
-        match data_type {
-            DataType::Struct(fields) => {
-                self.buffer += 1;
-                fields.iter().for_each(|f| self.pass(f.data_type()));
+        fn nodes_of(data_type: &DataType) -> usize {
+            match data_type {
+                DataType::Struct(fields) => 1 + fields.iter().map(|f| nodes_of(f.data_type())).sum::<usize>(),
+                DataType::FixedSizeList(f, _) | DataType::List(f) | DataType::LargeList(f) => {
+                    1 + nodes_of(f.data_type())
+                }
+                _ => 1,
             }
-            DataType::FixedSizeList(f, _) => {
-                self.buffer += 1;
-                self.pass(f.data_type());
-            }
-            DataType::List(f) | DataType::LargeList(f) => {
-                self.buffer += 2;
-                self.pass(f.data_type());
-            }
-            DataType::Utf8 | DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary => self.buffer += 3,
-            _ => self.buffer += 2,
         }
+        self.node += nodes_of(data_type);
+        self.buffer += buffers_of(data_type);
     }
     fn next_node(&mut self) -> Result<(usize, usize)> {
         let (length, nulls) = *self.nodes.get(self.node).ok_or_else(|| Error::data("too few columns"))?;
@@ -441,14 +521,27 @@ impl Cut<'_> {
         let (offset, length) =
             (u64::try_from(offset).map_err(|_| short())?, u64::try_from(length).map_err(|_| short())?);
         let inside = offset.checked_add(length).is_some_and(|end| end <= self.len);
-        if !inside || range.end as u64 > length || range.start > range.end {
+        if !inside || range.start > range.end {
             return Err(short());
         }
-        let (from, to) = (offset + range.start as u64, offset + range.end as u64);
-        match &self.body {
-            Some(body) => Ok(body.slice_with_length(from as usize, range.len())),
-            None => Ok(to_buffer(exact(&self.file.source, &(self.start + from..self.start + to))?)),
+        let stored = |from: u64, to: u64| match &self.body {
+            Some(body) => Ok((body.slice_with_length(from as usize, (to - from) as usize), 0)),
+            None => {
+                let read = exact(&self.file.source, &(self.start + from..self.start + to))?;
+                Ok((to_buffer(read), (to - from) as usize))
+            }
+        };
+        if let Some((kind, unpacked)) = self.packed {
+            let whole = unpacked.get(self.buffer - 1, kind, || stored(offset, offset + length))?;
+            return match range.end <= whole.len() {
+                true => Ok(whole.slice_with_length(range.start, range.len())),
+                false => Err(short()),
+            };
         }
+        if range.end as u64 > length {
+            return Err(short());
+        }
+        Ok(stored(offset + range.start as u64, offset + range.end as u64)?.0)
     }
     fn bits(&mut self, rows: &Range<usize>) -> Result<Buffer> {
         let bytes = self.bytes(rows.start / 8..rows.end.div_ceil(8))?;

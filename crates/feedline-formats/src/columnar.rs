@@ -7,11 +7,12 @@ pub use arrow_cast as cast;
 pub use arrow_data as data;
 pub use arrow_schema as schema;
 
-use arrow_array::ArrayRef;
+use arrow_array::{Array, ArrayRef, make_array};
 use arrow_buffer::Buffer;
+use arrow_data::ArrayData;
 use arrow_schema::{ArrowError, DataType, Field, Fields};
 use bytes::Bytes;
-use feedline_io::{Buf, Error};
+use feedline_io::{Buf, Error, Scratch, scratch};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -59,7 +60,27 @@ pub fn from_buffer(buffer: Buffer) -> Buf {
 pub fn from_decoded(buffer: Buffer) -> Buf {
     let (ptr, len) = (buffer.as_ptr(), buffer.len());
     // SAFETY: the buffer keeps its memory alive, and nobody writes memory that is shared.
-    unsafe { Buf::foreign(ptr, len, Box::new((buffer, feedline_io::scratch(len)))) }
+    unsafe { Buf::foreign(ptr, len, Box::new((buffer, scratch(len)))) }
+}
+
+/// An array that a decoder made in memory of its own, which counts from now on, for whoever this thread works for, as long
+/// as somebody has it.
+pub fn counted(array: &dyn Array) -> ArrayRef {
+    struct Counted(Buffer, #[allow(dead_code)] Scratch);
+    impl AsRef<[u8]> for Counted {
+        fn as_ref(&self) -> &[u8] {
+            &self.0
+        }
+    }
+    fn of(data: ArrayData) -> ArrayData {
+        let counted = |b: &Buffer| Buffer::from(Bytes::from_owner(Counted(b.clone(), scratch(b.capacity()))));
+        let buffers = data.buffers().iter().map(counted).collect();
+        let children = data.child_data().iter().cloned().map(of).collect();
+        let builder = data.into_builder().buffers(buffers).child_data(children);
+        // SAFETY: the same bytes as before, in the same places.
+        unsafe { builder.build_unchecked() }
+    }
+    make_array(of(array.to_data()))
 }
 
 /// Runs a decoder on bytes that may be damaged: neither its errors nor its panics are more than an error here.

@@ -5,6 +5,8 @@ pub mod alike;
 #[cfg(feature = "columnar")]
 pub mod arrow_ipc;
 #[cfg(feature = "columnar")]
+pub mod arrow_packed;
+#[cfg(feature = "columnar")]
 pub mod columnar;
 pub mod compress;
 pub mod csv;

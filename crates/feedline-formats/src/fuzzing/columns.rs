@@ -71,7 +71,7 @@ pub fn arrow_file(bytes: &[u8]) {
         let same = file.decode(batch, &columns, rows.clone(), Some(body));
         assert_eq!(cut.as_ref().err().map(|e| e.message()), same.as_ref().err().map(|e| e.message()));
         file.dictionary_bytes(batch);
-        let whole = file.decode_whole(batch, &columns, None);
+        let whole = file.decode_whole(batch, &columns, None, usize::MAX);
         let cut = match cut {
             Ok(cut) => cut,
             Err(error) => {

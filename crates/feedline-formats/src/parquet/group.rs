@@ -4,30 +4,30 @@
 //! to that reach into the next piece. That holds for row groups of any size: of one that was not read ahead the headers of
 //! pages are read once, and each page of numbers when its first row is wanted.
 
-use super::dictionaries::{Alone, Dictionaries};
+use super::dictionaries::Dictionaries;
+use super::for_arrow::{Alone, Place, unpacked};
 use super::lengths::{Grown, Lengths, Sizes, check_count};
-use super::numbers::{Numbers, Room, cut_levels, zeros};
+use super::numbers::{Numbers, Room, cut_levels, most_pages, zeros};
 use super::pages::{self, DELTA_BYTE_ARRAY, DELTA_LENGTH_BYTE_ARRAY, Page, Pages};
 use super::{ParquetFile, Projection, Stored, exact, words};
-use crate::columnar::{Values, guarded, to_bytes};
+use crate::columnar::{Values, counted, guarded, to_bytes};
 use arrow_array::ArrayRef;
 use bytes::Bytes;
 use feedline_io::{Buf, Error, Kind, Result, Source};
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, RowSelection, RowSelector};
 use parquet::arrow::{ProjectionMask, parquet_to_arrow_field_levels};
-use parquet::basic::{Encoding, Type};
-use parquet::column::page::{Page as Unpacked, PageReader};
+use parquet::basic::{Compression, Encoding, Type};
+use parquet::column::page::Page as Unpacked;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::file::reader::{ChunkReader, Length};
-use parquet::file::serialized_reader::SerializedPageReader;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 pub struct Group {
     file: Arc<ParquetFile>,
     number: usize,
-    fetched: Fetched,
+    fetched: Arc<Fetched>,
     /// The fields that are wanted.
     fields: Vec<Field>,
     /// For pages that were unpacked.
@@ -41,9 +41,46 @@ struct Field {
     root: usize,
     /// If it may be numbers; those, once that was looked at.
     numbers: Option<(Stored, OnceLock<Option<Numbers>>)>,
-    /// Whether the sizes of its pages can be, and what its strings become, once that was looked at: for each leaf.
-    checked: OnceLock<Result<Vec<(usize, Grown)>>>,
+    /// Whether the sizes of its pages can be, and what they are, once that was looked at: for each leaf.
+    checked: OnceLock<Result<Vec<Checked>>>,
 }
+
+/// What the pages of a column say of themselves.
+struct Checked {
+    leaf: usize,
+    /// What its strings become.
+    grown: Grown,
+    /// What its dictionary takes, and what its largest page does.
+    dictionary: Taken,
+    largest: Taken,
+    /// Where they are, if they are not too many to be remembered.
+    places: Option<Arc<[Place]>>,
+}
+
+/// Bytes that are taken to unpack a page: they are kept, except for those in which it was packed.
+#[derive(Clone, Copy, Default)]
+struct Taken {
+    kept: usize,
+    packed: usize,
+    /// Where it lies.
+    byte: u64,
+}
+
+impl Taken {
+    fn of(page: &Page) -> Taken {
+        let (kept, packed) = match (page.is_packed(), page.bytes_to_read()) {
+            (true, packed) => (page.size, packed),
+            (false, read) => (read, 0),
+        };
+        Taken { kept, packed, byte: page.range.start }
+    }
+    fn all(&self) -> usize {
+        self.kept.saturating_add(self.packed)
+    }
+}
+
+/// Dictionaries and pages may take this much, whatever the limit.
+const LEAST_BYTES: u64 = 8 << 20;
 
 /// Items of lists in a page, at most: a few bytes can stand for any number of equal ones, and all of them may be one row's.
 const MOST_ITEMS: usize = 64 << 20;
@@ -60,11 +97,11 @@ impl Group {
         keep_bytes: usize,
         piece_bytes: usize,
     ) -> Group {
-        let fetched = Fetched {
+        let fetched = Arc::new(Fetched {
             read: read.into_iter().map(|(at, buf)| (at, to_bytes(buf))).collect(),
             source: file.source.clone(),
             len: file.stat.len,
-        };
+        });
         let fields = projection.fields.iter().map(|&(root, stored)| {
             let numbers = stored.map(|stored| (stored, OnceLock::new()));
             Field { root, numbers, checked: OnceLock::new() }
@@ -91,10 +128,7 @@ impl Group {
     fn pages(&self, leaf: usize) -> (Pages, bool) {
         let column = self.column(leaf);
         let (start, len) = column.byte_range();
-        match usize::try_from(len).ok().and_then(|len| self.fetched.ahead(start, len)) {
-            Some(chunk) => (Pages::new(chunk, start, column.compression()), true),
-            None => (Pages::of_file(self.fetched.source.clone(), start..start + len, column.compression()), false),
-        }
+        self.fetched.pages(start..start + len, column.compression())
     }
     /// A column to be read as numbers, if nothing that is known of it speaks against that.
     fn numbers(&self, stored: Stored) -> Option<Numbers> {
@@ -135,9 +169,15 @@ impl Group {
         let left: Vec<usize> = (0..values.len()).filter(|&i| values[i].is_none()).collect();
         if !left.is_empty() {
             left.iter().try_for_each(|&i| self.check_pages(&self.fields[i], &rows))?;
+            self.check_room(left.iter().filter_map(|&i| self.fields[i].checked.get()?.as_ref().ok()).flatten())?;
             let roots: Vec<usize> = left.iter().map(|&i| self.fields[i].root).collect();
             let arrays = self.read_arrays(&roots, rows, self.fetched.clone())?;
-            left.into_iter().zip(arrays).for_each(|(i, array)| values[i] = Some(Values::Array(array)));
+            for (i, array) in left.into_iter().zip(arrays) {
+                // Strings that lie in pages count with those; the others lie in memory of the Arrow reader's.
+                let is_made = self.fields[i].checked.get().and_then(|c| c.as_ref().ok());
+                let is_made = is_made.is_some_and(|leaves| leaves.iter().any(|checked| checked.grown.total() > 0));
+                values[i] = Some(Values::Array(if is_made { counted(&array) } else { array }));
+            }
         }
         let all: Option<Vec<Values>> = values.into_iter().collect();
         all.ok_or_else(|| Error::internal("a column was not decoded"))
@@ -158,9 +198,9 @@ impl Group {
         let schema = self.file.meta.parquet_schema();
         let check = || {
             let leaves = (0..schema.num_columns()).filter(|&leaf| schema.get_column_root_idx(leaf) == field.root);
-            leaves.map(|leaf| Ok((leaf, self.check_leaf(leaf).map_err(|e| self.of_column(e, leaf))?))).collect()
+            leaves.map(|leaf| self.check_leaf(leaf).map_err(|e| self.of_column(e, leaf))).collect()
         };
-        for (leaf, grown) in field.checked.get_or_init(check).as_ref().map_err(Clone::clone)? {
+        for Checked { leaf, grown, .. } in field.checked.get_or_init(check).as_ref().map_err(Clone::clone)? {
             let (bytes, page) = grown.most(rows);
             if bytes > self.piece_bytes {
                 let text = format!(
@@ -173,15 +213,45 @@ impl Group {
         }
         Ok(())
     }
-    fn check_leaf(&self, leaf: usize) -> Result<Grown> {
+    /// Refuses dictionaries that all pieces need, and pages that any piece may need, if they cannot be unpacked within the
+    /// limit: three quarters of it, of which `piece_bytes` is one.
+    fn check_room<'a>(&self, columns: impl Iterator<Item = &'a Checked> + Clone) -> Result<()> {
+        let most = self.piece_bytes.saturating_mul(3).max(LEAST_BYTES);
+        let packed = columns.clone().map(|c| c.dictionary.packed).max().unwrap_or(0);
+        let kept = columns.clone().map(|c| c.dictionary.kept as u64).fold(packed as u64, u64::saturating_add);
+        let dictionary = columns.clone().max_by_key(|c| c.dictionary.all()).filter(|_| kept > most);
+        let dictionary = dictionary.map(|c| (c.leaf, &c.dictionary, "dictionary", kept));
+        let page = columns.max_by_key(|c| c.largest.all()).filter(|c| c.largest.all() as u64 > most);
+        let page = page.map(|c| (c.leaf, &c.largest, "largest page", c.largest.all() as u64));
+        let Some((leaf, taken, what, bytes)) = dictionary.or(page) else { return Ok(()) };
+        let mega = |bytes: u64| format!("{:.1} MB", bytes as f64 / 1e6);
+        let others = match bytes > taken.all() as u64 {
+            true => format!(", and with those of other columns {}", mega(bytes)),
+            false => String::new(),
+        };
+        let text = format!(
+            "its {what} of {} takes {} to unpack{others}; memory_limit leaves {} for that: raise it to {} or more, or write \
+             the file with fewer rows in a row group, smaller pages, or no dictionary for this column",
+            mega(taken.kept as u64),
+            mega(taken.all() as u64),
+            mega(most),
+            mega((bytes as f64 * 4. / 3.) as u64 + 100_000),
+        );
+        Err(self.of_column(Error::new(Kind::Budget, text).at_byte(taken.byte), leaf))
+    }
+    fn check_leaf(&self, leaf: usize) -> Result<Checked> {
         let (column, (mut pages, is_read)) = (self.column(leaf), self.pages(leaf));
         let (descr, is_far) = (column.column_descr(), self.fetched.source.local_path().is_none());
         // Where one piece is wanted of many, looking at all pages of a far file would take longer than to read the piece:
         // then the footer is believed, which says how pages are encoded.
         let may_grow = |e: Encoding| matches!(e, Encoding::DELTA_BYTE_ARRAY | Encoding::DELTA_LENGTH_BYTE_ARRAY);
+        let (dictionary, largest) = <(Taken, Taken)>::default();
+        let mut checked = Checked { leaf, grown: Grown::default(), dictionary, largest, places: None };
         if !is_read && is_far && self.room.most() == 0 && !column.encodings().any(may_grow) {
-            return Ok(Grown::default());
+            return Ok(checked);
         }
+        let mut places = Some(Vec::new());
+        let most_places = most_pages(pages.left());
         let (is_list, ty) = (descr.max_rep_level() > 0, column.column_type());
         let shortest = match ty {
             Type::BOOLEAN => 0,
@@ -190,8 +260,15 @@ impl Group {
             Type::INT96 => 12,
             Type::FIXED_LEN_BYTE_ARRAY => usize::try_from(descr.type_length()).unwrap_or(0),
         };
-        let (mut grown, mut row, mut counts_rows) = (Grown::default(), 0usize, !is_list);
+        let (grown, mut row, mut counts_rows) = (&mut checked.grown, 0usize, !is_list);
         while let Some(page) = pages.next()? {
+            if page.kind != pages::Kind::Other {
+                let (taken, is_dictionary) = (Taken::of(&page), page.kind == pages::Kind::Dictionary);
+                let largest = if is_dictionary { &mut checked.dictionary } else { &mut checked.largest };
+                *largest = std::cmp::max_by_key(*largest, taken, Taken::all);
+                places = places.filter(|places: &Vec<Place>| places.len() < most_places);
+                places.iter_mut().for_each(|places| places.push(Place::of(&page)));
+            }
             match page.kind {
                 pages::Kind::Dictionary if page.values.saturating_mul(shortest) > page.size => {
                     let text = format!("a dictionary of {} bytes claims to have {} values", page.size, page.values);
@@ -242,7 +319,10 @@ impl Group {
                 let text = format!("its strings have {} bytes, and the footer says {said}", grown.total());
                 Err(Error::data(text).at_byte(column.byte_range().0))
             }
-            _ => Ok(grown),
+            _ => {
+                checked.places = places.map(Into::into);
+                Ok(checked)
+            }
         }
     }
     /// The rows of lists that begin in pages before some byte.
@@ -255,23 +335,13 @@ impl Group {
         }
         Ok(rows)
     }
-    /// How many rows begin in a page, and its values as they are encoded. The Arrow reader's own way: it knows all kinds of
-    /// compression.
+    /// How many rows begin in a page, and its values as they are encoded.
     fn unpacked(&self, leaf: usize, page: &Page) -> Result<(usize, Bytes)> {
-        let (column, range) = (self.column(leaf), &page.range);
+        let column = self.column(leaf);
         let descr = column.column_descr();
         let levels = (descr.max_rep_level() as u16, descr.max_def_level() as u16);
-        let unpacked = guarded("it cannot be unpacked", || {
-            // A chunk of this page alone.
-            let alone = column.clone().into_builder().set_dictionary_page_offset(None);
-            let alone = alone.set_data_page_offset(range.start as i64);
-            let alone = alone.set_total_compressed_size((range.end - range.start) as i64).build();
-            let rows = self.file.group_rows(self.number) as usize;
-            let reader =
-                SerializedPageReader::new(Arc::new(self.fetched.clone()), &alone.map_err(|e| words(&e))?, rows, None);
-            let page = reader.and_then(|mut reader| reader.get_next_page()).map_err(|e| words(&e))?;
-            page.ok_or_else(|| "there is nothing".into())
-        });
+        let unpacked =
+            guarded("it cannot be unpacked", || unpacked(page, column, &self.fetched).map_err(|e| words(&e)));
         let unpacked = unpacked.map_err(|e| page.damaged(e.message()))?;
         let short = || page.damaged("its levels are longer than it is");
         let (buf, repetition, behind) = match unpacked {
@@ -311,7 +381,12 @@ impl Group {
         Ok((rows, buf.slice(behind..)))
     }
     /// Fields as the Arrow reader decodes them, in the order of `roots`.
-    pub(super) fn read_arrays(&self, roots: &[usize], rows: Range<usize>, fetched: Fetched) -> Result<Vec<ArrayRef>> {
+    pub(super) fn read_arrays(
+        &self,
+        roots: &[usize],
+        rows: Range<usize>,
+        fetched: Arc<Fetched>,
+    ) -> Result<Vec<ArrayRef>> {
         let mask = ProjectionMask::roots(self.file.meta.parquet_schema(), roots.iter().copied());
         let (group, total) = (self.number, self.file.group_rows(self.number) as usize);
         let batch = guarded(&format!("row group {group} cannot be decoded"), || {
@@ -320,8 +395,12 @@ impl Group {
             let levels = parquet_to_arrow_field_levels(meta.parquet_schema(), mask, hint).map_err(|e| words(&e))?;
             let selection = (rows != (0..total))
                 .then(|| RowSelection::from(vec![RowSelector::skip(rows.start), RowSelector::select(rows.len())]));
-            let (meta, fetched, dictionaries) = (meta.metadata(), Arc::new(fetched), &self.dictionaries);
-            let alone = Alone { meta, number: group, fetched, dictionaries };
+            let checked = |leaf| {
+                let fields = self.fields.iter().filter_map(|field| field.checked.get()?.as_ref().ok());
+                fields.flatten().find(|checked| checked.leaf == leaf)?.places.clone()
+            };
+            let (meta, dictionaries) = (meta.metadata(), &self.dictionaries);
+            let alone = Alone { meta, number: group, fetched, dictionaries, places: &checked };
             let mut batches = ParquetRecordBatchReader::try_new_with_row_groups(&levels, &alone, rows.len(), selection)
                 .map_err(|e| words(&e))?;
             let batch = batches.next().ok_or("it has fewer rows than it says")?;
@@ -349,7 +428,6 @@ impl Group {
 }
 
 /// Bytes that were read ahead, and the file for all others.
-#[derive(Clone)]
 pub(super) struct Fetched {
     pub read: Vec<(u64, Bytes)>,
     pub source: Arc<dyn Source>,
@@ -363,6 +441,14 @@ impl Fetched {
         let from = usize::try_from(at - start).ok()?;
         let to = from.checked_add(len)?;
         (to <= bytes.len()).then(|| bytes.slice(from..to))
+    }
+    /// The pages in a range, and whether it was read ahead.
+    pub fn pages(&self, range: Range<u64>, compression: Compression) -> (Pages, bool) {
+        let len = usize::try_from(range.end - range.start).ok();
+        match len.and_then(|len| self.ahead(range.start, len)) {
+            Some(chunk) => (Pages::new(chunk, range.start, compression), true),
+            None => (Pages::of_file(self.source.clone(), range, compression), false),
+        }
     }
 }
 

@@ -8,6 +8,7 @@
 //!    the Arrow reader, once it is known that what their pages claim can be (`lengths.rs`).
 
 mod dictionaries;
+mod for_arrow;
 mod group;
 mod lengths;
 pub(crate) mod numbers;
@@ -26,7 +27,7 @@ use feedline_io::{Buf, Error, Kind, Result, Source, Stat};
 use parquet::DecodeResult;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use parquet::arrow::{ProjectionMask, parquet_to_arrow_schema};
-use parquet::basic::Type;
+use parquet::basic::{Compression, Type};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{ColumnChunkMetaData, PageIndexPolicy, ParquetMetaData, ParquetMetaDataPushDecoder};
 use std::ops::Range;
@@ -150,13 +151,21 @@ impl ParquetFile {
         let rows = group.num_rows().max(0) as u64;
         wanted.map(|(_, c)| decoded_bytes(c, rows)).fold(0, u64::saturating_add)
     }
-    /// Bytes that the dictionaries of the wanted columns take up in the file: whoever wants any piece has to unpack them.
+    /// Bytes that are taken for the dictionaries of the wanted columns, packed and unpacked, as far as the footer says what
+    /// they are: whoever wants any piece has to unpack them. Those of numbers are not kept as a whole.
     pub fn dictionary_bytes(&self, group: usize, projection: &Projection) -> u64 {
         let group = self.meta.metadata().row_group(group);
-        let wanted = group.columns().iter().enumerate().filter(|(i, _)| projection.mask.leaf_included(*i));
+        let numbers = |leaf| projection.fields.iter().any(|(_, stored)| stored.is_some_and(|s| s.leaf == leaf));
+        let wanted = group.columns().iter().enumerate();
+        let wanted = wanted.filter(|(i, _)| projection.mask.leaf_included(*i) && !numbers(*i));
         let bytes = |c: &ColumnChunkMetaData| {
             let before = c.dictionary_page_offset().map_or(0, |at| c.data_page_offset().saturating_sub(at));
-            before.clamp(0, c.compressed_size().max(0)) as u64
+            let packed = before.clamp(0, c.compressed_size().max(0)) as u64;
+            let behind = (c.compressed_size().max(0) as u64) - packed;
+            match (packed, c.compression()) {
+                (packed, Compression::UNCOMPRESSED) | (packed @ 0, _) => packed,
+                _ => packed + (c.uncompressed_size().max(0) as u64).saturating_sub(behind),
+            }
         };
         wanted.map(|(_, c)| bytes(c)).fold(0, u64::saturating_add)
     }

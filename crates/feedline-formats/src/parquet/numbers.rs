@@ -20,6 +20,11 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 const FEW_PAGES: usize = 256;
 const SMALL_PAGE: usize = 1024;
 
+/// How many pages of a chunk of so many bytes are remembered.
+pub fn most_pages(bytes: u64) -> usize {
+    FEW_PAGES + usize::try_from(bytes).unwrap_or(usize::MAX) / SMALL_PAGE
+}
+
 /// A column chunk, whose rows are read in pieces, by any thread and in any order. A page that reaches into the next piece
 /// is kept as it was unpacked until all its rows were read, and so is a dictionary, as far as there is room.
 pub struct Numbers {
@@ -78,7 +83,7 @@ impl Room {
 impl Numbers {
     /// Reads the headers of the pages. `None` if they are too many to be remembered.
     pub fn new(mut chunk: Pages, is_optional: bool) -> Option<Numbers> {
-        let most = FEW_PAGES + usize::try_from(chunk.left()).unwrap_or(usize::MAX) / SMALL_PAGE;
+        let most = most_pages(chunk.left());
         let mut numbers = Numbers { is_optional, dictionaries: vec![], pages: vec![], end: None };
         let mut row = 0usize;
         loop {
@@ -141,7 +146,7 @@ impl Numbers {
         if self.is_optional {
             let levels = match (page.kind, &contents.levels) {
                 (_, Some(levels)) => &levels[..],
-                (Kind::Data { levels: RLE }, None) => {
+                (Kind::Data { levels: RLE, .. }, None) => {
                     cut_levels(&mut values).ok_or_else(|| page.damaged("its levels are longer than it is"))?
                 }
                 _ => return Ok(false),

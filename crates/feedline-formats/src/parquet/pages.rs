@@ -71,15 +71,20 @@ impl Body {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
     Dictionary,
-    /// Levels stand in front of the values and are compressed with them.
+    /// Levels stand in front of the values and are compressed with them. How definition levels are stored, and those of
+    /// lists.
     Data {
         levels: i32,
+        of_lists: i32,
     },
-    /// So many bytes of levels, which are not compressed, stand in front.
+    /// So many bytes of levels, which are not compressed, stand in front. Only such pages say how many rows and nulls they
+    /// have.
     DataV2 {
         repetition: usize,
         definition: usize,
         is_packed: bool,
+        rows: usize,
+        nulls: usize,
     },
     /// Of no interest.
     Other,
@@ -147,13 +152,14 @@ impl Pages {
         let bytes = |n: i32| usize::try_from(n).map_err(|_| here("a length is negative"));
         let kind = match header.kind {
             DICTIONARY_PAGE => Kind::Dictionary,
-            DATA_PAGE => Kind::Data { levels: header.levels },
+            DATA_PAGE => Kind::Data { levels: header.levels, of_lists: header.levels_of_lists },
             DATA_PAGE_V2 => {
                 let (repetition, definition) = (bytes(header.repetition)?, bytes(header.definition)?);
+                let (rows, nulls) = (bytes(header.rows)?, bytes(header.nulls)?);
                 if repetition.checked_add(definition).is_none_or(|n| n > body.len() || n > size) {
                     return Err(here("its levels are longer than it is"));
                 }
-                Kind::DataV2 { repetition, definition, is_packed: header.is_packed }
+                Kind::DataV2 { repetition, definition, is_packed: header.is_packed, rows, nulls }
             }
             _ => Kind::Other,
         };
@@ -196,6 +202,29 @@ pub struct Contents {
 impl Page {
     /// Unpacks it. `None` if it is compressed in a way that is left to others.
     pub fn contents(&self) -> Result<Option<Contents>> {
+        let Some((whole, taken)) = self.unpacked()? else { return Ok(None) };
+        Ok(Some(match self.kind {
+            Kind::DataV2 { repetition, definition, .. } => {
+                let behind = repetition + definition;
+                Contents { levels: Some(whole.slice(repetition..behind)), bytes: whole.slice(behind..), taken }
+            }
+            _ => Contents { levels: None, bytes: whole, taken },
+        }))
+    }
+    /// Whether its contents are compressed.
+    pub fn is_packed(&self) -> bool {
+        let is_packed = !matches!(self.kind, Kind::DataV2 { is_packed: false, .. });
+        is_packed && self.compression != Compression::UNCOMPRESSED
+    }
+    /// Bytes that have to be read for its contents.
+    pub fn bytes_to_read(&self) -> usize {
+        match &self.body {
+            Body::Here(_) => 0,
+            Body::There(_, len) => *len,
+        }
+    }
+    /// Levels that lie apart, and behind them the values as they are encoded; also the bytes that were taken for it.
+    pub fn unpacked(&self) -> Result<Option<(Bytes, usize)>> {
         let (packed, read) = match &self.body {
             Body::Here(bytes) => (bytes.clone(), 0),
             Body::There(file, len) => {
@@ -205,37 +234,33 @@ impl Page {
         if self.crc.is_some_and(|crc| crc != crc32fast::hash(&packed)) {
             return Err(self.damaged("its checksum does not fit"));
         }
-        let (levels, skip, is_packed) = match self.kind {
-            Kind::DataV2 { repetition, definition, is_packed } => {
-                (Some(packed.slice(repetition..repetition + definition)), repetition + definition, is_packed)
-            }
-            _ => (None, 0, true),
+        let skip = match self.kind {
+            Kind::DataV2 { repetition, definition, .. } => repetition + definition,
+            _ => 0,
         };
         let (body, size) = (packed.slice(skip..), self.size - skip);
-        let compression = if is_packed { self.compression } else { Compression::UNCOMPRESSED };
+        let compression = if self.is_packed() { self.compression } else { Compression::UNCOMPRESSED };
         // Nothing but nulls may be no bytes at all.
         if size == 0 || compression == Compression::UNCOMPRESSED {
             return match body.len() == size {
-                true => Ok(Some(Contents { bytes: body, levels, taken: read })),
-                false if size == 0 => Ok(Some(Contents { bytes: Bytes::new(), levels, taken: read })),
+                true => Ok(Some((packed, read))),
+                false if size == 0 => Ok(Some((packed.slice(..skip), read))),
                 false => Err(self.damaged(&format!("it has {} bytes and claims to have {size}", body.len()))),
             };
         }
         if !unpacks(compression) {
             return Ok(None);
         }
-        let mut buf = Buf::new(size);
+        let mut buf = Buf::new(self.size);
         let out = buf.get_mut().expect("a new block has one holder");
+        out[..skip].copy_from_slice(&packed[..skip]);
+        let out = &mut out[skip..];
         let unpacked = match compression {
             Compression::SNAPPY => snap::raw::Decoder::new().decompress(&body, out).map_err(|e| e.to_string()),
             _ => zstd::bulk::decompress_to_buffer(&body, out).map_err(|e| e.to_string()),
         };
         match unpacked {
-            Ok(n) if n == size => {
-                // The levels of a page that was read just now are all that is kept of how it was packed.
-                let levels = levels.map(|l| if read > 0 { Bytes::copy_from_slice(&l) } else { l });
-                Ok(Some(Contents { bytes: to_bytes(buf), levels, taken: size }))
-            }
+            Ok(n) if n == size => Ok(Some((to_bytes(buf), self.size))),
             Ok(n) => Err(self.damaged(&format!("it unpacks to {n} bytes and claims {size}"))),
             Err(why) => Err(self.damaged(&format!("it cannot be decompressed: {why}"))),
         }
@@ -263,8 +288,11 @@ struct Header {
     crc: Option<u32>,
     values: i32,
     encoding: i32,
-    /// The encoding of definition levels.
+    /// The encodings of definition and repetition levels.
     levels: i32,
+    levels_of_lists: i32,
+    rows: i32,
+    nulls: i32,
     definition: i32,
     repetition: i32,
     is_packed: bool,
@@ -307,6 +335,7 @@ impl Compact<'_> {
                             (1, I32) => header.values = reader.i32()?,
                             (2, I32) => header.encoding = reader.i32()?,
                             (3, I32) => header.levels = reader.i32()?,
+                            (4, I32) => header.levels_of_lists = reader.i32()?,
                             _ => return Some(false),
                         }
                         Some(true)
@@ -328,6 +357,8 @@ impl Compact<'_> {
                     reader.fields(1, |reader, field, ty| {
                         match (field, ty) {
                             (1, I32) => header.values = reader.i32()?,
+                            (2, I32) => header.nulls = reader.i32()?,
+                            (3, I32) => header.rows = reader.i32()?,
                             (4, I32) => header.encoding = reader.i32()?,
                             (5, I32) => header.definition = reader.i32()?,
                             (6, I32) => header.repetition = reader.i32()?,

@@ -3,10 +3,12 @@
 use super::dtype::DType;
 use super::pos::{Origin, Pos};
 use super::spec::Spec;
-use super::tensor::{Shape, Tensor, check_room};
+use super::tensor::{Shape, Tensor, check_room, is_waste};
 use super::value::{Ragged, Sparse, Value};
 use crate::error::{Error, Result};
+use feedline_io::Buf;
 use smallvec::SmallVec;
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -26,6 +28,43 @@ pub enum Column {
 }
 
 impl Column {
+    /// Whether its strings and lists keep alive much more than they are.
+    fn is_sparse(&self) -> bool {
+        match self {
+            Column::Dense(t) => t.is_sparse(),
+            Column::Rows(..) => {
+                let (kept, used) = self.kept_bytes();
+                is_waste(kept, used)
+            }
+        }
+    }
+    /// Bytes of the blocks that it keeps alive, and bytes that it has.
+    fn kept_bytes(&self) -> (usize, usize) {
+        let (values, rows) = match self {
+            Column::Dense(t) => return (t.blocks().map(Buf::len).sum(), t.nbytes()),
+            Column::Rows(values, rows) => (values, rows),
+        };
+        let (mut blocks, mut used, mut last) = (HashMap::new(), 0, None::<&Tensor>);
+        for value in &values[rows.clone()] {
+            used += value.content_bytes();
+            for tensor in value.tensors() {
+                // Rows that lie together follow each other, mostly.
+                if !last.replace(tensor).is_some_and(|last| last.lies_with(tensor)) {
+                    blocks.extend(tensor.blocks().map(|block| (block.as_slice().as_ptr(), block.len())));
+                }
+            }
+        }
+        (blocks.values().sum(), used)
+    }
+    /// The same in memory of its own.
+    fn to_own(&self) -> Column {
+        match self {
+            Column::Dense(t) => Column::Dense(t.to_own()),
+            Column::Rows(values, rows) => {
+                Column::Rows(values[rows.clone()].iter().map(Value::to_own).collect(), 0..rows.len())
+            }
+        }
+    }
     /// Puts values together: densely if they are small tensors of one shape, or large ones that lie side by side.
     pub fn from_values(values: Vec<Value>) -> Column {
         let rows = values.len();
@@ -420,22 +459,31 @@ impl Chunk {
             .collect();
         (Chunk::new(rows, pos, columns), copied)
     }
-    /// Strings are given memory of their own: they may be small parts of large blocks.
+    /// Strings are given memory of their own: they may be small parts of large blocks. So are lists that are.
     pub fn with_own_strings(self) -> Chunk {
-        self.with_own(|_| true)
+        self.with_own(|column| match column {
+            Column::Dense(t) => t.dtype() == DType::String,
+            Column::Rows(..) => column.is_sparse(),
+        })
     }
-    /// The same for strings that do keep alive much more than they are.
+    /// The same for strings and lists that do keep alive much more than they are.
     pub fn without_waste(self) -> Chunk {
-        self.with_own(Tensor::is_sparse)
+        self.with_own(Column::is_sparse)
     }
-    fn with_own(mut self, which: impl Fn(&Tensor) -> bool) -> Chunk {
+    /// The same for all that lies in blocks which should go soon: unless it stands in many rows each and is there once.
+    pub fn apart(self) -> Chunk {
+        self.with_own(|column| match column {
+            Column::Dense(t) if t.dtype() != DType::String => t.buf().0.is_foreign(),
+            column => {
+                let (kept, used) = column.kept_bytes();
+                !is_waste(used, kept)
+            }
+        })
+    }
+    fn with_own(mut self, which: impl Fn(&Column) -> bool) -> Chunk {
         for column in &mut self.columns {
-            if let Column::Dense(t) = column
-                && t.dtype() == DType::String
-                && which(t)
-            {
-                let strings: Vec<&[u8]> = t.strs().collect();
-                *column = Column::Dense(Tensor::strings(t.shape(), &strings));
+            if which(column) {
+                *column = column.to_own();
             }
         }
         self

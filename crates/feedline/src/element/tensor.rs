@@ -95,6 +95,11 @@ pub struct Strings {
 
 /// Blocks that hold no more than this beside some strings are no waste.
 const SPARE_BYTES: usize = 64 << 10;
+/// Whether blocks of so many bytes are too much to keep for so many of them.
+pub(super) fn is_waste(kept: usize, used: usize) -> bool {
+    kept > 2 * used + SPARE_BYTES
+}
+
 /// Parts of strings up to this length are copied.
 const SHORT: usize = 64;
 
@@ -417,10 +422,49 @@ impl Tensor {
     /// Whether its strings keep alive much more than they are: they are small parts of large blocks.
     pub fn is_sparse(&self) -> bool {
         match &self.data {
-            Data::Strings { list, .. } => {
-                list.bufs.iter().map(Buf::len).sum::<usize>() > 2 * self.nbytes() + SPARE_BYTES
-            }
+            Data::Strings { .. } => is_waste(self.blocks().map(Buf::len).sum(), self.nbytes()),
             Data::Plain { .. } => false,
+        }
+    }
+    /// The blocks that it keeps alive.
+    pub fn blocks(&self) -> impl Iterator<Item = &Buf> {
+        let bufs = match &self.data {
+            Data::Strings { list, .. } => &list.bufs[..],
+            Data::Plain { buf, .. } => std::slice::from_ref(buf),
+        };
+        bufs.iter()
+    }
+    /// Whether it keeps the same blocks alive as another, for sure.
+    pub fn lies_with(&self, other: &Tensor) -> bool {
+        match (&self.data, &other.data) {
+            (Data::Strings { list: a, .. }, Data::Strings { list: b, .. }) => Arc::ptr_eq(a, b),
+            (Data::Plain { buf: a, .. }, Data::Plain { buf: b, .. }) => a.as_slice().as_ptr() == b.as_slice().as_ptr(),
+            _ => false,
+        }
+    }
+    /// The same items in memory of their own.
+    pub fn to_own(&self) -> Tensor {
+        match &self.data {
+            Data::Strings { .. } => {
+                // In one block of just that size: one that grows would take twice as much, and of the C library's memory.
+                let mut block = Buf::new(self.strs().map(<[u8]>::len).sum());
+                let mut rest = block.get_mut().expect("a new block has one holder");
+                for string in self.strs() {
+                    let here;
+                    (here, rest) = rest.split_at_mut(string.len());
+                    here.copy_from_slice(string);
+                }
+                let (mut own, mut at) = (StringsBuilder::with_capacity(self.len()), 0);
+                for string in self.strs() {
+                    own.push_view(&block, at..at + string.len());
+                    at += string.len();
+                }
+                own.tensor(&self.shape[..])
+            }
+            Data::Plain { .. } => {
+                let data = Data::Plain { buf: Buf::copied(self.bytes()), start: 0 };
+                Tensor { dtype: self.dtype, shape: self.shape.clone(), data }
+            }
         }
     }
 

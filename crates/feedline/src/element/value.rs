@@ -90,6 +90,28 @@ impl Value {
             Value::Absent => 64,
         }
     }
+    /// The tensors that it is made of.
+    pub fn tensors(&self) -> impl Iterator<Item = &Tensor> {
+        let (one, two) = match self {
+            Value::Tensor(t) => (Some(t), None),
+            Value::Ragged(r) => (Some(&r.values), None),
+            Value::Sparse(s) => (Some(&s.indices), Some(&s.values)),
+            Value::Dataset(_) | Value::Absent => (None, None),
+        };
+        one.into_iter().chain(two)
+    }
+    /// The same in memory of its own.
+    pub fn to_own(&self) -> Value {
+        match self {
+            Value::Tensor(t) => Value::Tensor(t.to_own()),
+            Value::Ragged(r) => Value::Ragged(Arc::new(Ragged { values: r.values.to_own(), ..(**r).clone() })),
+            Value::Sparse(s) => {
+                let (indices, values) = (s.indices.to_own(), s.values.to_own());
+                Value::Sparse(Arc::new(Sparse { indices, values, shape: s.shape.clone() }))
+            }
+            Value::Dataset(_) | Value::Absent => self.clone(),
+        }
+    }
     /// What its contents take, however they lie in memory.
     pub fn content_bytes(&self) -> usize {
         let tensor = |t: &Tensor| match t.dtype() {

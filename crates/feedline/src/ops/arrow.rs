@@ -11,9 +11,10 @@ use crate::plan::{Card, Plan};
 use crate::runtime::sync::{Mutex, lock};
 use crate::runtime::{BuildCx, Built, Index};
 use feedline_formats::arrow_ipc::ArrowFile;
+use feedline_formats::arrow_packed::Unpacked;
 use feedline_formats::columnar::Values;
-use feedline_formats::columnar::array::{Array, ArrayRef};
-use feedline_io::{Buf, Scratch, Source, scratch};
+use feedline_formats::columnar::array::ArrayRef;
+use feedline_io::{Buf, Source};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -105,8 +106,13 @@ impl Table for Files {
     fn row_bytes(&self, block: usize) -> u64 {
         let (file, batch) = self.blocks[block];
         let body = self.files[file].body(batch);
-        let stored = (body.end - body.start) / (self.files[file].batch_rows(batch) as u64).max(1);
+        let stored = (body.end - body.start).max(self.shared_bytes(block));
+        let stored = stored / (self.files[file].batch_rows(batch) as u64).max(1);
         stored.saturating_add(self.files[file].dictionary_bytes(batch))
+    }
+    fn shared_bytes(&self, block: usize) -> u64 {
+        let (file, batch) = self.blocks[block];
+        self.files[file].unpacked_bytes(batch, &self.places[file])
     }
     fn source(&self, block: usize) -> &Arc<dyn Source> {
         self.files[self.blocks[block].0].source()
@@ -122,15 +128,16 @@ impl Table for Files {
         self.files[self.blocks[block].0].check_unchanged()
     }
     fn block(&self, _: usize, read: Vec<Buf>, allowed: Allowed) -> Batch {
-        Batch { body: read.into_iter().next(), keep_bytes: allowed.keep_bytes, whole: Mutex::new(None) }
+        let unpacked = Unpacked::new(allowed.shared_bytes);
+        Batch { body: read.into_iter().next(), unpacked, whole: Mutex::new(None) }
     }
     fn decode(&self, block: usize, rows: Range<usize>, batch: &Batch) -> Result<Decoded> {
         let (file, number) = self.blocks[block];
         let (file, places) = (&self.files[file], &self.places[file]);
         let arrays = match file.can_be_cut(number) || rows.len() == file.batch_rows(number) {
-            true => file.decode(number, places, rows, batch.body.clone())?,
+            true => file.decode_sharing(number, places, rows, batch.body.clone(), &batch.unpacked)?,
             false => {
-                let whole = batch.whole(|body| file.decode_whole(number, places, body))?;
+                let whole = batch.whole(|body, most| file.decode_whole(number, places, body, most))?;
                 whole.iter().map(|array| array.slice(rows.start, rows.len())).collect()
             }
         };
@@ -141,22 +148,20 @@ impl Table for Files {
 /// A record batch that was read.
 struct Batch {
     body: Option<Buf>,
-    keep_bytes: usize,
-    /// All of it, for the pieces that follow: one that is compressed can only be decoded as a whole.
-    whole: Mutex<Option<(Vec<ArrayRef>, Scratch)>>,
+    /// What its pieces share, if it is compressed.
+    unpacked: Unpacked,
+    /// All of it, for the pieces that follow, if it can only be decoded as a whole.
+    whole: Mutex<Option<Vec<ArrayRef>>>,
 }
 
 impl Batch {
-    fn whole(&self, decode: impl FnOnce(Option<Buf>) -> Result<Vec<ArrayRef>>) -> Result<Vec<ArrayRef>> {
+    fn whole(&self, decode: impl FnOnce(Option<Buf>, usize) -> Result<Vec<ArrayRef>>) -> Result<Vec<ArrayRef>> {
         let mut kept = lock(&self.whole);
-        if let Some((arrays, _)) = &*kept {
+        if let Some(arrays) = &*kept {
             return Ok(arrays.clone());
         }
-        let arrays = decode(self.body.clone())?;
-        let bytes = arrays.iter().map(|array| array.get_array_memory_size()).sum();
-        if bytes <= self.keep_bytes {
-            *kept = Some((arrays.clone(), scratch(bytes)));
-        }
+        let arrays = decode(self.body.clone(), self.unpacked.most())?;
+        *kept = Some(arrays.clone());
         Ok(arrays)
     }
 }

@@ -435,9 +435,9 @@ fn strings<'a>(array: ArrayRef, fill: impl Fn(usize) -> Option<&'a [u8]>) -> Res
     macro_rules! by_views {
         ($array:expr) => {{
             let views = $array.views();
-            // Short strings lie in the views themselves, behind their length.
+            // Short strings lie in the views themselves, behind their length. The others lie in memory that counts.
             let short = from_decoded(views.inner().clone());
-            let bufs: Vec<Buf> = $array.data_buffers().iter().map(|b| from_decoded(b.clone())).collect();
+            let bufs: Vec<Buf> = $array.data_buffers().iter().map(|b| from_buffer(b.clone())).collect();
             cut_of(&mut |out, i| match ByteView::from(views[i]) {
                 view if view.length <= MAX_INLINE_VIEW_LEN => {
                     out.push_view(&short, i * 16 + 4..i * 16 + 4 + view.length as usize)

@@ -13,7 +13,7 @@ use crate::element::{Chunk, Column, Dims, Leaf, Pos, RowRef, Spec, gather};
 use crate::error::{Error, Result};
 use crate::plan::Plan;
 use crate::runtime::sync::{Mutex, lock};
-use crate::runtime::{At, Budget, BuildCx, Built, ChunkFn, Cx, Index, Item, Mark, Pull, Stage, Wake, unfit};
+use crate::runtime::{At, Budget, BuildCx, Built, ChunkFn, Cx, Index, Item, Mark, Promise, Pull, Stage, Wake, unfit};
 use feedline_io::{Buf, Interest, Source, Task, Witness};
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -48,7 +48,7 @@ pub trait Table: Send + Sync + 'static {
     fn starts(&self) -> &[u64];
     /// Bytes that a row of the block takes up when it is decoded, more or less.
     fn row_bytes(&self, block: usize) -> u64;
-    /// Bytes that have to be read to decode any piece of a block, however small.
+    /// Bytes that are taken to decode any piece of a block, however small, and are then kept for the others.
     fn shared_bytes(&self, _block: usize) -> u64 {
         0
     }
@@ -77,11 +77,13 @@ pub struct Allowed {
     pub keep_bytes: usize,
     /// Bytes that a column of a piece may become, where that is not known before it is decoded.
     pub piece_bytes: usize,
+    /// Bytes that may be taken for what all pieces of a block share: the pieces are copied out of it, one at least.
+    pub shared_bytes: usize,
 }
 
 impl Allowed {
     fn new(keep_bytes: usize, limit: usize) -> Allowed {
-        Allowed { keep_bytes, piece_bytes: limit / 4 }
+        Allowed { keep_bytes, piece_bytes: limit / 4, shared_bytes: limit / 2 }
     }
 }
 
@@ -107,6 +109,16 @@ impl Room {
         let limit = self.budget.limit();
         Allowed::new((BLOCK_BYTES as usize).min(limit / 16), limit)
     }
+    /// Bytes that are taken to decode any piece of a block, if these are worth waiting for.
+    fn needs(&self, table: &impl Table, block: usize) -> usize {
+        let bytes = table.shared_bytes(block);
+        if is_large(bytes, self.budget.limit()) { usize::try_from(bytes).unwrap_or(usize::MAX) } else { 0 }
+    }
+}
+
+/// Whether what pieces share is so much that there should be few of them at a time, and that no row should keep it alive.
+fn is_large(shared_bytes: u64, limit: usize) -> bool {
+    shared_bytes > limit as u64 / 8
 }
 
 /// An error of a block.
@@ -216,7 +228,7 @@ pub fn build<T: Table>(table: Arc<T>, cx: &BuildCx, node: &Plan, first: u64) -> 
     let (reads, name, starts) = (VecDeque::new(), node.name(), table.starts());
     let fetch = starts[1..].partition_point(|end| *end <= first);
     let row = if fetch + 1 < starts.len() { (first - starts[fetch]) as usize } else { 0 };
-    let decode = Decode { table: table.clone(), loaded: loaded.clone(), name };
+    let decode = Decode { table: table.clone(), loaded: loaded.clone(), limit: room.budget.limit(), name };
     let head = Head { table, loaded, room, fetch, reads, block: None, row, checked: None, name };
     cx.open_coarse(node, Box::new(head), Arc::new(decode))
 }
@@ -226,6 +238,10 @@ struct Loaded<B> {
     block: Arc<B>,
     bytes: u64,
     left: usize,
+    /// For what its pieces share, until one of them has made it.
+    promise: Option<Promise>,
+    /// For each piece that is being decoded, if they share much.
+    pieces: Vec<Promise>,
 }
 
 type Blocks<B> = Arc<Mutex<HashMap<usize, Loaded<B>>>>;
@@ -341,6 +357,19 @@ impl<T: Table> Head<T> {
             }
         }
     }
+    /// Bytes of a piece of a block whose pieces share much: they are copied out of that.
+    fn piece_needs(&self, block: usize) -> usize {
+        match self.room.needs(&*self.table, block) {
+            0 => 0,
+            _ => piece_rows(&*self.table, block).saturating_mul(self.table.row_bytes(block) as usize),
+        }
+    }
+    fn promise_piece(&self, block: usize) {
+        let bytes = self.piece_needs(block);
+        if let Some(loaded) = lock(&self.loaded).get_mut(&block).filter(|_| bytes > 0) {
+            loaded.pieces.push(self.room.budget.promise(bytes));
+        }
+    }
     fn check(&mut self, block: usize) -> Result<()> {
         let source = self.table.source(block);
         if self.checked.as_ref().is_none_or(|last| !Arc::ptr_eq(last, source)) {
@@ -364,7 +393,11 @@ impl<T: Table> Head<T> {
             let pieces = rows.div_ceil(piece_rows(&*self.table, block) as u64);
             let bytes = fetch.bytes;
             let read = self.table.block(block, fetch.read(), self.room.allowed());
-            let loaded = Loaded { block: Arc::new(read), bytes, left: pieces as usize };
+            let promise = match self.room.needs(&*self.table, block) {
+                0 => None,
+                bytes => Some(self.room.budget.promise(bytes)),
+            };
+            let loaded = Loaded { block: Arc::new(read), bytes, left: pieces as usize, promise, pieces: vec![] };
             lock(&self.loaded).insert(block, loaded);
             self.block = Some((block, row));
         })))
@@ -380,6 +413,7 @@ impl<T: Table> Stage for Head<T> {
                 if row < rows {
                     let n = piece_rows(&*self.table, block).min(rows - row);
                     self.block = Some((block, row + n));
+                    self.promise_piece(block);
                     return Pull::Rows(Chunk::new(n, Pos::Run(self.table.starts()[block] + row as u64), []));
                 }
                 self.block = None;
@@ -392,6 +426,15 @@ impl<T: Table> Stage for Head<T> {
                 Poll::Ready(Some(Err(error))) => return Pull::Fail(of_block(&*self.table, error.in_op(self.name))),
                 Poll::Ready(Some(Ok(()))) => {}
             }
+        }
+    }
+    fn needs(&self) -> usize {
+        let within = self.block.filter(|(block, row)| (*row as u64) < rows_in(&*self.table, *block));
+        let next = self.reads.front().map_or(self.fetch, |f| f.block);
+        match within {
+            Some((block, _)) => self.piece_needs(block),
+            None if next + 1 >= self.table.starts().len() => 0,
+            None => self.room.needs(&*self.table, next).saturating_add(self.piece_needs(next)),
         }
     }
     fn mark(&mut self, out: &mut Mark) {
@@ -422,6 +465,7 @@ impl<T: Table> Stage for Head<T> {
 struct Decode<T: Table> {
     table: Arc<T>,
     loaded: Blocks<T::Block>,
+    limit: usize,
     /// The operator, for messages.
     name: &'static str,
 }
@@ -436,6 +480,7 @@ impl<T: Table> ChunkFn for Decode<T> {
         };
         let decoded = self.table.decode(number, row..row + chunk.rows(), &block);
         let mut loaded = lock(&self.loaded);
+        let promises = loaded.get_mut(&number).map(|l| (l.promise.take(), l.pieces.pop()));
         let done = match loaded.get_mut(&number) {
             Some(l) if l.left <= 1 => loaded.remove(&number),
             Some(l) => {
@@ -445,11 +490,14 @@ impl<T: Table> ChunkFn for Decode<T> {
             None => None,
         };
         drop(loaded);
-        drop((block, done));
+        drop((block, done, promises));
         let file = self.table.source(number).name();
         let named = |error: Error| error.in_file(file, None).in_op(self.name);
         match decoded {
-            Ok(decoded) => split(decoded, chunk, out, named),
+            Ok(decoded) => {
+                let is_large = is_large(self.table.shared_bytes(number), self.limit);
+                split(decoded, chunk, is_large, out, named);
+            }
             Err(error) => {
                 let text = format!("{}; {} rows from row {first} on are lost", error.message(), chunk.rows());
                 let lost = of_block(&*self.table, Error::new(error.kind(), text).at_element(first));
@@ -462,11 +510,12 @@ impl<T: Table> ChunkFn for Decode<T> {
     }
 }
 
-/// The good rows in their order, with an error in the place of each bad one.
-fn split(decoded: Decoded, chunk: Chunk, out: &mut Vec<Item>, named: impl Fn(Error) -> Error) {
+/// The good rows in their order, with an error in the place of each bad one. Rows of a piece may point into what it shares
+/// with the whole block.
+fn split(decoded: Decoded, chunk: Chunk, is_large: bool, out: &mut Vec<Item>, named: impl Fn(Error) -> Error) {
     let (rows, pos) = (chunk.rows(), chunk.pos.clone());
-    // Rows of a piece may point into a dictionary of the whole block.
-    let chunk = Chunk::new(rows, pos.clone(), decoded.columns).without_waste();
+    let chunk = Chunk::new(rows, pos.clone(), decoded.columns);
+    let chunk = if is_large { chunk.apart() } else { chunk.without_waste() };
     if decoded.bad.is_empty() {
         return out.push(Item::Rows(chunk));
     }
@@ -576,7 +625,8 @@ impl<T: Table> TableIndex<T> {
             let read = table.block(block, Fetch::start(table, block, is_small).wait(name)?, self.allowed);
             let decoded = table.decode(block, range.clone(), &read).map_err(|e| e.in_file(name, None))?;
             let first = table.starts()[block] + range.start as u64;
-            let chunk = Chunk::new(range.len(), Pos::Run(first), decoded.columns).without_waste();
+            let chunk = Chunk::new(range.len(), Pos::Run(first), decoded.columns);
+            let chunk = if is_large { chunk.apart() } else { chunk.without_waste() };
             // It is handed out again and again.
             chunk.freeze();
             Ok(Piece { chunk, bad: decoded.bad })

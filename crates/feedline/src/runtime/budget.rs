@@ -38,6 +38,8 @@ pub struct Budget {
     kept_by_all: &'static AtomicUsize,
     kept: AtomicUsize,
     peak: AtomicUsize,
+    /// Bytes that somebody is about to take.
+    promised: AtomicUsize,
     /// Readers of files that were open at once.
     readers: AtomicUsize,
     closed: AtomicBool,
@@ -49,8 +51,8 @@ impl Budget {
     }
     fn among(limit: usize, all: usize, kept_by_all: &'static AtomicUsize) -> Arc<Budget> {
         let account = Account::open(limit, all);
-        let (kept, peak, readers, closed) = Default::default();
-        Arc::new(Budget { account, limit, all, kept_by_all, kept, peak, readers, closed })
+        let (kept, peak, promised, readers, closed) = Default::default();
+        Arc::new(Budget { account, limit, all, kept_by_all, kept, peak, promised, readers, closed })
     }
     /// Lets this thread make blocks for the pass until the result is dropped.
     pub fn enter(&self) -> Entered {
@@ -87,10 +89,16 @@ impl Budget {
     /// Whether there is room for `coming` more bytes at this distance from the consumer.
     pub fn has_room(&self, depth: usize, coming: usize) -> bool {
         let mine = self.limit - self.limit / 32 * depth.min(8);
+        let coming = coming.saturating_add(self.promised.load(Relaxed));
         let (live, all) = (self.account.live(), live_bytes());
         // What others have brings along what nobody counts: the C library's pieces, for instance.
         let uncounted = all.saturating_sub(live) / 16;
         live.saturating_add(coming) <= mine && all.saturating_add(coming).saturating_add(uncounted) <= self.all
+    }
+    /// Keeps room for bytes that are taken later, when others could have been let in, until the result is dropped.
+    pub fn promise(self: &Arc<Self>, bytes: usize) -> Promise {
+        self.promised.fetch_add(bytes, Relaxed);
+        Promise { budget: self.clone(), bytes }
     }
     /// Bytes that one operator may keep if no other keeps any.
     pub fn most(&self) -> usize {
@@ -108,6 +116,18 @@ impl Budget {
 impl Drop for Budget {
     fn drop(&mut self) {
         self.close();
+    }
+}
+
+/// Room that is kept for somebody.
+pub struct Promise {
+    budget: Arc<Budget>,
+    bytes: usize,
+}
+
+impl Drop for Promise {
+    fn drop(&mut self) {
+        self.budget.promised.fetch_sub(self.bytes, Relaxed);
     }
 }
 
@@ -306,6 +326,10 @@ mod tests {
         assert_eq!((budget.live(), budget.out()), (0, 24 << 20));
         drop(block);
         assert_eq!(budget.out(), 0);
+        let promise = budget.promise(30 << 20);
+        assert!(budget.has_room(0, 2 << 20) && !budget.has_room(0, 3 << 20) && budget.live() == 0);
+        drop(promise);
+        assert!(budget.has_room(0, 32 << 20));
     }
 
     #[test]

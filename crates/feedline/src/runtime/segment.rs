@@ -148,6 +148,8 @@ struct Place {
     lock_ns: u64,
     /// What is still to be left out behind it, if it is an error that came before that.
     skip: Given,
+    /// What the next pull will take.
+    needs: usize,
 }
 
 struct Queue {
@@ -162,6 +164,8 @@ struct Queue {
     bytes: usize,
     /// Moving average of a chunk's bytes.
     estimate: usize,
+    /// Bytes that the head takes for the next one besides.
+    needs: usize,
     downstream: Option<Weak<dyn Wake>>,
     /// What it stands still for, and since when.
     still: Option<(Wait, Instant)>,
@@ -248,6 +252,7 @@ impl Segment {
                 rows: 0,
                 bytes: 0,
                 estimate: 0,
+                needs: 0,
                 downstream: None,
                 still: None,
                 taken: Given::default(),
@@ -433,7 +438,7 @@ impl Shared {
             && held < if self.is_enough(queue) { b.ready.min(b.chunks) } else { b.chunks }
             && queue.rows < b.rows
             && queue.bytes.saturating_add(coming) <= queue.watched.bytes()
-            && self.budget.has_room(self.depth, coming)
+            && self.budget.has_room(self.depth, coming.saturating_add(queue.needs))
     }
 
     /// Whether there is something to be taken, so that few results more are worth while. Where any result will do, there
@@ -561,6 +566,7 @@ impl Shared {
             let mut queue = lock(&self.queue);
             queue.starved = false;
             queue.token = false;
+            queue.needs = place.needs;
             queue.idle(HEAD);
             if queue.done && self.is_away() {
                 // An answer was the end while this was pulled.
@@ -635,6 +641,7 @@ impl Shared {
         (pulled.1.waits, pulled.1.lock_ns) = (cx.waits, cx.lock_ns);
         if matches!(pulled.0, Pull::Rows(_) | Pull::Fail(_)) {
             head.stage.mark(next);
+            pulled.1.needs = head.stage.needs();
         }
         pulled
     }

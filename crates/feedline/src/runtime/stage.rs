@@ -168,6 +168,11 @@ pub trait Stage: Send {
     fn pass(&mut self, _results: u64) -> bool {
         false
     }
+    /// Bytes that are taken to make what it gives next, beyond what that has in the end. A segment asks for room for them
+    /// before it pulls.
+    fn needs(&self) -> usize {
+        0
+    }
     /// Begins to work ahead, if that is what it does.
     fn start(&self) {}
     /// Whether nothing is held that `mark` would leave out.
