@@ -1,9 +1,9 @@
 //! BMP: rows of grey, BGR or BGRA, or of places in a palette; not compressed.
 
-use super::{check_channels, check_pixels};
+use super::{Body, Decoded, check_channels, check_pixels};
 use crate::{Error, Result, Size};
 
-pub fn decode(bytes: &[u8], channels: usize) -> Result<(Size, Vec<u8>)> {
+pub fn decode(bytes: &[u8], channels: usize) -> Result<Decoded<'_>> {
     let cut = || Error::data("the BMP is cut off").at_byte(bytes.len() as u64);
     let word = |at: usize| bytes.get(at..at + 4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])).ok_or_else(cut);
     let short = |at: usize| bytes.get(at..at + 2).map(|b| u16::from_le_bytes([b[0], b[1]])).ok_or_else(cut);
@@ -34,6 +34,7 @@ pub fn decode(bytes: &[u8], channels: usize) -> Result<(Size, Vec<u8>)> {
     let pitch = (width * stored).next_multiple_of(4);
     let rows = bytes.get(data..).and_then(|b| b.get(..pitch.checked_mul(height)?)).ok_or_else(cut)?;
     let size = Size::new(height, width, has);
+    let charged = feedline_io::scratch(size.items()).given_back();
     let mut out = Vec::with_capacity(size.items());
     for y in 0..height {
         // A positive height counts rows from below.
@@ -52,5 +53,5 @@ pub fn decode(bytes: &[u8], channels: usize) -> Result<(Size, Vec<u8>)> {
             _ => row.chunks_exact(4).for_each(|p| out.extend([p[2], p[1], p[0], p[3]])),
         }
     }
-    Ok((size, out))
+    Ok((1, size, Body::Pixels { pixels: out, _charged: charged }))
 }

@@ -7,6 +7,10 @@ pub mod png;
 mod webp;
 
 use crate::{Error, Result, Size};
+use feedline_io::{Buf, Scratch};
+
+/// Frames, their size, their pixels.
+type Decoded<'a> = (usize, Size, Body<'a>);
 
 /// More pixels are refused before memory is taken for them.
 pub const MOST_PIXELS: usize = 1 << 28;
@@ -67,8 +71,11 @@ pub struct Opened<'a> {
 enum Body<'a> {
     Jpeg(jpeg::Job<'a>),
     Png(Box<png::Opened<'a>>),
-    /// The pixels of all frames.
-    Pixels(Vec<u8>),
+    /// The pixels of all frames, which were charged before they were made.
+    Pixels {
+        pixels: Vec<u8>,
+        _charged: Scratch,
+    },
 }
 
 impl<'a> Opened<'a> {
@@ -85,9 +92,9 @@ impl<'a> Opened<'a> {
                 let png = png::Opened::new(bytes, channels)?;
                 (1, png.size, Body::Png(Box::new(png)))
             }
-            Format::Gif => gif::decode(bytes, channels).map(|(n, size, pixels)| (n, size, Body::Pixels(pixels)))?,
-            Format::Bmp => bmp::decode(bytes, channels).map(|(size, pixels)| (1, size, Body::Pixels(pixels)))?,
-            Format::Webp => webp::decode(bytes, channels).map(|(n, size, pixels)| (n, size, Body::Pixels(pixels)))?,
+            Format::Gif => gif::decode(bytes, channels)?,
+            Format::Bmp => bmp::decode(bytes, channels)?,
+            Format::Webp => webp::decode(bytes, channels)?,
         };
         Ok(Opened { format, frames, size, body })
     }
@@ -96,7 +103,7 @@ impl<'a> Opened<'a> {
         match self.body {
             Body::Jpeg(job) => job.decode(out),
             Body::Png(png) => png.read(out),
-            Body::Pixels(pixels) => {
+            Body::Pixels { pixels, .. } => {
                 out.copy_from_slice(&pixels[..out.len()]);
                 Ok(())
             }
@@ -107,9 +114,9 @@ impl<'a> Opened<'a> {
         match self.body {
             Body::Png(png) => png.read_wide(out),
             body => {
-                let mut narrow = vec![0; out.len()];
-                Opened { body, ..self }.read(&mut narrow)?;
-                out.iter_mut().zip(narrow).for_each(|(out, x)| *out = u16::from(x) * 257);
+                let mut narrow = Buf::new(out.len());
+                Opened { body, ..self }.read(narrow.get_mut().expect("a new block has one holder"))?;
+                out.iter_mut().zip(narrow.as_slice()).for_each(|(out, x)| *out = u16::from(*x) * 257);
                 Ok(())
             }
         }

@@ -1,11 +1,11 @@
 //! WebP: stills and animations, as frames of RGB or RGBA.
 
-use super::{MOST_FRAME_BYTES, check_channels, check_pixels};
+use super::{Body, Decoded, MOST_FRAME_BYTES, check_channels, check_pixels};
 use crate::{Error, Result, Size};
 use image_webp::WebPDecoder;
 use std::io::Cursor;
 
-pub fn decode(bytes: &[u8], channels: usize) -> Result<(usize, Size, Vec<u8>)> {
+pub fn decode(bytes: &[u8], channels: usize) -> Result<Decoded<'_>> {
     let bad = |e: image_webp::DecodingError| Error::data(format!("a broken WebP: {e}"));
     let mut decoder = WebPDecoder::new(Cursor::new(bytes)).map_err(bad)?;
     let (width, height) = decoder.dimensions();
@@ -19,16 +19,23 @@ pub fn decode(bytes: &[u8], channels: usize) -> Result<(usize, Size, Vec<u8>)> {
     };
     decoder.set_memory_limit(MOST_FRAME_BYTES);
     if !decoder.is_animated() {
+        // The decoder has the picture in its own colours beside this.
+        let charged = feedline_io::scratch(2 * all).given_back();
         let mut out = vec![0; all];
         decoder.read_image(&mut out).map_err(bad)?;
-        return Ok((1, size, out));
+        return Ok((1, size, Body::Pixels { pixels: out, _charged: charged }));
     }
     // Frames are added as they come: a header that claims many costs nothing.
-    let mut out = Vec::new();
-    let mut frame = vec![0; size.items()];
+    let (mut out, mut frame) = (Vec::new(), vec![0; size.items()]);
+    let mut charged = feedline_io::scratch(3 * frame.len()).given_back();
     for _ in 0..frames {
         decoder.read_frame(&mut frame).map_err(bad)?;
+        if out.len() + frame.len() > out.capacity() {
+            // Doubled, and the old ones until they are moved.
+            drop(charged);
+            charged = feedline_io::scratch(3 * (out.len() + frame.len())).given_back();
+        }
         out.extend_from_slice(&frame);
     }
-    Ok((frames, size, out))
+    Ok((frames, size, Body::Pixels { pixels: out, _charged: charged }))
 }

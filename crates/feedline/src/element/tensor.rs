@@ -121,6 +121,9 @@ impl Strings {
     }
 }
 
+/// Strings of so many bytes get a block of their own: those that grow together are moved again and again.
+const LONG_STRING: usize = 1 << 20;
+
 /// Collects strings: copied ones share one growing block, borrowed ones keep theirs.
 #[derive(Default)]
 pub struct StringsBuilder {
@@ -137,6 +140,9 @@ impl StringsBuilder {
     }
     /// Copies the bytes in.
     pub fn push(&mut self, bytes: &[u8]) {
+        if bytes.len() >= LONG_STRING {
+            return self.push_view(&Buf::copied(bytes), 0..bytes.len());
+        }
         self.owned.push(self.views.len());
         self.views.push(View { buf: u32::MAX, len: bytes.len() as u64, start: self.own.len() as u64 });
         self.own.extend_from_slice(bytes);

@@ -18,11 +18,15 @@
 //!    consumer's side knows from where to make again what it has not given yet.
 //! 10. A function that has its rows worked on elsewhere (another process) gets a *reply* in place of being run: the slot
 //!     is filled when it is given, and no worker waits for that.
-//! 11. Dropping the consumer's side cancels: running steps finish, nothing new starts, memory goes with the last step.
+//! 11. A step that finds no room for what it makes (`feedline-io/src/step.rs`) is put back, and done again when it is the
+//!     first or there is room: see `segment/again.rs`. What a step takes for a while counts in the credit too.
+//! 12. Dropping the consumer's side cancels: running steps finish, nothing new starts, memory goes with the last step.
 
+mod again;
 mod away;
 mod depth;
 
+use self::again::{Again, Redo};
 use self::depth::{Told, Watched};
 pub use self::depth::{ahead_text, rows_text};
 use super::batches::Batches;
@@ -37,10 +41,10 @@ use super::stall::{Busy, SegmentNow};
 use super::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use super::sync::{Mutex, lock};
 use super::{Budget, Meter, pop_rows};
-use crate::element::{Chunk, Slots};
+use crate::element::Slots;
 use crate::error::{Error, Result};
 use crate::tune::{Because, because};
-use feedline_io::Witness;
+use feedline_io::{NoRoom, Witness};
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
@@ -104,6 +108,8 @@ pub struct Shared {
     /// The row from which batches are counted: behind the last one that failed.
     counted_from: AtomicU64,
     functions: Vec<(Arc<dyn ChunkFn>, Arc<Meter>)>,
+    /// From this one on they can be run again.
+    repeats_from: usize,
     queue: Mutex<Queue>,
     want: AtomicUsize,
     cost_ns: AtomicU64,
@@ -162,6 +168,11 @@ struct Queue {
     bytes: usize,
     /// Moving average of a chunk's bytes.
     estimate: usize,
+    /// Bytes that a step had at once, at most; falls slowly.
+    takes: usize,
+    /// Steps that found no room, those of the first slots first. They count as under way.
+    again: VecDeque<Again>,
+    redo: Redo,
     downstream: Option<Weak<dyn Wake>>,
     /// What it stands still for, and since when.
     still: Option<(Wait, Instant)>,
@@ -190,6 +201,8 @@ struct Slot {
     items: Option<VecDeque<Item>>,
     bytes: usize,
     rows: usize,
+    /// More of it is to come.
+    is_part: bool,
     from: From,
     /// When it was filled, if others in front of it were not.
     early: Option<Instant>,
@@ -224,6 +237,7 @@ impl Segment {
             function.is_parallel.store(true, Relaxed);
         }
         let host = functions.iter().any(|(f, _)| f.is_host()) || run.has_host;
+        let repeats_from = functions.iter().rposition(|(f, _)| !f.repeats()).map_or(0, |last| last + 1);
         let shared = Arc::new_cyclic(|me: &Weak<Shared>| Shared {
             me: me.clone(),
             waker: me.clone(),
@@ -238,6 +252,7 @@ impl Segment {
             head: Mutex::new(Head { stage: head, batches, row: 0, skip: Given::default() }),
             counted_from: AtomicU64::new(0),
             functions,
+            repeats_from,
             queue: Mutex::new(Queue {
                 slots: VecDeque::new(),
                 first: 0,
@@ -248,6 +263,9 @@ impl Segment {
                 rows: 0,
                 bytes: 0,
                 estimate: 0,
+                takes: 0,
+                again: VecDeque::new(),
+                redo: Redo::No,
                 downstream: None,
                 still: None,
                 taken: Given::default(),
@@ -281,7 +299,7 @@ impl Drop for Segment {
         let mut queue = lock(&self.shared.queue);
         queue.done = true;
         queue.downstream = None;
-        let slots = std::mem::take(&mut queue.slots);
+        let slots = (std::mem::take(&mut queue.slots), std::mem::take(&mut queue.again));
         drop(queue);
         drop(slots);
     }
@@ -396,8 +414,12 @@ impl Shared {
         }
         self.submit();
     }
-    /// Takes the token if there is credit. Says how long there was none.
+    /// Takes the token if there is credit, or the right to do again what was put back. Says how long there was none.
     fn grant(&self, queue: &mut Queue) -> bool {
+        if self.can_redo(queue) {
+            queue.redo = Redo::Wanted;
+            return true;
+        }
         if queue.token || queue.starved || queue.done || self.gone() {
             return false;
         }
@@ -424,6 +446,9 @@ impl Shared {
         if queue.slots.is_empty() && queue.under_way == 0 {
             return true;
         }
+        if !queue.again.is_empty() {
+            return false;
+        }
         let b = &self.bounds;
         let held = queue.slots.len() + if b.ordered { 0 } else { queue.under_way };
         // Workers elsewhere are not left idle because of what they may send: one chunk each is always under way.
@@ -433,7 +458,7 @@ impl Shared {
             && held < if self.is_enough(queue) { b.ready.min(b.chunks) } else { b.chunks }
             && queue.rows < b.rows
             && queue.bytes.saturating_add(coming) <= queue.watched.bytes()
-            && self.budget.has_room(self.depth, coming)
+            && self.budget.has_room(self.depth, coming.max(queue.takes.saturating_mul(queue.under_way + 1)))
     }
 
     /// Whether there is something to be taken, so that few results more are worth while. Where any result will do, there
@@ -463,7 +488,14 @@ impl Shared {
             let pull: Option<Pull> = pop_rows(items, want).map(Into::into);
             pull.iter().for_each(|pull| queue.taken.count(pull));
             // What is left of a slot keeps its whole byte count until it is gone: an upper bound.
-            if items.is_empty() {
+            if items.is_empty() && slot.is_part {
+                slot.items = None;
+                let (bytes, rows) = (std::mem::take(&mut slot.bytes), std::mem::take(&mut slot.rows));
+                self.lane.given.fetch_add(rows as u64, Relaxed);
+                queue.bytes -= bytes;
+                queue.rows -= rows;
+                self.meter.queue(queue.bytes);
+            } else if items.is_empty() {
                 let given = self.fill_of(queue);
                 let slot = queue.slots.front().expect("looked at above");
                 queue.watched.note_taken(slot.bytes, queue.bytes);
@@ -574,11 +606,12 @@ impl Shared {
             }
             if self.bounds.ordered {
                 let from = std::mem::replace(&mut queue.from, From { mark: next, skip: place.skip });
-                queue.slots.push_back(Slot { items: None, bytes: 0, rows: 0, from, early: None });
+                queue.slots.push_back(Slot { items: None, bytes: 0, rows: 0, is_part: false, from, early: None });
             }
             number
         };
         let rows_in = pulled.as_ref().map_or(0, |c| c.rows());
+        let mut takes = 0;
         if let Some(chunk) = pulled {
             if self.functions.is_empty() {
                 out.push(Item::Rows(chunk));
@@ -590,14 +623,16 @@ impl Shared {
                 self.pump();
                 let (begun, used) = (Instant::now(), if looks { Usage::now() } else { None });
                 let mut lock_ns = 0;
-                let result = catch_unwind(AssertUnwindSafe(|| self.run_functions(chunk, place.slots, &mut lock_ns)));
+                let (result, took) = self.run_all(number, chunk, &mut place, &mut lock_ns);
+                takes = took;
                 self.lane.work.note(begun.elapsed().as_nanos() as u64, lock_ns, Usage::since(used));
                 locked_ns += lock_ns;
                 match result {
-                    Ok(items) => {
+                    Ok(Some(items)) => {
                         self.note_fails(place.row, &items);
                         out = items;
                     }
+                    Ok(None) => return true,
                     Err(panic) => {
                         out.push(Item::Fail(panic_error(panic)));
                         lock(&self.queue).done = true;
@@ -606,8 +641,8 @@ impl Shared {
             }
         }
         let bytes: usize = out.iter().map(|i| i.nbytes()).sum();
-        self.adapt(rows_in, bytes, start.elapsed().as_nanos() as u64);
-        self.fill(number, out, bytes);
+        self.adapt(rows_in, bytes, takes, start.elapsed().as_nanos() as u64);
+        self.fill(number, out, bytes, takes, true);
         self.lane.step.note(start.elapsed().as_nanos() as u64, locked_ns, Usage::since(used));
         true
     }
@@ -678,11 +713,15 @@ impl Shared {
         }
     }
 
-    fn run_functions(&self, chunk: Chunk, slots: Slots, lock_ns: &mut u64) -> Vec<Item> {
-        let rows = chunk.rows();
-        let mut slots = Some(slots).filter(|s| !s.is_empty());
-        let mut items = vec![Item::Rows(chunk)];
-        for (i, (function, meter)) in self.functions.iter().enumerate() {
+    /// Runs these of the functions. The slots are for `rows` rows, and for the last function.
+    fn run_functions(
+        &self,
+        which: std::ops::Range<usize>,
+        mut items: Vec<Item>,
+        (slots, rows): (&mut Slots, usize),
+        lock_ns: &mut u64,
+    ) -> Vec<Item> {
+        for (i, (function, meter)) in self.functions.iter().enumerate().take(which.end).skip(which.start) {
             let last = i + 1 == self.functions.len();
             let mut out = Vec::with_capacity(items.len());
             for item in items {
@@ -690,9 +729,9 @@ impl Shared {
                     Item::Rows(chunk) => {
                         let (n, start) = (chunk.rows(), Instant::now());
                         let before = out.len();
-                        match slots.take_if(|_| last && n == rows) {
-                            Some(slots) => function.run_into(chunk, slots, &mut out),
-                            None => function.run(chunk, &mut out),
+                        match last && n == rows && !slots.is_empty() {
+                            true => function.run_into(chunk, std::mem::take(slots), &mut out),
+                            false => function.run(chunk, &mut out),
                         }
                         let (ns, locked) = (start.elapsed().as_nanos() as u64, take_lock_wait());
                         *lock_ns += locked;
@@ -732,13 +771,16 @@ impl Shared {
         wake(waker);
     }
 
-    fn fill(&self, number: u64, items: Vec<Item>, bytes: usize) {
+    /// Puts results into their slot: all of them, or the `last` or another part. The step took so many bytes at once.
+    fn fill(&self, number: u64, items: Vec<Item>, bytes: usize, takes: usize, last: bool) {
         let rows: usize = items.iter().map(|i| if let Item::Rows(c) = i { c.rows() } else { 1 }).sum();
-        let items = Some(items.into());
         let waker = {
             let mut queue = lock(&self.queue);
-            queue.under_way -= 1;
-            queue.idle(number);
+            if last {
+                queue.under_way -= 1;
+                queue.idle(number);
+            }
+            queue.note_takes(takes);
             if self.dropped.load(Relaxed) {
                 return;
             }
@@ -756,7 +798,11 @@ impl Shared {
             self.budget.note();
             let front = if self.bounds.ordered {
                 let slot = &mut queue.slots[at];
-                (slot.items, slot.bytes, slot.rows) = (items, bytes, rows);
+                match &mut slot.items {
+                    Some(before) => before.extend(items),
+                    none => *none = Some(items.into()),
+                }
+                (slot.bytes, slot.rows, slot.is_part) = (slot.bytes + bytes, slot.rows + rows, !last);
                 if at > 0 && queue.slots[at - 1].items.is_none() {
                     queue.slots[at].early = Some(Instant::now());
                 } else {
@@ -765,7 +811,8 @@ impl Shared {
                 at == 0
             } else {
                 let from = From { mark: queue.from.mark.clone(), skip: Given::default() };
-                queue.slots.push_back(Slot { items, bytes, rows, from, early: None });
+                let items = Some(items.into());
+                queue.slots.push_back(Slot { items, bytes, rows, is_part: false, from, early: None });
                 true
             };
             let finished = queue.done && queue.under_way == 0;
@@ -795,12 +842,14 @@ impl Shared {
     }
 
     /// Takes note of what a step cost.
-    fn adapt(&self, rows: usize, bytes: usize, ns: u64) {
+    fn adapt(&self, rows: usize, bytes: usize, takes: usize, ns: u64) {
         self.note_cost(ns);
         if self.bounds.chunk_rows.is_some() || rows == 0 {
             return;
         }
         let Bounds { grain, bytes: most, .. } = self.bounds;
+        // What it makes on the way counts where it is too much, whatever is left of it.
+        let bytes = if takes > most / 4 { bytes.max(takes) } else { bytes };
         let asked = self.want.load(Relaxed);
         let want = crate::tune::next_rows(asked, rows, bytes, ns, grain, most / 4);
         self.want.store(want, Relaxed);
@@ -844,11 +893,22 @@ impl Work for Shared {
                 let mut queue = lock(&self.queue);
                 queue.token = false;
                 queue.done = true;
-                let waker = queue.downstream.take();
+                queue.under_way -= queue.again.len();
+                let left = (std::mem::take(&mut queue.again), queue.downstream.take());
                 drop(queue);
-                return wake(waker);
+                return wake(left.1);
             }
-            if !self.advance() {
+            let redo = {
+                let mut queue = lock(&self.queue);
+                let wanted = queue.redo == Redo::Wanted;
+                if wanted {
+                    queue.redo = Redo::Running;
+                }
+                wanted
+            };
+            if redo {
+                self.do_again();
+            } else if !self.advance() {
                 return;
             }
             if !self.grant(&mut lock(&self.queue)) {
