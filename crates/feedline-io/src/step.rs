@@ -59,6 +59,16 @@ impl Step {
             before: (now.standing.replace(standing), now.most.replace(most), now.taken.take(), now.peak.take()),
         })
     }
+    /// Asks for so many bytes, which `make` has made on another thread: they count as the step's.
+    pub fn elsewhere<R>(bytes: usize, make: impl FnOnce() -> R) -> R {
+        ask(bytes);
+        let before = NOW.with(|now| now.taken.get());
+        let made = make();
+        if NOW.with(|now| now.taken.get()) < before + bytes as isize {
+            count(bytes as isize);
+        }
+        made
+    }
     /// Bytes that it had at once, at most.
     pub fn peak(&self) -> usize {
         NOW.with(|now| now.peak.get().max(0) as usize)

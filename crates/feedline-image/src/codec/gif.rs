@@ -1,6 +1,6 @@
 //! GIF: frames, each drawn over what the one before left.
 
-use super::{Body, Decoded, MOST_FRAME_BYTES, check_pixels};
+use super::{Body, Decoded, Frames, MOST_FRAME_BYTES, check_pixels};
 use crate::{Error, Result, Size};
 use gif::{ColorOutput, DecodeOptions, DisposalMethod, MemoryLimit};
 
@@ -18,8 +18,7 @@ pub fn decode(bytes: &[u8], channels: usize) -> Result<Decoded<'_>> {
     if size.items() == 0 {
         return Err(Error::data("a GIF without pixels"));
     }
-    let (mut canvas, mut frames) = (vec![0; size.items()], Vec::new());
-    let mut charged = feedline_io::scratch(3 * canvas.len()).given_back();
+    let (mut canvas, mut frames) = (vec![0; size.items()], Frames::default());
     while let Some(frame) = decoder.read_next_frame().map_err(bad)? {
         if frames.len() + canvas.len() > MOST_FRAME_BYTES {
             return Err(Error::data(format!("a GIF whose frames take more than {MOST_FRAME_BYTES} bytes")));
@@ -40,12 +39,7 @@ pub fn decode(bytes: &[u8], channels: usize) -> Result<Decoded<'_>> {
                 }
             }
         }
-        if frames.len() + canvas.len() > frames.capacity() {
-            // Doubled, and the old ones until they are moved.
-            drop(charged);
-            charged = feedline_io::scratch(3 * (frames.len() + canvas.len())).given_back();
-        }
-        frames.extend_from_slice(&canvas);
+        frames.push(&canvas);
         match (frame.dispose, before) {
             (DisposalMethod::Background, _) => (0..rows).filter_map(area).for_each(|area| canvas[area].fill(0)),
             (_, Some(before)) => canvas = before,
@@ -54,6 +48,6 @@ pub fn decode(bytes: &[u8], channels: usize) -> Result<Decoded<'_>> {
     }
     match frames.len() / size.items() {
         0 => Err(Error::data("a GIF without a frame")),
-        n => Ok((n, size, Body::Pixels { pixels: frames, _charged: charged })),
+        n => Ok((n, size, Body::Pixels(frames.finish()))),
     }
 }

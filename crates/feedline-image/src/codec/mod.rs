@@ -7,7 +7,7 @@ pub mod png;
 mod webp;
 
 use crate::{Error, Result, Size};
-use feedline_io::{Buf, Scratch};
+use feedline_io::Buf;
 
 /// Frames, their size, their pixels.
 type Decoded<'a> = (usize, Size, Body<'a>);
@@ -71,11 +71,8 @@ pub struct Opened<'a> {
 enum Body<'a> {
     Jpeg(jpeg::Job<'a>),
     Png(Box<png::Opened<'a>>),
-    /// The pixels of all frames, which were charged before they were made.
-    Pixels {
-        pixels: Vec<u8>,
-        _charged: Scratch,
-    },
+    /// The pixels of all frames.
+    Pixels(Buf),
 }
 
 impl<'a> Opened<'a> {
@@ -103,8 +100,8 @@ impl<'a> Opened<'a> {
         match self.body {
             Body::Jpeg(job) => job.decode(out),
             Body::Png(png) => png.read(out),
-            Body::Pixels { pixels, .. } => {
-                out.copy_from_slice(&pixels[..out.len()]);
+            Body::Pixels(pixels) => {
+                out.copy_from_slice(&pixels.as_slice()[..out.len()]);
                 Ok(())
             }
         }
@@ -120,6 +117,38 @@ impl<'a> Opened<'a> {
                 Ok(())
             }
         }
+    }
+}
+
+/// Frames that are added one by one, in a block that grows: it is counted, and asked for.
+struct Frames {
+    block: Buf,
+    filled: usize,
+}
+
+impl Default for Frames {
+    fn default() -> Frames {
+        Frames { block: Buf::new(0), filled: 0 }
+    }
+}
+
+impl Frames {
+    fn len(&self) -> usize {
+        self.filled
+    }
+    fn push(&mut self, frame: &[u8]) {
+        let end = self.filled + frame.len();
+        if end > self.block.len() {
+            let mut larger = Buf::new(end + self.filled / 2);
+            let bytes = larger.get_mut().expect("a new block has one holder");
+            bytes[..self.filled].copy_from_slice(&self.block.as_slice()[..self.filled]);
+            self.block = larger;
+        }
+        self.block.get_mut().expect("the only holder")[self.filled..end].copy_from_slice(frame);
+        self.filled = end;
+    }
+    fn finish(self) -> Buf {
+        self.block
     }
 }
 

@@ -140,12 +140,24 @@ impl StringsBuilder {
     }
     /// Copies the bytes in.
     pub fn push(&mut self, bytes: &[u8]) {
-        if bytes.len() >= LONG_STRING {
-            return self.push_view(&Buf::copied(bytes), 0..bytes.len());
+        self.push_parts(std::iter::once(bytes));
+    }
+    /// The same of parts, one after the other.
+    pub fn push_parts<'a>(&mut self, parts: impl Iterator<Item = &'a [u8]> + Clone) {
+        let len = parts.clone().map(<[u8]>::len).sum::<usize>();
+        if len < LONG_STRING {
+            self.owned.push(self.views.len());
+            self.views.push(View { buf: u32::MAX, len: len as u64, start: self.own.len() as u64 });
+            return parts.for_each(|part| self.own.extend_from_slice(part));
         }
-        self.owned.push(self.views.len());
-        self.views.push(View { buf: u32::MAX, len: bytes.len() as u64, start: self.own.len() as u64 });
-        self.own.extend_from_slice(bytes);
+        let mut block = Buf::new(len);
+        let mut rest = block.get_mut().expect("a new block has one holder");
+        for part in parts {
+            let (to, behind) = rest.split_at_mut(part.len());
+            to.copy_from_slice(part);
+            rest = behind;
+        }
+        self.push_view(&block, 0..len);
     }
     /// Points into a block that is kept alive.
     pub fn push_view(&mut self, buf: &Buf, range: Range<usize>) {

@@ -82,6 +82,7 @@ impl Run {
             chunk_rows: self.options.chunk_rows,
             grain: 1,
             tuned: false,
+            in_turn: false,
         }
     }
 }

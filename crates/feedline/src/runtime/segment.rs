@@ -44,7 +44,7 @@ use super::{Budget, Meter, pop_rows};
 use crate::element::Slots;
 use crate::error::{Error, Result};
 use crate::tune::{Because, because};
-use feedline_io::{NoRoom, Witness};
+use feedline_io::{NoRoom, Standing, Step, Witness};
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
@@ -70,6 +70,9 @@ pub struct Bounds {
     pub grain: usize,
     /// Its consumer is the pipeline's: how many bytes lie ready follows from what both sides take (`tune/depth.rs`).
     pub tuned: bool,
+    /// It is one of many that are asked in turn. Those that are not begin only while half of the memory is free: what they
+    /// read has to lie there until their turn comes.
+    pub in_turn: bool,
 }
 
 /// Steps that take so long are looked at more closely, every so many of them: it costs about a microsecond.
@@ -108,8 +111,6 @@ pub struct Shared {
     /// The row from which batches are counted: behind the last one that failed.
     counted_from: AtomicU64,
     functions: Vec<(Arc<dyn ChunkFn>, Arc<Meter>)>,
-    /// From this one on they can be run again.
-    repeats_from: usize,
     queue: Mutex<Queue>,
     want: AtomicUsize,
     cost_ns: AtomicU64,
@@ -237,7 +238,6 @@ impl Segment {
             function.is_parallel.store(true, Relaxed);
         }
         let host = functions.iter().any(|(f, _)| f.is_host()) || run.has_host;
-        let repeats_from = functions.iter().rposition(|(f, _)| !f.repeats()).map_or(0, |last| last + 1);
         let shared = Arc::new_cyclic(|me: &Weak<Shared>| Shared {
             me: me.clone(),
             waker: me.clone(),
@@ -252,7 +252,6 @@ impl Segment {
             head: Mutex::new(Head { stage: head, batches, row: 0, skip: Given::default() }),
             counted_from: AtomicU64::new(0),
             functions,
-            repeats_from,
             queue: Mutex::new(Queue {
                 slots: VecDeque::new(),
                 first: 0,
@@ -443,7 +442,8 @@ impl Shared {
         }
     }
     fn credit(&self, queue: &Queue) -> bool {
-        if queue.slots.is_empty() && queue.under_way == 0 {
+        // Who is asked for something, and holds nothing, goes on whatever there is.
+        if queue.slots.is_empty() && queue.under_way == 0 && queue.downstream.is_some() {
             return true;
         }
         if !queue.again.is_empty() {
@@ -454,11 +454,21 @@ impl Shared {
         // Workers elsewhere are not left idle because of what they may send: one chunk each is always under way.
         let assured = b.calls == AWAY && queue.under_way < b.parallel / 2;
         let coming = if assured { 0 } else { queue.estimate.saturating_mul(queue.under_way + 1) };
+        if b.in_turn && queue.downstream.is_none() && !self.budget.has_room(self.depth, self.budget.limit() / 2) {
+            return false;
+        }
         queue.under_way < b.parallel
             && held < if self.is_enough(queue) { b.ready.min(b.chunks) } else { b.chunks }
             && queue.rows < b.rows
             && queue.bytes.saturating_add(coming) <= queue.watched.bytes()
             && self.budget.has_room(self.depth, coming.max(queue.takes.saturating_mul(queue.under_way + 1)))
+    }
+
+    /// Whether a step that was granted is not to begin after all: nobody asks for anything of a segment that has nothing, and
+    /// since it was granted others took the room. (Of an `interleave`, many are granted at once.)
+    fn is_early(&self, queue: &Queue) -> bool {
+        let is_idle = queue.slots.is_empty() && queue.under_way == 0 && queue.downstream.is_none();
+        is_idle && !self.credit(queue)
     }
 
     /// Whether there is something to be taken, so that few results more are worth while. Where any result will do, there
@@ -546,7 +556,10 @@ impl Shared {
         };
         let looks = self.looks();
         let used = if looks { Usage::now() } else { None };
+        let pull = Step::begin(Standing::Free, usize::MAX);
         let pulled = catch_unwind(AssertUnwindSafe(|| self.pull(&mut next)));
+        let mut takes = pull.peak();
+        drop(pull);
         let mut out = Vec::new();
         let (mut place, mut locked_ns) = (Place::default(), 0);
         if let Ok((pull, at)) = &pulled {
@@ -611,7 +624,6 @@ impl Shared {
             number
         };
         let rows_in = pulled.as_ref().map_or(0, |c| c.rows());
-        let mut takes = 0;
         if let Some(chunk) = pulled {
             if self.functions.is_empty() {
                 out.push(Item::Rows(chunk));
@@ -624,7 +636,7 @@ impl Shared {
                 let (begun, used) = (Instant::now(), if looks { Usage::now() } else { None });
                 let mut lock_ns = 0;
                 let (result, took) = self.run_all(number, chunk, &mut place, &mut lock_ns);
-                takes = took;
+                takes = takes.max(took);
                 self.lane.work.note(begun.elapsed().as_nanos() as u64, lock_ns, Usage::since(used));
                 locked_ns += lock_ns;
                 match result {
@@ -903,6 +915,9 @@ impl Work for Shared {
                 let wanted = queue.redo == Redo::Wanted;
                 if wanted {
                     queue.redo = Redo::Running;
+                } else if self.is_early(&queue) {
+                    queue.token = false;
+                    return;
                 }
                 wanted
             };

@@ -41,7 +41,7 @@ impl Ahead {
         let all = cx.run.bounds();
         // Together they hold no more than one segment may.
         let bytes = (all.bytes / (cycle.saturating_add(keep))).max(1);
-        let bounds = Bounds { chunks: CHUNKS, parallel: 1, bytes, ..all };
+        let bounds = Bounds { chunks: CHUNKS, parallel: 1, bytes, in_turn: true, ..all };
         let places = if calls < cycle + keep { calls } else { 0 };
         let gate = (places > 0).then(|| Arc::new(Gate(Mutex::new(Places { free: calls, waiting: VecDeque::new() }))));
         Ahead { next: VecDeque::new(), ended: false, opened: 0, keep, bounds, gate, places }

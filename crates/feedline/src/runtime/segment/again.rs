@@ -1,6 +1,6 @@
 //! Steps that found no room for what they make.
 //!
-//! 1. Functions that can be run again get their rows twice: one copy is kept (columns are shared) until they are through.
+//! 1. Functions that can be run again (not Python's) get their rows twice: one copy is kept (columns are shared) until they are through.
 //!    What would lose by that, because its memory could be overwritten, is kept only where it is large for the limit.
 //! 2. A step that unwinds with `NoRoom` leaves that copy in the queue, under the number of its slot, and counts as under
 //!    way. Nothing more is pulled until it is done.
@@ -43,6 +43,8 @@ pub struct Again {
     number: u64,
     /// The number of its first row.
     row: u64,
+    /// The function that comes next, and what it gets.
+    at: usize,
     items: VecDeque<Item>,
     /// Rows to do at once.
     rows: usize,
@@ -52,7 +54,21 @@ pub struct Again {
     tried: bool,
 }
 
-type Ran = Result<Option<Vec<Item>>, Box<dyn std::any::Any + Send>>;
+type Panic = Box<dyn std::any::Any + Send>;
+type Ran = Result<Option<Vec<Item>>, Panic>;
+
+/// Why functions did not come to an end.
+enum Unfinished {
+    Panic(Panic),
+    Back(Back),
+}
+
+/// Rows for which the functions from `at` on found no room.
+struct Back {
+    at: usize,
+    items: VecDeque<Item>,
+    bytes: usize,
+}
 
 impl Queue {
     /// A step had so many bytes at once.
@@ -68,56 +84,62 @@ impl Queue {
 impl Shared {
     /// Runs the functions on a chunk, and says what that took at once. `None`: it was put back.
     pub(super) fn run_all(&self, number: u64, chunk: Chunk, place: &mut Place, lock_ns: &mut u64) -> (Ran, usize) {
-        let rows = chunk.rows();
+        let (rows, standing) = (chunk.rows(), self.standing(number));
         let mut slots = std::mem::take(&mut place.slots);
-        let mut kept = None;
-        let step = Step::begin(Standing::Free, usize::MAX);
-        let before = catch_unwind(AssertUnwindSafe(|| {
-            self.run_functions(0..self.repeats_from, vec![Item::Rows(chunk)], (&mut slots, rows), lock_ns)
-        }));
-        let took = step.peak();
-        drop(step);
-        let items = match before {
-            Ok(items) => items,
-            Err(panic) => return (Err(panic), took),
-        };
-        if self.repeats_from == self.functions.len() {
-            return (Ok(Some(items)), took);
-        }
-        let standing = match self.is_worth_keeping(&items) {
-            true => {
-                kept = Some(items.iter().map(copy).collect::<VecDeque<Item>>());
-                self.standing(number)
-            }
-            false => Standing::Free,
-        };
-        let step = Step::begin(standing, self.most_of(rows));
-        let after = self.repeats_from..self.functions.len();
-        let ran = catch_unwind(AssertUnwindSafe(|| self.run_functions(after, items, (&mut slots, rows), lock_ns)));
-        let took = took.max(step.peak());
-        drop((step, slots));
-        let panic = match ran {
+        let (ran, took) = self.run_from(0, vec![Item::Rows(chunk)], standing, (&mut slots, rows), lock_ns);
+        drop(slots);
+        let Back { at, mut items, bytes } = match ran {
             Ok(items) => return (Ok(Some(items)), took),
-            Err(panic) => panic,
+            Err(Unfinished::Panic(panic)) => return (Err(panic), took),
+            Err(Unfinished::Back(back)) => back,
         };
-        match (panic.downcast_ref::<NoRoom>(), kept) {
-            (Some(&NoRoom { bytes }), Some(mut items)) => {
-                if rows == 1 && standing == Standing::First {
-                    let refused = items.pop_front().map(|item| self.refused(&item, bytes));
-                    return (Ok(Some(refused.into_iter().collect())), 0);
-                }
-                let again = Again { number, row: place.row, items, rows: (rows / FEWER).max(1), bytes, tried: false };
-                if self.bounds.chunk_rows.is_none() {
-                    self.want.store(1, Relaxed);
-                }
-                let mut queue = lock(&self.queue);
-                queue.idle(number);
-                queue.note_takes(bytes);
-                queue.put_back(again);
-                (Ok(None), took)
-            }
-            _ => (Err(panic), took),
+        if rows == 1 && standing == Standing::First {
+            let refused = items.pop_front().map(|item| self.refused(&item, bytes));
+            return (Ok(Some(refused.into_iter().collect())), 0);
         }
+        if self.bounds.chunk_rows.is_none() {
+            self.want.store(1, Relaxed);
+        }
+        let again = Again { number, row: place.row, at, items, rows: (rows / FEWER).max(1), bytes, tried: false };
+        let mut queue = lock(&self.queue);
+        queue.idle(number);
+        queue.note_takes(bytes);
+        queue.put_back(again);
+        (Ok(None), took)
+    }
+
+    /// Runs the functions from one on, those that can be run again together, and says what that took at once.
+    fn run_from(
+        &self,
+        mut at: usize,
+        mut items: Vec<Item>,
+        standing: Standing,
+        (slots, rows): (&mut Slots, usize),
+        lock_ns: &mut u64,
+    ) -> (Result<Vec<Item>, Unfinished>, usize) {
+        let mut took = 0;
+        while let Some((function, _)) = self.functions.get(at) {
+            let repeats = function.repeats();
+            let alike = self.functions[at..].iter().take_while(|(f, _)| f.repeats() == repeats).count();
+            let kept = (repeats && self.is_worth_keeping(&items)).then(|| items.iter().map(copy).collect());
+            let step = Step::begin(if kept.is_some() { standing } else { Standing::Free }, self.most_of(rows));
+            let run = || self.run_functions(at..at + alike, items, (&mut *slots, rows), lock_ns);
+            let ran = catch_unwind(AssertUnwindSafe(run));
+            took = took.max(step.peak());
+            drop(step);
+            items = match ran {
+                Ok(items) => items,
+                Err(panic) => {
+                    let unfinished = match (panic.downcast_ref::<NoRoom>(), kept) {
+                        (Some(&NoRoom { bytes }), Some(items)) => Unfinished::Back(Back { at, items, bytes }),
+                        _ => Unfinished::Panic(panic),
+                    };
+                    return (Err(unfinished), took);
+                }
+            };
+            at += alike;
+        }
+        (Ok(items), took)
     }
 
     /// Whether to keep a copy of these until the functions are through.
@@ -178,30 +200,34 @@ impl Shared {
         };
         let item = pop_rows(&mut again.items, again.rows).expect("what was put back has rows");
         let rows = if let Item::Rows(chunk) = &item { chunk.rows() } else { 1 };
-        let step = Step::begin(standing, self.most_of(rows));
-        let functions = self.repeats_from..self.functions.len();
-        let work = || self.run_functions(functions, vec![copy(&item)], (&mut Slots::new(), 0), &mut 0);
-        let ran = catch_unwind(AssertUnwindSafe(work));
-        let takes = step.peak();
-        drop(step);
+        let (ran, takes) = self.run_from(again.at, vec![copy(&item)], standing, (&mut Slots::new(), rows), &mut 0);
         let (items, ends) = match ran {
             Ok(items) => (items, false),
-            Err(panic) => match panic.downcast_ref::<NoRoom>() {
-                Some(&NoRoom { bytes }) if rows == 1 && standing == Standing::First => {
-                    (vec![self.refused(&item, bytes)], false)
+            Err(Unfinished::Panic(panic)) => (vec![Item::Fail(panic_error(panic))], true),
+            Err(Unfinished::Back(back)) if rows == 1 && standing == Standing::First => {
+                (vec![self.refused(&item, back.bytes)], false)
+            }
+            Err(Unfinished::Back(back)) if back.at > again.at && !again.items.is_empty() => {
+                // What came before must not be run again, and the rest has not come so far: this goes on alone.
+                let ran = self.run_from(back.at, back.items.into(), Standing::Free, (&mut Slots::new(), rows), &mut 0);
+                match ran.0 {
+                    Ok(items) => (items, false),
+                    Err(Unfinished::Panic(panic)) => (vec![Item::Fail(panic_error(panic))], true),
+                    Err(Unfinished::Back(_)) => unreachable!("it did not ask"),
                 }
-                Some(&NoRoom { bytes }) => {
-                    again.items.push_front(item);
-                    // In front it is done with fewer rows; one alone waits until it is there.
-                    let tried = rows == 1;
-                    let again = Again { rows: (rows / FEWER).max(1), bytes, tried, ..again };
-                    let mut queue = lock(&self.queue);
-                    queue.put_back(again);
-                    queue.redo = Redo::No;
-                    return;
-                }
-                None => (vec![Item::Fail(panic_error(panic))], true),
-            },
+            }
+            Err(Unfinished::Back(back)) => {
+                let items =
+                    if back.at > again.at { back.items } else { std::iter::once(item).chain(again.items).collect() };
+                // In front it is done with fewer rows; one alone waits until it is there.
+                let rows_at_once = (rows / FEWER).max(1);
+                let again =
+                    Again { at: back.at, items, rows: rows_at_once, bytes: back.bytes, tried: rows == 1, ..again };
+                let mut queue = lock(&self.queue);
+                queue.put_back(again);
+                queue.redo = Redo::No;
+                return;
+            }
         };
         self.note_fails(again.row, &items);
         again.row += rows as u64;
@@ -244,5 +270,62 @@ fn copy(item: &Item) -> Item {
     match item {
         Item::Rows(chunk) => Item::Rows(chunk.clone()),
         Item::Fail(error) => Item::Fail(error.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::element::{Tensor, Value};
+    use crate::error::Kind;
+    use crate::expr::Attrs;
+    use crate::{Dataset, Options};
+
+    /// Rows of so many numbers, each filled with its own.
+    fn grown(rows: i64, items: i64) -> Dataset {
+        let dims = Tensor::from_items([1], &[items]);
+        Dataset::range(rows)
+            .unwrap()
+            .map(|b, x| {
+                let dims = b.constant(Value::Tensor(dims))?;
+                b.call("fill", &[dims, x[0]], Attrs::default())
+            })
+            .unwrap()
+    }
+    fn firsts(ds: &Dataset, limit: usize, chunk_rows: usize, ordered: bool) -> Vec<Option<i64>> {
+        let options = Options {
+            memory_limit: Some(limit),
+            chunk_rows: Some(chunk_rows),
+            deterministic: Some(ordered),
+            ..Default::default()
+        };
+        let it = ds.with_options(options).unwrap().iter().unwrap();
+        it.map(|e| e.map(|e| e[0].tensor().items::<i64>()[0]).map_err(|e| assert_eq!(e.kind(), Kind::Budget)).ok())
+            .collect()
+    }
+
+    #[test]
+    fn rows_come_in_order_where_few_of_them_fit() {
+        // A quarter of the limit each: chunks of several rows are put back, and given in parts.
+        let ds = grown(40, 100_000);
+        for chunk_rows in [1, 3, 16, 100] {
+            let all: Vec<_> = (0..40).map(Some).collect();
+            assert_eq!(firsts(&ds, 3_200_000, chunk_rows, true), all, "{chunk_rows} rows a chunk");
+            let mut got = firsts(&ds, 3_200_000, chunk_rows, false);
+            got.sort();
+            assert_eq!(got, all, "{chunk_rows} rows a chunk, in any order");
+        }
+    }
+
+    #[test]
+    fn what_can_never_fit_costs_its_row() {
+        for chunk_rows in [1, 4] {
+            assert_eq!(firsts(&grown(5, 100_000), 700_000, chunk_rows, true), [None; 5]);
+        }
+        let options = Options { memory_limit: Some(1 << 20), ..Default::default() };
+        let error = grown(1, 1 << 20).with_options(options).unwrap().iter().unwrap().next().unwrap().unwrap_err();
+        let text = error.to_string();
+        for part in ["takes 8.4 MB at once", "memory_limit of 1.0 MB", "raise it to 9.4 MB", "map"] {
+            assert!(text.contains(part), "{text}");
+        }
     }
 }
