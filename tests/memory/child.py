@@ -286,7 +286,8 @@ def generated(folder: Path) -> fl.Dataset:
 def too_large_pictures(folder: Path) -> fl.Dataset:
     """Floats of pictures of which one alone does not fit."""
     return pictures(folder).map(
-        lambda x: fl.image.convert_image_dtype(fl.image.decode_jpeg(x), fl.float32), num_parallel_calls=fl.AUTOTUNE
+        lambda x: fl.image.convert_image_dtype(fl.image.decode_jpeg(x), fl.float32),
+        num_parallel_calls=fl.AUTOTUNE,
     )
 
 
@@ -322,6 +323,17 @@ def cache_error(folder: Path) -> fl.Dataset:
     return decoded(records(folder, 8)).cache()
 
 
+WIDE = {
+    "large_pictures",
+    "large_pictures_made_small",
+    "unpacked",
+    "rows_that_grow",
+    "rare_large_rows",
+    "generated",
+}
+"""Run with more workers than small machines have: what each of them takes adds up."""
+
+
 def status(key: str) -> int:
     """A number of bytes from /proc/self/status."""
     with open("/proc/self/status") as lines:
@@ -340,8 +352,8 @@ def main(name: str, limit: str, folder: str) -> None:
     """Runs it, and says what it took."""
     stops = name.endswith("_stopped")
     ds = PIPELINES[name.removesuffix("_stopped")](Path(folder)).with_options(memory_limit=limit)
-    # More workers than small machines have: what each of them takes adds up.
-    fl.configure(cpu_budget=4)
+    if name in WIDE:
+        fl.configure(cpu_budget=4)
     # Threads, modules and the C library's arenas are there before it is measured.
     sum(1 for _ in fl.Dataset.range(1000).map(lambda x: fl.fill([1000], x)).batch(10))
     Path("/proc/self/clear_refs").write_text("5")
