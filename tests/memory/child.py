@@ -271,18 +271,6 @@ def rare_large_rows(folder: Path) -> fl.Dataset:
 
 
 @pipeline
-def generated(folder: Path) -> fl.Dataset:
-    """Arrays of a generator: they lie in NumPy's memory."""
-
-    def arrays() -> Iterator[np.ndarray]:
-        for i in range(300):
-            yield np.full(200_000, i, np.int64)
-
-    made = fl.Dataset.from_generator(arrays, output_signature=fl.TensorSpec([None], fl.int64))
-    return made.prefetch(100).shuffle(8, seed=1)
-
-
-@pipeline
 def too_large_pictures(folder: Path) -> fl.Dataset:
     """Floats of pictures of which one alone does not fit."""
     return pictures(folder).map(
@@ -323,14 +311,7 @@ def cache_error(folder: Path) -> fl.Dataset:
     return decoded(records(folder, 8)).cache()
 
 
-WIDE = {
-    "large_pictures",
-    "large_pictures_made_small",
-    "unpacked",
-    "rows_that_grow",
-    "rare_large_rows",
-    "generated",
-}
+WIDE = {"large_pictures", "large_pictures_made_small", "unpacked", "rows_that_grow", "rare_large_rows"}
 """Run with more workers than small machines have: what each of them takes adds up."""
 
 
