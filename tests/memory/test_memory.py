@@ -44,7 +44,7 @@ def run(name: str, limit: int, folder: Path) -> dict[str, Any]:
 
 REFUSED = {
     "cache_error": r"elements to keep take .*on_full",
-    "too_large_pictures": r"what is made of one element takes 2\d\d\.\d MB at once.* limit of 67\.1 MB: raise",
+    "too_large_pictures": r"of one element takes 2\d\d\.\d MB at once.* memory_limit of 67\.1 MB: raise",
     "too_many_keys": r"the states of \d+ keys take .* fewer keys",
 }
 NAMES = [name for name in child.PIPELINES if name not in REFUSED]
