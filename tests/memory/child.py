@@ -11,6 +11,7 @@ import json
 import resource
 import sys
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,9 @@ WORD, WORDS = 50_000, 400
 
 TEXTS = 250_000
 """Rows of a table of strings, each another one: 120 MB."""
+
+SIDES = (4000, 3500)
+"""Of pictures that take 42 MB when they are decoded."""
 
 Pipeline = Callable[[Path], fl.Dataset]
 PIPELINES: dict[str, Pipeline] = {}
@@ -77,6 +81,11 @@ def write(folder: Path) -> None:
     pq.write_table(pa.table({"word": words}), folder / "words.parquet", row_group_size=WORDS)
     of_words = pa.ListArray.from_arrays(np.arange(0, TEXTS + 1, 5, dtype=np.int32), texts["text"].combine_chunks())
     pq.write_table(pa.table({"list": of_words}), folder / "texts_in_lists.parquet", row_group_size=TEXTS)
+    slope = np.add.outer(np.arange(SIDES[0]), np.arange(SIDES[1])) // 30
+    for i in range(3):
+        picture = np.repeat((slope + 50 * i).astype(np.uint8)[..., None], 3, axis=2)
+        (folder / f"{i}.jpg").write_bytes(bytes(fl.image.encode_jpeg(picture, quality=60)))
+    (folder / "zeros.zlib").write_bytes(zlib.compress(bytes(20 << 20)))
     lists = pa.array([[7] * 1000]).take(pa.array(np.zeros(LONG_ROWS // 6, np.int32)))
     pq.write_table(pa.table({"list": lists}), folder / "lists.parquet", row_group_size=LONG_ROWS)
 
@@ -263,6 +272,68 @@ def windows(folder: Path) -> fl.Dataset:
     return decoded(records(folder, 4)).unbatch().window(64, shift=16).flat_map(lambda w: w.batch(64))
 
 
+def pictures(folder: Path) -> fl.Dataset:
+    """The bytes of large pictures."""
+    files = [str(folder / f"{i}.jpg") for i in range(3)]
+    return fl.Dataset.from_tensor_slices(files).repeat(4).map(fl.io.read_file)
+
+
+@pipeline
+def large_pictures(folder: Path) -> fl.Dataset:
+    """Two of them would not fit, and nobody knows it before they are decoded."""
+    return pictures(folder).map(fl.image.decode_jpeg, num_parallel_calls=fl.AUTOTUNE)
+
+
+@pipeline
+def large_pictures_made_small(folder: Path) -> fl.Dataset:
+    """What is large is gone when a step ends."""
+
+    def small(contents: Any) -> Any:
+        return fl.image.resize(fl.image.decode_jpeg(contents, channels=3), (64, 64))
+
+    return pictures(folder).map(small, num_parallel_calls=fl.AUTOTUNE).batch(4)
+
+
+@pipeline
+def unpacked(folder: Path) -> fl.Dataset:
+    """Strings that grow a thousand times, and a file that is read by all workers."""
+    contents = fl.Dataset.from_tensors(str(folder / "zeros.zlib")).repeat(8).map(fl.io.read_file)
+    return contents.map(lambda x: fl.io.decode_compressed(x, "ZLIB"), num_parallel_calls=fl.AUTOTUNE).map(
+        fl.strings.length
+    )
+
+
+@pipeline
+def rows_that_grow(folder: Path) -> fl.Dataset:
+    """Numbers of which functions make 16 MB and then 8 MB, in two stages that work ahead."""
+    large = fl.Dataset.range(24).map(lambda x: fl.fill([2_000_000], x), num_parallel_calls=fl.AUTOTUNE)
+    return large.map(lambda x: fl.cast(x, fl.float32), num_parallel_calls=fl.AUTOTUNE).prefetch(4)
+
+
+@pipeline
+def rare_large_rows(folder: Path) -> fl.Dataset:
+    """Short rows by the thousand, and a few that take half of the limit, in one chunk with them."""
+    return fl.Dataset.range(3000).map(
+        lambda x: fl.fill([fl.where(x % 200 == 199, 4_500_000, 100)], x), num_parallel_calls=fl.AUTOTUNE
+    )
+
+
+@pipeline
+def too_large_pictures(folder: Path) -> fl.Dataset:
+    """Floats of pictures of which one alone does not fit."""
+    return pictures(folder).map(
+        lambda x: fl.image.convert_image_dtype(fl.image.decode_jpeg(x), fl.float32),
+        num_parallel_calls=fl.AUTOTUNE,
+    )
+
+
+@pipeline
+def too_many_keys(folder: Path) -> fl.Dataset:
+    """A state for each of many keys."""
+    total = fl.data.experimental.Reducer(lambda key: key, lambda state, x: state + x, lambda state: state)
+    return fl.Dataset.range(300_000).apply(fl.data.experimental.group_by_reducer(lambda x: x, total))
+
+
 @pipeline
 def short_rows_kept(folder: Path) -> fl.Dataset:
     """Rows of a few numbers and of different shapes: what stands around them takes more than they do."""
@@ -288,6 +359,10 @@ def cache_error(folder: Path) -> fl.Dataset:
     return decoded(records(folder, 8)).cache()
 
 
+WIDE = {"large_pictures", "large_pictures_made_small", "unpacked", "rows_that_grow", "rare_large_rows"}
+"""Run with more workers than small machines have: what each of them takes adds up."""
+
+
 def status(key: str) -> int:
     """A number of bytes from /proc/self/status."""
     with open("/proc/self/status") as lines:
@@ -306,6 +381,8 @@ def main(name: str, limit: str, folder: str) -> None:
     """Runs it, and says what it took."""
     stops = name.endswith("_stopped")
     ds = PIPELINES[name.removesuffix("_stopped")](Path(folder)).with_options(memory_limit=limit)
+    if name in WIDE:
+        fl.configure(cpu_budget=4)
     # Threads, modules and the C library's arenas are there before it is measured.
     sum(1 for _ in fl.Dataset.range(1000).map(lambda x: fl.fill([1000], x)).batch(10))
     Path("/proc/self/clear_refs").write_text("5")

@@ -10,6 +10,7 @@
 //!    block refers to its account without counting.
 
 use crate::fork::brief;
+use crate::step;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -74,6 +75,7 @@ fn add(account: Option<&'static Account>, bytes: isize) {
 }
 
 fn count(account: Option<&'static Account>, bytes: isize) {
+    step::count(bytes);
     let counted = TALLY.try_with(|tally| {
         if !same(tally.of.get(), account) {
             tally.settle();
@@ -199,7 +201,13 @@ pub(crate) struct Charge {
 }
 
 impl Charge {
+    /// May unwind, if a step is not to take so much: `step.rs`.
     pub(crate) fn new(bytes: usize) -> Charge {
+        step::ask(bytes);
+        Charge::taken(bytes)
+    }
+    /// For what is there already.
+    pub(crate) fn taken(bytes: usize) -> Charge {
         let account = Account::current();
         count(account, bytes as isize);
         Charge { account, bytes, out: AtomicUsize::new(0) }
@@ -232,12 +240,43 @@ impl Charge {
 /// Memory that lies in no block of ours, a library's for instance, as long as this lives.
 #[must_use]
 pub struct Scratch {
-    _charge: Charge,
+    charge: Charge,
+    is_given_back: bool,
 }
 
 /// Charges so many bytes to whoever this thread works for, until the result is dropped.
 pub fn scratch(bytes: usize) -> Scratch {
-    Scratch { _charge: Charge::new(bytes) }
+    Scratch { charge: Charge::new(bytes), is_given_back: false }
+}
+
+impl Scratch {
+    /// For memory that is the C library's, and free by the time this is dropped: it is then given back to the system.
+    pub fn given_back(mut self) -> Scratch {
+        self.is_given_back = true;
+        self
+    }
+}
+
+/// Parts of the limit: where so much was the C library's, it gives back what it keeps of it.
+const GIVEN_BACK: usize = 32;
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let limit = self.charge.account.map_or(usize::MAX, |account| account.limit());
+        if self.is_given_back && self.charge.bytes > (limit / GIVEN_BACK).max(1 << 20) {
+            give_back();
+        }
+    }
+}
+
+/// The C library keeps what threads have freed, in an arena for each: six that decode progressive pictures of 20 MB kept
+/// 110 MB. It costs some milliseconds to go through all of them, which is little beside what was done in so much memory.
+fn give_back() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: takes the library's own locks, and gives back pages that nobody uses.
+    unsafe {
+        libc::malloc_trim(0);
+    }
 }
 
 impl Drop for Charge {

@@ -75,8 +75,9 @@ impl Buf {
     /// `len` bytes with arbitrary contents.
     pub fn new(len: usize) -> Buf {
         let cap = capacity(len);
+        let charge = Charge::new(cap);
         let ptr = if cap < PAGE { small_alloc(cap) } else { FREE.take(cap) };
-        Buf::of(ptr, len, Owner::Pool(Memory { ptr, cap, charge: Charge::new(cap) }))
+        Buf::of(ptr, len, Owner::Pool(Memory { ptr, cap, charge }))
     }
 
     fn of(ptr: NonNull<u8>, len: usize, owner: Owner) -> Buf {
@@ -112,7 +113,7 @@ impl Buf {
     /// `ptr` must be valid for reads and writes of `len` bytes as long as `keep` lives, and nobody else may touch them.
     pub unsafe fn adopted(ptr: *mut u8, len: usize, keep: Box<dyn Any + Send + Sync>) -> Buf {
         let ptr = NonNull::new(ptr).unwrap_or(NonNull::dangling());
-        Buf::of(ptr, len, Owner::Adopted { _keep: keep, charge: Charge::new(len) })
+        Buf::of(ptr, len, Owner::Adopted { _keep: keep, charge: Charge::taken(len) })
     }
 
     pub fn as_slice(&self) -> &[u8] {

@@ -29,6 +29,7 @@ mod retry;
 mod settings;
 mod slice;
 mod source;
+mod step;
 mod task;
 #[cfg(test)]
 mod testing;
@@ -58,6 +59,7 @@ pub use remote::Remote;
 pub use settings::{Settings, configure, parse_bytes, settings};
 pub use slice::Slice;
 pub use source::{Hints, Source, Stat, open, stat};
+pub use step::{NoRoom, Standing, Step};
 pub use task::{Promise, Task, promised};
 pub use threads::in_background;
 pub use wanted::{Interest, Look, Working, still_wanted, wanted, watched};

@@ -343,9 +343,11 @@ fn array_to_tensor(array: &Bound<'_, PyUntypedArray>) -> PyResult<Tensor> {
     }
     let bytes = shape.iter().product::<usize>() * dtype.size();
     let keep: Py<PyAny> = array.clone().into_any().unbind();
+    // What a function or a generator makes while a pipeline runs is the pipeline's as long as it has it.
+    let charged = feedline_io::Account::current().map(|_| feedline_io::scratch(bytes).given_back());
     // SAFETY: the array's memory lives as long as the reference that we keep. Whoever writes to the array while a
     // pipeline reads it sees mixed values, as with every view in NumPy.
-    let buf = unsafe { Buf::foreign(ptr, bytes, Box::new(keep)) };
+    let buf = unsafe { Buf::foreign(ptr, bytes, Box::new((keep, charged))) };
     Tensor::from_buf(dtype, shape, buf, 0).py()
 }
 

@@ -1,9 +1,10 @@
 //! BMP: rows of grey, BGR or BGRA, or of places in a palette; not compressed.
 
-use super::{check_channels, check_pixels};
+use super::{Body, Decoded, check_channels, check_pixels};
 use crate::{Error, Result, Size};
+use feedline_io::Buf;
 
-pub fn decode(bytes: &[u8], channels: usize) -> Result<(Size, Vec<u8>)> {
+pub fn decode(bytes: &[u8], channels: usize) -> Result<Decoded<'_>> {
     let cut = || Error::data("the BMP is cut off").at_byte(bytes.len() as u64);
     let word = |at: usize| bytes.get(at..at + 4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])).ok_or_else(cut);
     let short = |at: usize| bytes.get(at..at + 2).map(|b| u16::from_le_bytes([b[0], b[1]])).ok_or_else(cut);
@@ -34,23 +35,25 @@ pub fn decode(bytes: &[u8], channels: usize) -> Result<(Size, Vec<u8>)> {
     let pitch = (width * stored).next_multiple_of(4);
     let rows = bytes.get(data..).and_then(|b| b.get(..pitch.checked_mul(height)?)).ok_or_else(cut)?;
     let size = Size::new(height, width, has);
-    let mut out = Vec::with_capacity(size.items());
+    let mut pixels = Buf::new(size.items());
+    let mut out = pixels.get_mut().expect("a new block has one holder").iter_mut();
+    let mut put = |row: &mut dyn Iterator<Item = u8>| row.zip(&mut out).for_each(|(from, to)| *to = from);
     for y in 0..height {
         // A positive height counts rows from below.
         let row = if signed_height > 0 { height - 1 - y } else { y };
         let row = &rows[row * pitch..][..width * stored];
         match (stored, has) {
-            (1, 1) => out.extend_from_slice(row),
+            (1, 1) => put(&mut row.iter().copied()),
             (1, _) => {
                 for &place in row {
                     let color = palette.get(usize::from(place) * 4..).filter(|c| c.len() >= 3);
                     let color = color.ok_or_else(|| Error::data(format!("a BMP with a color {place} of {colors}")))?;
-                    out.extend([color[2], color[1], color[0]]);
+                    put(&mut [color[2], color[1], color[0]].into_iter());
                 }
             }
-            (3, _) => row.chunks_exact(3).for_each(|p| out.extend([p[2], p[1], p[0]])),
-            _ => row.chunks_exact(4).for_each(|p| out.extend([p[2], p[1], p[0], p[3]])),
+            (3, _) => put(&mut row.chunks_exact(3).flat_map(|p| [p[2], p[1], p[0]])),
+            _ => put(&mut row.chunks_exact(4).flat_map(|p| [p[2], p[1], p[0], p[3]])),
         }
     }
-    Ok((size, out))
+    Ok((1, size, Body::Pixels(pixels)))
 }

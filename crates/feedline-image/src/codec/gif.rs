@@ -1,10 +1,10 @@
 //! GIF: frames, each drawn over what the one before left.
 
-use super::{MOST_FRAME_BYTES, check_pixels};
+use super::{Body, Decoded, Frames, MOST_FRAME_BYTES, check_pixels};
 use crate::{Error, Result, Size};
 use gif::{ColorOutput, DecodeOptions, DisposalMethod, MemoryLimit};
 
-pub fn decode(bytes: &[u8], channels: usize) -> Result<(usize, Size, Vec<u8>)> {
+pub fn decode(bytes: &[u8], channels: usize) -> Result<Decoded<'_>> {
     let bad = |e: gif::DecodingError| Error::data(format!("a broken GIF: {e}"));
     if !matches!(channels, 0 | 3) {
         return Err(Error::data(format!("a GIF has 3 channels, and {channels} were asked for; convert it afterwards")));
@@ -18,7 +18,7 @@ pub fn decode(bytes: &[u8], channels: usize) -> Result<(usize, Size, Vec<u8>)> {
     if size.items() == 0 {
         return Err(Error::data("a GIF without pixels"));
     }
-    let (mut canvas, mut frames) = (vec![0; size.items()], Vec::new());
+    let (mut canvas, mut frames) = (vec![0; size.items()], Frames::default());
     while let Some(frame) = decoder.read_next_frame().map_err(bad)? {
         if frames.len() + canvas.len() > MOST_FRAME_BYTES {
             return Err(Error::data(format!("a GIF whose frames take more than {MOST_FRAME_BYTES} bytes")));
@@ -39,7 +39,7 @@ pub fn decode(bytes: &[u8], channels: usize) -> Result<(usize, Size, Vec<u8>)> {
                 }
             }
         }
-        frames.extend_from_slice(&canvas);
+        frames.push(&canvas);
         match (frame.dispose, before) {
             (DisposalMethod::Background, _) => (0..rows).filter_map(area).for_each(|area| canvas[area].fill(0)),
             (_, Some(before)) => canvas = before,
@@ -48,6 +48,6 @@ pub fn decode(bytes: &[u8], channels: usize) -> Result<(usize, Size, Vec<u8>)> {
     }
     match frames.len() / size.items() {
         0 => Err(Error::data("a GIF without a frame")),
-        n => Ok((n, size, frames)),
+        n => Ok((n, size, Body::Pixels(frames.finish()))),
     }
 }

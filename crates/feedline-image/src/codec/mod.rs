@@ -7,6 +7,10 @@ pub mod png;
 mod webp;
 
 use crate::{Error, Result, Size};
+use feedline_io::Buf;
+
+/// Frames, their size, their pixels.
+type Decoded<'a> = (usize, Size, Body<'a>);
 
 /// More pixels are refused before memory is taken for them.
 pub const MOST_PIXELS: usize = 1 << 28;
@@ -68,7 +72,7 @@ enum Body<'a> {
     Jpeg(jpeg::Job<'a>),
     Png(Box<png::Opened<'a>>),
     /// The pixels of all frames.
-    Pixels(Vec<u8>),
+    Pixels(Buf),
 }
 
 impl<'a> Opened<'a> {
@@ -85,9 +89,9 @@ impl<'a> Opened<'a> {
                 let png = png::Opened::new(bytes, channels)?;
                 (1, png.size, Body::Png(Box::new(png)))
             }
-            Format::Gif => gif::decode(bytes, channels).map(|(n, size, pixels)| (n, size, Body::Pixels(pixels)))?,
-            Format::Bmp => bmp::decode(bytes, channels).map(|(size, pixels)| (1, size, Body::Pixels(pixels)))?,
-            Format::Webp => webp::decode(bytes, channels).map(|(n, size, pixels)| (n, size, Body::Pixels(pixels)))?,
+            Format::Gif => gif::decode(bytes, channels)?,
+            Format::Bmp => bmp::decode(bytes, channels)?,
+            Format::Webp => webp::decode(bytes, channels)?,
         };
         Ok(Opened { format, frames, size, body })
     }
@@ -97,7 +101,7 @@ impl<'a> Opened<'a> {
             Body::Jpeg(job) => job.decode(out),
             Body::Png(png) => png.read(out),
             Body::Pixels(pixels) => {
-                out.copy_from_slice(&pixels[..out.len()]);
+                out.copy_from_slice(&pixels.as_slice()[..out.len()]);
                 Ok(())
             }
         }
@@ -107,12 +111,44 @@ impl<'a> Opened<'a> {
         match self.body {
             Body::Png(png) => png.read_wide(out),
             body => {
-                let mut narrow = vec![0; out.len()];
-                Opened { body, ..self }.read(&mut narrow)?;
-                out.iter_mut().zip(narrow).for_each(|(out, x)| *out = u16::from(x) * 257);
+                let mut narrow = Buf::new(out.len());
+                Opened { body, ..self }.read(narrow.get_mut().expect("a new block has one holder"))?;
+                out.iter_mut().zip(narrow.as_slice()).for_each(|(out, x)| *out = u16::from(*x) * 257);
                 Ok(())
             }
         }
+    }
+}
+
+/// Frames that are added one by one, in a block that grows: it is counted, and asked for.
+struct Frames {
+    block: Buf,
+    filled: usize,
+}
+
+impl Default for Frames {
+    fn default() -> Frames {
+        Frames { block: Buf::new(0), filled: 0 }
+    }
+}
+
+impl Frames {
+    fn len(&self) -> usize {
+        self.filled
+    }
+    fn push(&mut self, frame: &[u8]) {
+        let end = self.filled + frame.len();
+        if end > self.block.len() {
+            let mut larger = Buf::new(end + self.filled / 2);
+            let bytes = larger.get_mut().expect("a new block has one holder");
+            bytes[..self.filled].copy_from_slice(&self.block.as_slice()[..self.filled]);
+            self.block = larger;
+        }
+        self.block.get_mut().expect("the only holder")[self.filled..end].copy_from_slice(frame);
+        self.filled = end;
+    }
+    fn finish(self) -> Buf {
+        self.block
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::check_pixels;
 use crate::{Error, Result, Size};
+use feedline_io::Buf;
 use png::{BitDepth, ColorType, Decoder, Limits, Reader, Transformations};
 use std::io::Cursor;
 
@@ -46,6 +47,13 @@ impl<'a> Opened<'a> {
         // What follows may be broken too.
         self.reader.finish().map_err(bad)
     }
+    /// The pixels as they are stored.
+    fn raw(&mut self) -> Result<Buf> {
+        let (stored, sample) = self.stored;
+        let mut raw = Buf::new(self.size.height * self.size.width * stored * sample);
+        self.pixels(raw.get_mut().expect("a new block has one holder"))?;
+        Ok(raw)
+    }
     /// As 8 bits: of 16, the high ones.
     pub fn read(mut self, out: &mut [u8]) -> Result<()> {
         let (stored, sample) = self.stored;
@@ -53,9 +61,8 @@ impl<'a> Opened<'a> {
             return self.pixels(out);
         }
         let channels = self.size.channels;
-        let mut raw = vec![0; self.size.height * self.size.width * stored * sample];
-        self.pixels(&mut raw)?;
-        let pixels = raw.chunks_exact(stored * sample).zip(out.chunks_exact_mut(channels));
+        let raw = self.raw()?;
+        let pixels = raw.as_slice().chunks_exact(stored * sample).zip(out.chunks_exact_mut(channels));
         pixels
             .for_each(|(from, to)| convert(|c| from[c * sample].into(), stored, 255, |c, x| to[c] = x as u8, channels));
         Ok(())
@@ -64,9 +71,8 @@ impl<'a> Opened<'a> {
     pub fn read_wide(mut self, out: &mut [u16]) -> Result<()> {
         let (stored, sample) = self.stored;
         let channels = self.size.channels;
-        let mut raw = vec![0; self.size.height * self.size.width * stored * sample];
-        self.pixels(&mut raw)?;
-        let pixels = raw.chunks_exact(stored * sample).zip(out.chunks_exact_mut(channels));
+        let raw = self.raw()?;
+        let pixels = raw.as_slice().chunks_exact(stored * sample).zip(out.chunks_exact_mut(channels));
         pixels.for_each(|(from, to)| {
             let at = |c: usize| match sample {
                 2 => u16::from_be_bytes([from[c * 2], from[c * 2 + 1]]).into(),

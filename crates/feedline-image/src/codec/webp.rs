@@ -1,11 +1,12 @@
 //! WebP: stills and animations, as frames of RGB or RGBA.
 
-use super::{MOST_FRAME_BYTES, check_channels, check_pixels};
+use super::{Body, Decoded, Frames, MOST_FRAME_BYTES, check_channels, check_pixels};
 use crate::{Error, Result, Size};
+use feedline_io::Buf;
 use image_webp::WebPDecoder;
 use std::io::Cursor;
 
-pub fn decode(bytes: &[u8], channels: usize) -> Result<(usize, Size, Vec<u8>)> {
+pub fn decode(bytes: &[u8], channels: usize) -> Result<Decoded<'_>> {
     let bad = |e: image_webp::DecodingError| Error::data(format!("a broken WebP: {e}"));
     let mut decoder = WebPDecoder::new(Cursor::new(bytes)).map_err(bad)?;
     let (width, height) = decoder.dimensions();
@@ -18,17 +19,18 @@ pub fn decode(bytes: &[u8], channels: usize) -> Result<(usize, Size, Vec<u8>)> {
         return Err(Error::data(format!("a WebP of {frames} frames of {height} x {width} is empty or too large")));
     };
     decoder.set_memory_limit(MOST_FRAME_BYTES);
+    // The decoder has the picture in its own colours beside this.
+    let _charged = feedline_io::scratch(size.items()).given_back();
     if !decoder.is_animated() {
-        let mut out = vec![0; all];
-        decoder.read_image(&mut out).map_err(bad)?;
-        return Ok((1, size, out));
+        let mut pixels = Buf::new(all);
+        decoder.read_image(pixels.get_mut().expect("a new block has one holder")).map_err(bad)?;
+        return Ok((1, size, Body::Pixels(pixels)));
     }
     // Frames are added as they come: a header that claims many costs nothing.
-    let mut out = Vec::new();
-    let mut frame = vec![0; size.items()];
+    let (mut out, mut frame) = (Frames::default(), vec![0; size.items()]);
     for _ in 0..frames {
         decoder.read_frame(&mut frame).map_err(bad)?;
-        out.extend_from_slice(&frame);
+        out.push(&frame);
     }
-    Ok((frames, size, out))
+    Ok((frames, size, Body::Pixels(out.finish())))
 }

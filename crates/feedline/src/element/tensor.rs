@@ -126,6 +126,9 @@ impl Strings {
     }
 }
 
+/// Strings of so many bytes get a block of their own: those that grow together are moved again and again.
+const LONG_STRING: usize = 1 << 20;
+
 /// Collects strings: copied ones share one growing block, borrowed ones keep theirs.
 #[derive(Default)]
 pub struct StringsBuilder {
@@ -142,9 +145,24 @@ impl StringsBuilder {
     }
     /// Copies the bytes in.
     pub fn push(&mut self, bytes: &[u8]) {
-        self.owned.push(self.views.len());
-        self.views.push(View { buf: u32::MAX, len: bytes.len() as u64, start: self.own.len() as u64 });
-        self.own.extend_from_slice(bytes);
+        self.push_parts(std::iter::once(bytes));
+    }
+    /// The same of parts, one after the other.
+    pub fn push_parts<'a>(&mut self, parts: impl Iterator<Item = &'a [u8]> + Clone) {
+        let len = parts.clone().map(<[u8]>::len).sum::<usize>();
+        if len < LONG_STRING {
+            self.owned.push(self.views.len());
+            self.views.push(View { buf: u32::MAX, len: len as u64, start: self.own.len() as u64 });
+            return parts.for_each(|part| self.own.extend_from_slice(part));
+        }
+        let mut block = Buf::new(len);
+        let mut rest = block.get_mut().expect("a new block has one holder");
+        for part in parts {
+            let (to, behind) = rest.split_at_mut(part.len());
+            to.copy_from_slice(part);
+            rest = behind;
+        }
+        self.push_view(&block, 0..len);
     }
     /// Points into a block that is kept alive.
     pub fn push_view(&mut self, buf: &Buf, range: Range<usize>) {

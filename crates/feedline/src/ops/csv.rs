@@ -281,6 +281,9 @@ impl ChunkFn for ParseRows {
         });
         put_with_failures(columns.into_iter().map(Column::Dense).collect(), failed.collect(), &chunk, out);
     }
+    fn repeats(&self) -> bool {
+        true
+    }
 }
 
 /// The rows of a chunk that are left, with an error in the place of each that is not.

@@ -169,6 +169,9 @@ impl ChunkFn for FilterFn {
     fn is_host(&self) -> bool {
         is_serial_host(&self.0.graph)
     }
+    fn repeats(&self) -> bool {
+        self.0.graph.host_fn().is_none()
+    }
 }
 
 #[cfg(test)]

@@ -124,9 +124,9 @@ impl ReducerStage {
     }
 }
 
-/// A state with its place in the map.
+/// A state with its place in the map, a third of which is empty.
 fn state_bytes(state: &Element) -> usize {
-    state.iter().map(|value| value.nbytes() + Value::BESIDE).sum::<usize>() + 64
+    state.iter().map(|value| value.nbytes() + Value::BESIDE).sum::<usize>() + size_of::<(i64, Element)>() * 3 / 2
 }
 
 impl Stage for ReducerStage {

@@ -417,6 +417,9 @@ impl ChunkFn for ParseLines {
         let rows = chunk.rows() - failed.len();
         put_with_failures(columns.into_iter().map(|c| c.column(rows)).collect(), failed, &chunk, out);
     }
+    fn repeats(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

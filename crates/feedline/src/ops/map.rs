@@ -222,6 +222,9 @@ impl ChunkFn for MapFn {
     fn fills_slots(&self) -> bool {
         self.0.graph.host_fn().is_none()
     }
+    fn repeats(&self) -> bool {
+        self.0.graph.host_fn().is_none()
+    }
     fn is_host(&self) -> bool {
         is_serial_host(&self.0.graph)
     }

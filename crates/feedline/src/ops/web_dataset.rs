@@ -241,6 +241,9 @@ impl ChunkFn for TakeApart {
         }
         out.push(Item::Rows(Chunk::new(rows, chunk.pos.clone(), columns)));
     }
+    fn repeats(&self) -> bool {
+        true
+    }
 }
 
 /// Samples by number, over all files.

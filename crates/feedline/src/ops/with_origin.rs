@@ -89,6 +89,9 @@ impl ChunkFn for Append {
     fn keeps_rows(&self) -> bool {
         true
     }
+    fn repeats(&self) -> bool {
+        true
+    }
 }
 
 #[cold]

@@ -83,6 +83,9 @@ impl ChunkFn for Lay {
     fn fills_slots(&self) -> bool {
         true
     }
+    fn repeats(&self) -> bool {
+        true
+    }
 }
 
 /// A copy of all rows in the slot; `None` if they are not alike.

@@ -18,11 +18,15 @@
 //!    consumer's side knows from where to make again what it has not given yet.
 //! 10. A function that has its rows worked on elsewhere (another process) gets a *reply* in place of being run: the slot
 //!     is filled when it is given, and no worker waits for that.
-//! 11. Dropping the consumer's side cancels: running steps finish, nothing new starts, memory goes with the last step.
+//! 11. A step that finds no room for what it makes (`feedline-io/src/step.rs`) is put back, and done again when it is the
+//!     first or there is room: see `segment/again.rs`. What a step takes for a while counts in the credit too.
+//! 12. Dropping the consumer's side cancels: running steps finish, nothing new starts, memory goes with the last step.
 
+mod again;
 mod away;
 mod depth;
 
+use self::again::{Again, Redo};
 use self::depth::{Told, Watched};
 pub use self::depth::{ahead_text, rows_text};
 use super::batches::Batches;
@@ -37,10 +41,10 @@ use super::stall::{Busy, SegmentNow};
 use super::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use super::sync::{Mutex, lock};
 use super::{Budget, Meter, pop_rows};
-use crate::element::{Chunk, Slots};
+use crate::element::Slots;
 use crate::error::{Error, Result};
 use crate::tune::{Because, because};
-use feedline_io::Witness;
+use feedline_io::{NoRoom, Standing, Step, Witness};
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
@@ -166,6 +170,11 @@ struct Queue {
     estimate: usize,
     /// Bytes that the head takes for the next one besides.
     needs: usize,
+    /// Bytes that a step had at once, at most; falls slowly.
+    takes: usize,
+    /// Steps that found no room, those of the first slots first. They count as under way.
+    again: VecDeque<Again>,
+    redo: Redo,
     downstream: Option<Weak<dyn Wake>>,
     /// What it stands still for, and since when.
     still: Option<(Wait, Instant)>,
@@ -194,6 +203,8 @@ struct Slot {
     items: Option<VecDeque<Item>>,
     bytes: usize,
     rows: usize,
+    /// More of it is to come.
+    is_part: bool,
     from: From,
     /// When it was filled, if others in front of it were not.
     early: Option<Instant>,
@@ -253,6 +264,9 @@ impl Segment {
                 bytes: 0,
                 estimate: 0,
                 needs: 0,
+                takes: 0,
+                again: VecDeque::new(),
+                redo: Redo::No,
                 downstream: None,
                 still: None,
                 taken: Given::default(),
@@ -286,7 +300,7 @@ impl Drop for Segment {
         let mut queue = lock(&self.shared.queue);
         queue.done = true;
         queue.downstream = None;
-        let slots = std::mem::take(&mut queue.slots);
+        let slots = (std::mem::take(&mut queue.slots), std::mem::take(&mut queue.again));
         drop(queue);
         drop(slots);
     }
@@ -401,8 +415,12 @@ impl Shared {
         }
         self.submit();
     }
-    /// Takes the token if there is credit. Says how long there was none.
+    /// Takes the token if there is credit, or the right to do again what was put back. Says how long there was none.
     fn grant(&self, queue: &mut Queue) -> bool {
+        if self.can_redo(queue) {
+            queue.redo = Redo::Wanted;
+            return true;
+        }
         if queue.token || queue.starved || queue.done || self.gone() {
             return false;
         }
@@ -426,19 +444,31 @@ impl Shared {
         }
     }
     fn credit(&self, queue: &Queue) -> bool {
-        if queue.slots.is_empty() && queue.under_way == 0 {
+        // Who is asked for something, and holds nothing, goes on whatever there is.
+        if queue.slots.is_empty() && queue.under_way == 0 && queue.downstream.is_some() {
             return true;
+        }
+        if !queue.again.is_empty() {
+            return false;
         }
         let b = &self.bounds;
         let held = queue.slots.len() + if b.ordered { 0 } else { queue.under_way };
         // Workers elsewhere are not left idle because of what they may send: one chunk each is always under way.
         let assured = b.calls == AWAY && queue.under_way < b.parallel / 2;
         let coming = if assured { 0 } else { queue.estimate.saturating_mul(queue.under_way + 1) };
+        let taken = queue.takes.saturating_mul(queue.under_way + 1);
         queue.under_way < b.parallel
             && held < if self.is_enough(queue) { b.ready.min(b.chunks) } else { b.chunks }
             && queue.rows < b.rows
             && queue.bytes.saturating_add(coming) <= queue.watched.bytes()
-            && self.budget.has_room(self.depth, coming.saturating_add(queue.needs))
+            && self.budget.has_room(self.depth, coming.saturating_add(queue.needs).max(taken))
+    }
+
+    /// Whether a step that was granted is not to begin after all: nobody asks for anything of a segment that has nothing, and
+    /// since it was granted others took the room. (Of an `interleave`, many are granted at once.)
+    fn is_early(&self, queue: &Queue) -> bool {
+        let is_idle = queue.slots.is_empty() && queue.under_way == 0 && queue.downstream.is_none();
+        is_idle && !self.credit(queue)
     }
 
     /// Whether there is something to be taken, so that few results more are worth while. Where any result will do, there
@@ -468,7 +498,14 @@ impl Shared {
             let pull: Option<Pull> = pop_rows(items, want).map(Into::into);
             pull.iter().for_each(|pull| queue.taken.count(pull));
             // What is left of a slot keeps its whole byte count until it is gone: an upper bound.
-            if items.is_empty() {
+            if items.is_empty() && slot.is_part {
+                slot.items = None;
+                let (bytes, rows) = (std::mem::take(&mut slot.bytes), std::mem::take(&mut slot.rows));
+                self.lane.given.fetch_add(rows as u64, Relaxed);
+                queue.bytes -= bytes;
+                queue.rows -= rows;
+                self.meter.queue(queue.bytes);
+            } else if items.is_empty() {
                 let given = self.fill_of(queue);
                 let slot = queue.slots.front().expect("looked at above");
                 queue.watched.note_taken(slot.bytes, queue.bytes);
@@ -519,7 +556,10 @@ impl Shared {
         };
         let looks = self.looks();
         let used = if looks { Usage::now() } else { None };
+        let pull = Step::begin(Standing::Free, usize::MAX);
         let pulled = catch_unwind(AssertUnwindSafe(|| self.pull(&mut next)));
+        let mut takes = pull.peak();
+        drop(pull);
         let mut out = Vec::new();
         let (mut place, mut locked_ns) = (Place::default(), 0);
         if let Ok((pull, at)) = &pulled {
@@ -580,7 +620,7 @@ impl Shared {
             }
             if self.bounds.ordered {
                 let from = std::mem::replace(&mut queue.from, From { mark: next, skip: place.skip });
-                queue.slots.push_back(Slot { items: None, bytes: 0, rows: 0, from, early: None });
+                queue.slots.push_back(Slot { items: None, bytes: 0, rows: 0, is_part: false, from, early: None });
             }
             number
         };
@@ -596,14 +636,16 @@ impl Shared {
                 self.pump();
                 let (begun, used) = (Instant::now(), if looks { Usage::now() } else { None });
                 let mut lock_ns = 0;
-                let result = catch_unwind(AssertUnwindSafe(|| self.run_functions(chunk, place.slots, &mut lock_ns)));
+                let (result, took) = self.run_all(number, chunk, &mut place, &mut lock_ns);
+                takes = takes.max(took);
                 self.lane.work.note(begun.elapsed().as_nanos() as u64, lock_ns, Usage::since(used));
                 locked_ns += lock_ns;
                 match result {
-                    Ok(items) => {
+                    Ok(Some(items)) => {
                         self.note_fails(place.row, &items);
                         out = items;
                     }
+                    Ok(None) => return true,
                     Err(panic) => {
                         out.push(Item::Fail(panic_error(panic)));
                         lock(&self.queue).done = true;
@@ -612,8 +654,8 @@ impl Shared {
             }
         }
         let bytes: usize = out.iter().map(|i| i.nbytes()).sum();
-        self.adapt(rows_in, bytes, start.elapsed().as_nanos() as u64);
-        self.fill(number, out, bytes);
+        self.adapt(rows_in, bytes, takes, start.elapsed().as_nanos() as u64);
+        self.fill(number, out, bytes, takes, true);
         self.lane.step.note(start.elapsed().as_nanos() as u64, locked_ns, Usage::since(used));
         true
     }
@@ -685,11 +727,15 @@ impl Shared {
         }
     }
 
-    fn run_functions(&self, chunk: Chunk, slots: Slots, lock_ns: &mut u64) -> Vec<Item> {
-        let rows = chunk.rows();
-        let mut slots = Some(slots).filter(|s| !s.is_empty());
-        let mut items = vec![Item::Rows(chunk)];
-        for (i, (function, meter)) in self.functions.iter().enumerate() {
+    /// Runs these of the functions. The slots are for `rows` rows, and for the last function.
+    fn run_functions(
+        &self,
+        which: std::ops::Range<usize>,
+        mut items: Vec<Item>,
+        (slots, rows): (&mut Slots, usize),
+        lock_ns: &mut u64,
+    ) -> Vec<Item> {
+        for (i, (function, meter)) in self.functions.iter().enumerate().take(which.end).skip(which.start) {
             let last = i + 1 == self.functions.len();
             let mut out = Vec::with_capacity(items.len());
             for item in items {
@@ -697,9 +743,9 @@ impl Shared {
                     Item::Rows(chunk) => {
                         let (n, start) = (chunk.rows(), Instant::now());
                         let before = out.len();
-                        match slots.take_if(|_| last && n == rows) {
-                            Some(slots) => function.run_into(chunk, slots, &mut out),
-                            None => function.run(chunk, &mut out),
+                        match last && n == rows && !slots.is_empty() {
+                            true => function.run_into(chunk, std::mem::take(slots), &mut out),
+                            false => function.run(chunk, &mut out),
                         }
                         let (ns, locked) = (start.elapsed().as_nanos() as u64, take_lock_wait());
                         *lock_ns += locked;
@@ -739,13 +785,16 @@ impl Shared {
         wake(waker);
     }
 
-    fn fill(&self, number: u64, items: Vec<Item>, bytes: usize) {
+    /// Puts results into their slot: all of them, or the `last` or another part. The step took so many bytes at once.
+    fn fill(&self, number: u64, items: Vec<Item>, bytes: usize, takes: usize, last: bool) {
         let rows: usize = items.iter().map(|i| if let Item::Rows(c) = i { c.rows() } else { 1 }).sum();
-        let items = Some(items.into());
         let waker = {
             let mut queue = lock(&self.queue);
-            queue.under_way -= 1;
-            queue.idle(number);
+            if last {
+                queue.under_way -= 1;
+                queue.idle(number);
+            }
+            queue.note_takes(takes);
             if self.dropped.load(Relaxed) {
                 return;
             }
@@ -763,7 +812,11 @@ impl Shared {
             self.budget.note();
             let front = if self.bounds.ordered {
                 let slot = &mut queue.slots[at];
-                (slot.items, slot.bytes, slot.rows) = (items, bytes, rows);
+                match &mut slot.items {
+                    Some(before) => before.extend(items),
+                    none => *none = Some(items.into()),
+                }
+                (slot.bytes, slot.rows, slot.is_part) = (slot.bytes + bytes, slot.rows + rows, !last);
                 if at > 0 && queue.slots[at - 1].items.is_none() {
                     queue.slots[at].early = Some(Instant::now());
                 } else {
@@ -772,7 +825,8 @@ impl Shared {
                 at == 0
             } else {
                 let from = From { mark: queue.from.mark.clone(), skip: Given::default() };
-                queue.slots.push_back(Slot { items, bytes, rows, from, early: None });
+                let items = Some(items.into());
+                queue.slots.push_back(Slot { items, bytes, rows, is_part: false, from, early: None });
                 true
             };
             let finished = queue.done && queue.under_way == 0;
@@ -802,12 +856,14 @@ impl Shared {
     }
 
     /// Takes note of what a step cost.
-    fn adapt(&self, rows: usize, bytes: usize, ns: u64) {
+    fn adapt(&self, rows: usize, bytes: usize, takes: usize, ns: u64) {
         self.note_cost(ns);
         if self.bounds.chunk_rows.is_some() || rows == 0 {
             return;
         }
         let Bounds { grain, bytes: most, .. } = self.bounds;
+        // What it makes on the way counts where it is too much, whatever is left of it.
+        let bytes = if takes > most / 4 { bytes.max(takes) } else { bytes };
         let asked = self.want.load(Relaxed);
         let want = crate::tune::next_rows(asked, rows, bytes, ns, grain, most / 4);
         self.want.store(want, Relaxed);
@@ -851,11 +907,25 @@ impl Work for Shared {
                 let mut queue = lock(&self.queue);
                 queue.token = false;
                 queue.done = true;
-                let waker = queue.downstream.take();
+                queue.under_way -= queue.again.len();
+                let left = (std::mem::take(&mut queue.again), queue.downstream.take());
                 drop(queue);
-                return wake(waker);
+                return wake(left.1);
             }
-            if !self.advance() {
+            let redo = {
+                let mut queue = lock(&self.queue);
+                let wanted = queue.redo == Redo::Wanted;
+                if wanted {
+                    queue.redo = Redo::Running;
+                } else if self.is_early(&queue) {
+                    queue.token = false;
+                    return;
+                }
+                wanted
+            };
+            if redo {
+                self.do_again();
+            } else if !self.advance() {
                 return;
             }
             if !self.grant(&mut lock(&self.queue)) {

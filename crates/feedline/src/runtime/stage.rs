@@ -208,6 +208,10 @@ pub trait ChunkFn: Send + Sync {
     fn is_host(&self) -> bool {
         false
     }
+    /// Whether running it twice on the same rows does no harm: where there is no room for its results it is run again.
+    fn repeats(&self) -> bool {
+        false
+    }
     /// Whether rows are worked on elsewhere: `send` is called in place of `run`.
     fn is_away(&self) -> bool {
         false

@@ -52,9 +52,12 @@ impl Header {
     /// What a decoder takes for itself, besides the pixels: of a progressive picture all coefficients, two bytes each, of
     /// another one some rows of blocks.
     pub fn scratch_bytes(&self) -> usize {
-        let cmyk = if self.components == 4 { self.height * self.width * 4 } else { 0 };
         let rows = if self.progressive { self.height * 2 } else { self.height.min(64) };
-        self.width * self.components * rows + cmyk
+        let pixels = self.width * rows;
+        let (across, down) = self.sampling;
+        // Where components are subsampled only the first has all of them.
+        let others = pixels * (self.components - 1) / if self.subsampled { across * down } else { 1 };
+        pixels + others
     }
     /// Whether parts of it can be decoded by themselves.
     pub fn has_blocks(&self) -> bool {

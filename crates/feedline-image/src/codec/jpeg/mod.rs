@@ -13,6 +13,7 @@ pub use header::Header;
 use crate::codec::check_pixels;
 use crate::geometry::Rect;
 use crate::{Error, Result, Size};
+use feedline_io::Buf;
 
 /// How a JPEG is decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,11 +74,11 @@ impl<'a> Job<'a> {
     /// The pixels, into memory of exactly their size.
     pub fn decode(&self, out: &mut [u8]) -> Result<()> {
         self.check_end()?;
-        let _scratch = feedline_io::scratch(self.header.scratch_bytes());
+        let _scratch = feedline_io::scratch(self.header.scratch_bytes()).given_back();
         with_decoder(|decoder| decoder.decode(self, out))
     }
-    /// The pixels of a part of the picture, somewhere in `scratch`. They equal those of the whole picture.
-    pub fn decode_window(&self, rect: Rect, scratch: &mut Vec<u8>) -> Result<Window> {
+    /// The pixels of a part of the picture, somewhere in a block. They equal those of the whole picture.
+    pub fn decode_window(&self, rect: Rect) -> Result<Window> {
         self.check_end()?;
         if !rect.fits(self.size) {
             return Err(Error::data(format!(
@@ -85,29 +86,42 @@ impl<'a> Job<'a> {
                 rect.height, rect.width, rect.y, rect.x, self.size.height, self.size.width
             )));
         }
-        let _scratch = feedline_io::scratch(self.header.scratch_bytes());
-        with_decoder(|decoder| decoder.decode_window(self, rect, scratch))
+        let _scratch = feedline_io::scratch(self.header.scratch_bytes()).given_back();
+        with_decoder(|decoder| decoder.decode_window(self, rect))
     }
 }
 
-/// Where in the scratch memory a window lies.
-#[derive(Clone, Copy, Debug)]
+/// A part of a picture, and some of what stands around it.
 pub struct Window {
+    block: Buf,
     /// Its first item.
-    pub offset: usize,
+    offset: usize,
     /// Items from row to row.
     pub stride: usize,
+}
+
+impl Window {
+    /// All items from its first one on.
+    pub fn items(&self) -> &[u8] {
+        &self.block.as_slice()[self.offset..]
+    }
+}
+
+/// Memory that `fill` fills: from the pool, so that it is counted, and asked for before it is taken.
+fn filled(bytes: usize, fill: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<Buf> {
+    let mut block = Buf::new(bytes);
+    fill(block.get_mut().expect("a new block has one holder"))?;
+    Ok(block)
 }
 
 /// What decodes: exchange it here.
 trait Decoder: Default {
     fn decode(&mut self, job: &Job, out: &mut [u8]) -> Result<()>;
 
-    fn decode_window(&mut self, job: &Job, rect: Rect, scratch: &mut Vec<u8>) -> Result<Window> {
-        scratch.resize(job.size.items(), 0);
-        self.decode(job, scratch)?;
+    fn decode_window(&mut self, job: &Job, rect: Rect) -> Result<Window> {
+        let block = filled(job.size.items(), |out| self.decode(job, out))?;
         let stride = job.size.stride();
-        Ok(Window { offset: rect.y * stride + rect.x * job.size.channels, stride })
+        Ok(Window { block, offset: rect.y * stride + rect.x * job.size.channels, stride })
     }
 }
 
@@ -174,12 +188,10 @@ mod tests {
             job.decode(&mut whole).unwrap();
             let (y, x) = (seed % 89, seed / 89 % 109);
             let rect = Rect { y, x, height: 1 + seed / 7 % (90 - y), width: 1 + seed / 11 % (110 - x) };
-            // What is left from another picture does no harm.
-            let mut scratch = vec![99; 17];
-            let window = job.decode_window(rect, &mut scratch).unwrap();
+            let window = job.decode_window(rect).unwrap();
             for row in 0..rect.height {
                 let items = rect.width * size.channels;
-                let part = &scratch[window.offset + row * window.stride..][..items];
+                let part = &window.items()[row * window.stride..][..items];
                 let wanted = &whole[(y + row) * size.stride() + x * size.channels..][..items];
                 prop_assert_eq!(part, wanted);
             }
@@ -196,7 +208,7 @@ mod tests {
             let mut out = vec![0; job.size.items()];
             job.decode(&mut out).unwrap();
             assert!(out.iter().all(|x| x.abs_diff(120) < 3), "{ratio}");
-            assert!(job.decode_window(Rect { y: 1, x: 1, height: 3, width: 2 }, &mut Vec::new()).is_ok());
+            assert!(job.decode_window(Rect { y: 1, x: 1, height: 3, width: 2 }).is_ok());
         }
         assert!(Job::new(&bytes, Options { ratio: 3, ..Options::default() }).is_err());
     }

@@ -1,6 +1,6 @@
 //! libjpeg-turbo through its TurboJPEG interface, which catches its errors on the C side.
 
-use super::{Decoder, Job, Window, cmyk_to_rgb};
+use super::{Decoder, Job, Window, cmyk_to_rgb, filled};
 use crate::geometry::Rect;
 use crate::{Error, Result};
 use std::ffi::{CStr, c_int};
@@ -98,9 +98,9 @@ impl Turbo {
 impl Decoder for Turbo {
     fn decode(&mut self, job: &Job, out: &mut [u8]) -> Result<()> {
         if job.header.components == 4 {
-            let mut cmyk = vec![0; job.size.height * job.size.width * 4];
-            self.run(job, None, tj::TJPF_TJPF_CMYK, &mut cmyk)?;
-            cmyk_to_rgb(&cmyk, job.header.adobe, out);
+            let bytes = job.size.height * job.size.width * 4;
+            let cmyk = filled(bytes, |out| self.run(job, None, tj::TJPF_TJPF_CMYK, out))?;
+            cmyk_to_rgb(cmyk.as_slice(), job.header.adobe, out);
             return Ok(());
         }
         let format = if job.size.channels == 1 { tj::TJPF_TJPF_GRAY } else { tj::TJPF_TJPF_RGB };
@@ -109,14 +109,13 @@ impl Decoder for Turbo {
 
     /// Only the blocks that the window touches are transformed, and nothing behind its last row is even read. Where
     /// chroma is interpolated a pixel depends on its neighbours, so the window is widened first.
-    fn decode_window(&mut self, job: &Job, rect: Rect, scratch: &mut Vec<u8>) -> Result<Window> {
+    fn decode_window(&mut self, job: &Job, rect: Rect) -> Result<Window> {
         let (across, down) = job.header.sampling;
         let plain = job.header.components != 4 && job.options.ratio == 1 && job.header.has_blocks();
         if !plain {
-            scratch.resize(job.size.items(), 0);
-            self.decode(job, scratch)?;
+            let block = filled(job.size.items(), |out| self.decode(job, out))?;
             let stride = job.size.stride();
-            return Ok(Window { offset: rect.y * stride + rect.x * job.size.channels, stride });
+            return Ok(Window { block, offset: rect.y * stride + rect.x * job.size.channels, stride });
         }
         let margin = match (job.header.subsampled, across.max(down)) {
             (false, _) => 0,
@@ -129,14 +128,10 @@ impl Decoder for Turbo {
         let width = (rect.x + rect.width + margin).min(job.size.width) - x;
         let height = (rect.y + rect.height + margin).min(job.size.height) - y;
         let channels = job.size.channels;
-        // What is there is overwritten: only what is added must be made.
-        let needed = height * width * channels;
-        if scratch.len() < needed {
-            scratch.resize(needed, 0);
-        }
         let format = if channels == 1 { tj::TJPF_TJPF_GRAY } else { tj::TJPF_TJPF_RGB };
-        self.run(job, Some(Region { y, x, height, width }), format, &mut scratch[..needed])?;
+        let region = Some(Region { y, x, height, width });
+        let block = filled(height * width * channels, |out| self.run(job, region, format, out))?;
         let stride = width * channels;
-        Ok(Window { offset: (rect.y - y) * stride + (rect.x - x) * channels, stride })
+        Ok(Window { block, offset: (rect.y - y) * stride + (rect.x - x) * channels, stride })
     }
 }

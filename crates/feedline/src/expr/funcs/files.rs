@@ -3,7 +3,7 @@
 use super::super::{Arg, Attrs, Func, Kernel, Made, RowAt, RowsAt, arity, dense};
 use crate::element::{Column, DType, Dims, Leaf, StringsBuilder, Tensor, Value};
 use crate::error::{Error, Result};
-use feedline_io::{Buf, Source};
+use feedline_io::{Buf, Source, Step};
 use std::sync::Arc;
 
 pub static FUNCS: &[Func] = &[
@@ -31,7 +31,8 @@ fn text(bytes: &[u8]) -> Result<&str> {
 fn read(source: &Arc<dyn Source>) -> Result<Buf> {
     let len = source.clone().stat().wait()?.len;
     let len = usize::try_from(len).map_err(|_| Error::data("the file is too large"))?;
-    source.clone().read(0, len).wait().map_err(|e| e.in_file(source.name(), None))
+    let read = || source.clone().read(0, len).wait();
+    Step::elsewhere(len, read).map_err(|e| e.in_file(source.name(), None))
 }
 
 struct ReadFile;

@@ -196,16 +196,10 @@ fn make_join(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
         let parts: Vec<Tensor> = t.iter().map(spread).collect::<Result<_>>()?;
         let n = shape.iter().product();
         let mut out = StringsBuilder::with_capacity(n);
-        let mut text = Vec::new();
         for i in 0..n {
-            text.clear();
-            for (k, t) in parts.iter().enumerate() {
-                if k > 0 {
-                    text.extend_from_slice(&separator);
-                }
-                text.extend_from_slice(t.str_at(if t.len() == 1 { 0 } else { i }));
-            }
-            out.push(&text);
+            let part = |t| -> &[u8] { Tensor::str_at(t, if t.len() == 1 { 0 } else { i }) };
+            let first = parts.iter().take(1).map(part);
+            out.push_parts(first.chain(parts.iter().skip(1).flat_map(|t| [&separator[..], part(t)])));
         }
         Ok(out.tensor(shape))
     });

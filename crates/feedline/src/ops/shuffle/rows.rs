@@ -183,6 +183,9 @@ impl ChunkFn for Together {
     fn counts(&self) -> bool {
         false
     }
+    fn repeats(&self) -> bool {
+        true
+    }
 }
 
 /// A hint that the line of memory in which this lies will be used soon.

@@ -44,7 +44,7 @@ impl Shared {
         if answer.is_end {
             self.end_after(away.number);
         }
-        self.fill(away.number, items, bytes);
+        self.fill(away.number, items, bytes, 0, true);
         self.pump();
     }
 

@@ -12,7 +12,7 @@
 
 use super::super::super::{Arg, Attrs, Func, Kernel, Made, RowAt, RowsAt, dense};
 use super::super::lead::integers;
-use super::codec::{jpeg_options, rect, with_scratch};
+use super::codec::{jpeg_options, rect};
 use super::colour::Normalize;
 use super::resize::{Resize, Tools, with_tools};
 use crate::element::{B8, Column, DType, Leaf, Tensor, Value};
@@ -279,16 +279,12 @@ impl Short {
                 crop = Rect { y, x, height: bottom - y, width: right - x };
             }
         }
-        with_tools(|tools| {
-            with_scratch(|scratch| match &self.resize {
-                Some((resize, _)) => {
-                    self.resized(&job, crop, resize, (height, width), part, flip, args, tools, scratch)
-                }
-                None => {
-                    let rect = Rect { y: crop.y + part.y, x: crop.x + part.x, ..part };
-                    self.plain(&job, rect, flip, args, tools, scratch)
-                }
-            })
+        with_tools(|tools| match &self.resize {
+            Some((resize, _)) => self.resized(&job, crop, resize, (height, width), part, flip, args, tools),
+            None => {
+                let rect = Rect { y: crop.y + part.y, x: crop.x + part.x, ..part };
+                self.plain(&job, rect, flip, args, tools)
+            }
         })
     }
 
@@ -303,26 +299,26 @@ impl Short {
         flip: bool,
         args: &[Value],
         tools: &mut Tools,
-        scratch: &mut Vec<u8>,
     ) -> Option<Tensor> {
         let Resize { method, antialias, .. } = *resize;
-        let Tools { rows, columns, resizer, lines, wide } = tools;
+        let Tools { rows, columns, resizer, lines } = tools;
         rows.set(method, antialias, crop.height, height, part.y..part.y + part.height);
         columns.set(method, antialias, crop.width, width, part.x..part.x + part.width);
         let (down, across) = (rows.source(), columns.source());
         let needed = Rect { y: crop.y + down.start, x: crop.x + across.start, height: down.len(), width: across.len() };
-        let window = job.decode_window(needed, scratch).ok()?;
+        let window = job.decode_window(needed).ok()?;
         rows.rebase(down.start);
         columns.rebase(across.start);
         if flip {
             columns.mirror();
         }
         let channels = job.size.channels;
-        let src = &scratch[window.offset..];
+        let src = window.items();
         if !self.head.is_empty() {
             set_lines(&self.head, args, needed.width, channels, lines)?;
             let stride = needed.width * channels;
-            wide.resize(needed.height * stride, 0.0);
+            let mut wide = Tensor::new(DType::Float32, [needed.height, stride]);
+            let wide = wide.items_mut::<f32>();
             for (y, to) in wide.chunks_exact_mut(stride).enumerate() {
                 copy_row(&src[y * window.stride..][..stride], channels, false, to, Sample::to_f32);
                 lines.apply(to);
@@ -340,19 +336,11 @@ impl Short {
         }))
     }
 
-    fn plain(
-        &self,
-        job: &jpeg::Job,
-        rect: Rect,
-        flip: bool,
-        args: &[Value],
-        tools: &mut Tools,
-        scratch: &mut Vec<u8>,
-    ) -> Option<Tensor> {
+    fn plain(&self, job: &jpeg::Job, rect: Rect, flip: bool, args: &[Value], tools: &mut Tools) -> Option<Tensor> {
         let channels = job.size.channels;
         let row_items = rect.width * channels;
-        let window = job.decode_window(rect, scratch).ok()?;
-        let row = |y: usize| &scratch[window.offset + y * window.stride..][..row_items];
+        let window = job.decode_window(rect).ok()?;
+        let row = |y: usize| &window.items()[y * window.stride..][..row_items];
         if self.dtype == DType::Uint8 {
             let mut out = Tensor::new(self.dtype, [rect.height, rect.width, channels]);
             for (y, to) in out.items_mut::<u8>().chunks_exact_mut(row_items).enumerate() {

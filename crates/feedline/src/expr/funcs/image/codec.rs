@@ -149,21 +149,21 @@ impl Decode {
         match self.dtype {
             DType::Uint8 if orientation == 1 => opened.read(out.bytes_mut())?,
             DType::Uint8 => {
-                let mut lying = vec![0; size.items()];
-                opened.read(&mut lying)?;
-                orient::turn(&lying, size, orientation, out.bytes_mut());
+                let mut lying = Tensor::new(DType::Uint8, [size.items()]);
+                opened.read(lying.bytes_mut())?;
+                orient::turn(lying.bytes(), size, orientation, out.bytes_mut());
             }
             _ => {
-                let mut wide = vec![0; size.items() * opened.frames.max(1)];
-                wide.truncate(out.len());
-                opened.read_wide(&mut wide)?;
+                let mut wide = Tensor::new(DType::Uint16, [out.len()]);
+                opened.read_wide(wide.items_mut::<u16>())?;
                 if orientation != 1 {
-                    let lying = wide.clone();
-                    orient::turn(&lying, size, orientation, &mut wide);
+                    let lying = std::mem::replace(&mut wide, Tensor::new(DType::Uint16, [out.len()]));
+                    orient::turn(lying.items::<u16>(), size, orientation, wide.items_mut::<u16>());
                 }
+                let wide = wide.items::<u16>();
                 match self.dtype {
-                    DType::Uint16 => out.items_mut::<u16>().copy_from_slice(&wide),
-                    _ => out.items_mut::<f32>().iter_mut().zip(wide).for_each(|(o, x)| *o = f32::from(x) / 65535.0),
+                    DType::Uint16 => out.items_mut::<u16>().copy_from_slice(wide),
+                    _ => out.items_mut::<f32>().iter_mut().zip(wide).for_each(|(o, x)| *o = f32::from(*x) / 65535.0),
                 }
             }
         }
@@ -220,33 +220,15 @@ fn make_decode_and_crop(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
         let rect = rect(&integers(args[1].tensor())?, job.size)?;
         let channels = job.size.channels;
         let mut out = Tensor::new(DType::Uint8, [rect.height, rect.width, channels]);
-        with_scratch(|scratch| {
-            let window = job.decode_window(rect, scratch)?;
-            let rows = scratch[window.offset..].chunks(window.stride);
-            let row_bytes = rect.width * channels;
-            for (from, to) in rows.zip(out.bytes_mut().chunks_exact_mut(row_bytes)) {
-                to.copy_from_slice(&from[..row_bytes]);
-            }
-            Ok::<(), Error>(())
-        })?;
+        let window = job.decode_window(rect)?;
+        let row_bytes = rect.width * channels;
+        for (from, to) in window.items().chunks(window.stride).zip(out.bytes_mut().chunks_exact_mut(row_bytes)) {
+            to.copy_from_slice(&from[..row_bytes]);
+        }
         Ok(Value::Tensor(out))
     });
     let channels = (options.channels > 0).then_some(options.channels);
     Made::new(Leaf::tensor(DType::Uint8, Dims::of([None, None, channels])), kernel)
-}
-
-/// Memory of this thread that pictures are decoded into.
-pub fn with_scratch<R>(f: impl FnOnce(&mut Vec<u8>) -> R) -> R {
-    thread_local!(static SCRATCH: std::cell::RefCell<Vec<u8>> = const { std::cell::RefCell::new(Vec::new()) });
-    /// What a picture of 5000 x 3000 takes. More is not kept.
-    const KEEP: usize = 48 << 20;
-    SCRATCH.with_borrow_mut(|scratch| {
-        let result = f(scratch);
-        if scratch.capacity() > KEEP {
-            *scratch = Vec::new();
-        }
-        result
-    })
 }
 
 fn make_jpeg_shape(args: &[Leaf], attrs: &Attrs) -> Result<Made> {

@@ -142,12 +142,13 @@ impl Resize {
     }
     fn smooth<T: AsSample>(&self, src: &[T], size: Size, (height, width): (usize, usize), out: &mut [f32]) {
         with_tools(|tools| {
-            let Tools { rows, columns, resizer, wide, .. } = tools;
+            let Tools { rows, columns, resizer, .. } = tools;
+            let mut wide = Vec::new();
             rows.set(self.method, self.antialias, size.height, height, 0..height);
             columns.set(self.method, self.antialias, size.width, width, 0..width);
             let out_items = height * width * size.channels;
             for (from, to) in src.chunks_exact(size.items()).zip(out.chunks_exact_mut(out_items)) {
-                let from = T::samples(from, wide);
+                let from = T::samples(from, &mut wide);
                 for (y, row) in to.chunks_exact_mut(width * size.channels).enumerate() {
                     resizer.row(from, size.stride(), size.channels, rows, columns, y, row);
                 }
@@ -162,8 +163,6 @@ pub struct Tools {
     pub rows: Taps,
     pub columns: Taps,
     pub resizer: Resizer,
-    /// Pixels as floats, where they are not to be resized as they are.
-    pub wide: Vec<f32>,
     pub lines: Lines,
 }
 

@@ -1,0 +1,172 @@
+//! What one step of a pipeline takes while it runs, and whether it may take more.
+//!
+//! 1. What a function makes of a row can have any size, and nobody knows it before it is made: a picture behind its header,
+//!    a string that was compressed. So a thread that runs a step counts what the step takes, now and at most.
+//! 2. Before a step that has become large takes more, it asks. One in front of all others may take what the limit allows;
+//!    one behind it only what leaves as much again, because the one in front may be just as large.
+//! 3. Where there is no room the step unwinds with `NoRoom` and so drops all that it made. Kernels need to know nothing of
+//!    it, and no thread waits for memory. Whoever runs steps does them again later, or says that they can never fit.
+//! 4. Only steps ask that can be done twice; the others take what they take, and are counted.
+
+use crate::Account;
+use std::cell::Cell;
+
+/// A step that takes less than this part of the limit does not ask.
+const SMALL: usize = 16;
+
+/// Where a step stands among those of its segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It cannot be done again.
+    Free,
+    /// Others are in front of it; such steps took so many bytes before.
+    Behind(usize),
+    /// What comes behind it waits for it.
+    First,
+}
+
+/// There was no room for a step that would have taken `bytes` in all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoRoom {
+    pub bytes: usize,
+}
+
+struct Now {
+    standing: Cell<Standing>,
+    /// It may take so much, whatever there is.
+    most: Cell<usize>,
+    /// Bytes that it made less those that it dropped.
+    taken: Cell<isize>,
+    peak: Cell<isize>,
+}
+
+thread_local! {
+    static NOW: Now = const {
+        Now { standing: Cell::new(Standing::Free), most: Cell::new(0), taken: Cell::new(0), peak: Cell::new(0) }
+    };
+}
+
+/// As long as it lives, what this thread takes is that of one step.
+#[must_use]
+pub struct Step {
+    before: (Standing, usize, isize, isize),
+}
+
+impl Step {
+    /// It may take `most` bytes in all.
+    pub fn begin(standing: Standing, most: usize) -> Step {
+        NOW.with(|now| Step {
+            before: (now.standing.replace(standing), now.most.replace(most), now.taken.take(), now.peak.take()),
+        })
+    }
+    /// Asks for so many bytes, which `make` has made on another thread: they count as the step's.
+    pub fn elsewhere<R>(bytes: usize, make: impl FnOnce() -> R) -> R {
+        ask(bytes);
+        let before = NOW.with(|now| now.taken.get());
+        let made = make();
+        if NOW.with(|now| now.taken.get()) < before + bytes as isize {
+            count(bytes as isize);
+        }
+        made
+    }
+    /// Bytes that it had at once, at most.
+    pub fn peak(&self) -> usize {
+        NOW.with(|now| now.peak.get().max(0) as usize)
+    }
+}
+
+impl Drop for Step {
+    fn drop(&mut self) {
+        NOW.with(|now| {
+            now.standing.set(self.before.0);
+            now.most.set(self.before.1);
+            now.taken.set(self.before.2);
+            now.peak.set(self.before.3);
+        });
+    }
+}
+
+/// Counts bytes that were made, or dropped.
+pub(crate) fn count(bytes: isize) {
+    NOW.with(|now| {
+        let taken = now.taken.get() + bytes;
+        now.taken.set(taken);
+        now.peak.set(now.peak.get().max(taken));
+    });
+}
+
+/// Unwinds if the step that this thread runs is not to take so many bytes more.
+pub(crate) fn ask(bytes: usize) {
+    let refused = NOW.with(|now| {
+        let standing = now.standing.get();
+        if standing == Standing::Free {
+            return None;
+        }
+        let all = usize::try_from(now.taken.get()).unwrap_or(0).saturating_add(bytes);
+        let account = Account::current().filter(|account| all >= account.limit() / SMALL)?;
+        let fits = match standing {
+            Standing::Behind(others) => {
+                account.live().saturating_add(bytes).saturating_add(all.max(others)) <= account.limit()
+            }
+            _ => true,
+        };
+        (!fits || all > now.most.get()).then_some(NoRoom { bytes: all })
+    });
+    if let Some(no_room) = refused.filter(|_| !std::thread::panicking()) {
+        // Nothing is wrong: no hook is called, nothing printed.
+        std::panic::resume_unwind(Box::new(no_room));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Buf;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    fn refused(standing: Standing, most: usize, make: impl FnOnce()) -> Option<usize> {
+        let step = Step::begin(standing, most);
+        let made = catch_unwind(AssertUnwindSafe(make));
+        drop(step);
+        made.err().map(|panic| panic.downcast_ref::<NoRoom>().expect("no other panic").bytes >> 20)
+    }
+
+    #[test]
+    fn steps_that_would_take_too_much_are_ended() {
+        let account = Account::open(64 << 20, usize::MAX);
+        let _entered = Account::enter(Some(account));
+        let make =
+            |sizes: &'static [usize]| move || drop(sizes.iter().map(|mb| Buf::new(mb << 20)).collect::<Vec<_>>());
+        let all = 64 << 20;
+        assert_eq!(refused(Standing::First, all, make(&[40])), None);
+        assert_eq!(refused(Standing::First, all, make(&[40, 40])), Some(80));
+        assert_eq!(refused(Standing::First, all / 4, make(&[1, 2, 10, 4])), Some(17));
+        assert_eq!(refused(Standing::Free, 0, make(&[40, 40])), None);
+        // As much again is left for the one in front, or as much as others took.
+        assert_eq!(refused(Standing::Behind(0), all, make(&[28])), None);
+        assert_eq!(refused(Standing::Behind(0), all, make(&[40])), Some(40));
+        assert_eq!(refused(Standing::Behind(50 << 20), all, make(&[20])), Some(20));
+        assert_eq!(refused(Standing::Behind(50 << 20), all, make(&[3])), None);
+        // What others have counts; what was given back does not.
+        let held = Buf::new(40 << 20);
+        assert_eq!(refused(Standing::Behind(0), all, make(&[20])), Some(20));
+        drop(held);
+        let one_by_one = || (0..4).for_each(|_| drop(Buf::new(28 << 20)));
+        assert_eq!(refused(Standing::Behind(0), all, one_by_one), None);
+        assert_eq!(account.live(), 0, "what was made is dropped");
+        account.close();
+    }
+
+    #[test]
+    fn steps_count_what_they_take() {
+        let outer = Step::begin(Standing::Free, 0);
+        let kept = Buf::new(1 << 20);
+        let inner = Step::begin(Standing::Free, 0);
+        drop((Buf::new(2 << 20), Buf::new(1 << 20)));
+        drop(Buf::new(1 << 20));
+        assert_eq!(inner.peak(), 3 << 20);
+        drop(inner);
+        drop(kept);
+        assert_eq!(outer.peak(), 1 << 20);
+    }
+}

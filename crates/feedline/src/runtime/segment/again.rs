@@ -1,0 +1,332 @@
+//! Steps that found no room for what they make.
+//!
+//! 1. Functions that can be run again (not Python's) get their rows twice: one copy is kept (columns are shared) until they
+//!    are through. What would lose by that, because its memory could be overwritten, is kept only where it is large for the
+//!    limit.
+//! 2. A step that unwinds with `NoRoom` leaves that copy in the queue, under the number of its slot, and counts as under
+//!    way. Nothing more is pulled until it is done.
+//! 3. It is done again a few rows at a time, at last one by one, when its slot is the first (then nobody can go on without
+//!    it) or there is room for it. One thread at a time does that, beside whoever holds the token.
+//! 4. A slot of several rows is given in parts, so that what was made of it can leave before the rest is made.
+//! 5. A single row that would take more than the limit, even in front, can never fit: that is an error in its place.
+
+use super::super::pop_rows;
+use super::super::stage::Item;
+use super::super::sync::atomic::Ordering::Relaxed;
+use super::super::sync::lock;
+use super::{NoRoom, Place, Queue, Shared, panic_error};
+use crate::element::{Chunk, Column, DType, Slots};
+use crate::error::{Error, Kind};
+use crate::runtime::bytes_text as size;
+use feedline_io::{Standing, Step};
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Rows whose memory is worth overwriting have more bytes.
+const SMALL: usize = 64 << 10;
+/// Parts of the limit: rows that take more are kept all the same, and a chunk of several takes at most a few of them.
+const LARGE: usize = 16;
+const SEVERAL: usize = 4;
+/// So many times fewer rows at once, when even some of them are too many.
+const FEWER: usize = 8;
+
+/// Whether somebody does again what was put back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Redo {
+    No,
+    Wanted,
+    Running,
+}
+
+/// A step that was put back.
+pub struct Again {
+    /// Of its slot; not told apart where there are none.
+    number: u64,
+    /// The number of its first row.
+    row: u64,
+    /// The function that comes next, and what it gets.
+    at: usize,
+    items: VecDeque<Item>,
+    /// Rows to do at once.
+    rows: usize,
+    /// What it would have taken.
+    bytes: usize,
+    /// There seemed to be room, and was not: it waits until it is the first.
+    tried: bool,
+}
+
+type Panic = Box<dyn std::any::Any + Send>;
+type Ran = Result<Option<Vec<Item>>, Panic>;
+
+/// Why functions did not come to an end.
+enum Unfinished {
+    Panic(Panic),
+    Back(Back),
+}
+
+/// Rows for which the functions from `at` on found no room.
+struct Back {
+    at: usize,
+    items: VecDeque<Item>,
+    bytes: usize,
+}
+
+impl Queue {
+    /// A step had so many bytes at once.
+    pub(super) fn note_takes(&mut self, bytes: usize) {
+        self.takes = bytes.max(self.takes - self.takes / 8);
+    }
+    fn put_back(&mut self, again: Again) {
+        let at = self.again.partition_point(|a| a.number < again.number);
+        self.again.insert(at, again);
+    }
+}
+
+impl Shared {
+    /// Runs the functions on a chunk, and says what that took at once. `None`: it was put back.
+    pub(super) fn run_all(&self, number: u64, chunk: Chunk, place: &mut Place, lock_ns: &mut u64) -> (Ran, usize) {
+        let (rows, standing) = (chunk.rows(), self.standing(number));
+        let mut slots = std::mem::take(&mut place.slots);
+        let (ran, took) = self.run_from(0, vec![Item::Rows(chunk)], standing, (&mut slots, rows), lock_ns);
+        drop(slots);
+        let Back { at, mut items, bytes } = match ran {
+            Ok(items) => return (Ok(Some(items)), took),
+            Err(Unfinished::Panic(panic)) => return (Err(panic), took),
+            Err(Unfinished::Back(back)) => back,
+        };
+        if rows == 1 && standing == Standing::First {
+            let refused = items.pop_front().map(|item| self.refused(&item, bytes));
+            return (Ok(Some(refused.into_iter().collect())), 0);
+        }
+        if self.bounds.chunk_rows.is_none() {
+            self.want.store(1, Relaxed);
+        }
+        let again = Again { number, row: place.row, at, items, rows: (rows / FEWER).max(1), bytes, tried: false };
+        let mut queue = lock(&self.queue);
+        queue.idle(number);
+        queue.note_takes(bytes);
+        queue.put_back(again);
+        (Ok(None), took)
+    }
+
+    /// Runs the functions from one on, those that can be run again together, and says what that took at once.
+    fn run_from(
+        &self,
+        mut at: usize,
+        mut items: Vec<Item>,
+        standing: Standing,
+        (slots, rows): (&mut Slots, usize),
+        lock_ns: &mut u64,
+    ) -> (Result<Vec<Item>, Unfinished>, usize) {
+        let mut took = 0;
+        while let Some((function, _)) = self.functions.get(at) {
+            let repeats = function.repeats();
+            let alike = self.functions[at..].iter().take_while(|(f, _)| f.repeats() == repeats).count();
+            let kept = (repeats && self.is_worth_keeping(&items)).then(|| items.iter().map(copy).collect());
+            let step = Step::begin(if kept.is_some() { standing } else { Standing::Free }, self.most_of(rows));
+            let run = || self.run_functions(at..at + alike, items, (&mut *slots, rows), lock_ns);
+            let ran = catch_unwind(AssertUnwindSafe(run));
+            took = took.max(step.peak());
+            drop(step);
+            items = match ran {
+                Ok(items) => items,
+                Err(panic) => {
+                    let unfinished = match (panic.downcast_ref::<NoRoom>(), kept) {
+                        (Some(&NoRoom { bytes }), Some(items)) => Unfinished::Back(Back { at, items, bytes }),
+                        _ => Unfinished::Panic(panic),
+                    };
+                    return (Err(unfinished), took);
+                }
+            };
+            at += alike;
+        }
+        (Ok(items), took)
+    }
+
+    /// Whether to keep a copy of these until the functions are through.
+    fn is_worth_keeping(&self, items: &[Item]) -> bool {
+        let plain = |column: &Column| match column {
+            Column::Dense(t) if t.dtype() == DType::String => 0,
+            column => column.nbytes(),
+        };
+        let bytes = |item: &Item| match item {
+            Item::Rows(chunk) => chunk.columns().iter().map(plain).sum(),
+            Item::Fail(_) => 0,
+        };
+        let bytes: usize = items.iter().map(bytes).sum();
+        bytes <= SMALL || bytes >= self.budget.limit() / LARGE
+    }
+    fn most_of(&self, rows: usize) -> usize {
+        if rows > 1 { self.budget.limit() / SEVERAL } else { self.budget.limit() }
+    }
+    fn standing(&self, number: u64) -> Standing {
+        let queue = lock(&self.queue);
+        match self.bounds.ordered {
+            true if number == queue.first => Standing::First,
+            false if queue.under_way == 1 && queue.slots.is_empty() => Standing::First,
+            _ => Standing::Behind(queue.takes),
+        }
+    }
+    /// Whether what was put back first can be done before anything else is.
+    fn is_next(&self, queue: &Queue, again: &Again) -> bool {
+        match self.bounds.ordered {
+            true => again.number == queue.first && queue.slots.front().is_some_and(|slot| slot.items.is_none()),
+            false => queue.slots.is_empty() && queue.under_way == queue.again.len(),
+        }
+    }
+    pub(super) fn can_redo(&self, queue: &Queue) -> bool {
+        let Some(again) = queue.again.front().filter(|_| queue.redo == Redo::No && !self.gone()) else { return false };
+        let has_room = || {
+            !again.tried
+                && queue.bytes < queue.watched.bytes()
+                && self.budget.has_room(self.depth, again.bytes.saturating_mul(2))
+        };
+        self.is_next(queue, again) || has_room()
+    }
+
+    /// Does some rows of what was put back first.
+    pub(super) fn do_again(&self) {
+        let (mut again, standing) = {
+            let mut queue = lock(&self.queue);
+            let Some(again) = queue.again.pop_front() else {
+                queue.redo = Redo::No;
+                return;
+            };
+            // It is under way, and those that were put back with it are not.
+            let first = match self.bounds.ordered {
+                true => again.number == queue.first,
+                false => queue.slots.is_empty() && queue.under_way == queue.again.len() + 1,
+            };
+            (again, if first { Standing::First } else { Standing::Behind(queue.takes) })
+        };
+        let item = pop_rows(&mut again.items, again.rows).expect("what was put back has rows");
+        let rows = if let Item::Rows(chunk) = &item { chunk.rows() } else { 1 };
+        let (ran, takes) = self.run_from(again.at, vec![copy(&item)], standing, (&mut Slots::new(), rows), &mut 0);
+        let (items, ends) = match ran {
+            Ok(items) => (items, false),
+            Err(Unfinished::Panic(panic)) => (vec![Item::Fail(panic_error(panic))], true),
+            Err(Unfinished::Back(back)) if rows == 1 && standing == Standing::First => {
+                (vec![self.refused(&item, back.bytes)], false)
+            }
+            Err(Unfinished::Back(back)) if back.at > again.at && !again.items.is_empty() => {
+                // What came before must not be run again, and the rest has not come so far: this goes on alone.
+                let ran = self.run_from(back.at, back.items.into(), Standing::Free, (&mut Slots::new(), rows), &mut 0);
+                match ran.0 {
+                    Ok(items) => (items, false),
+                    Err(Unfinished::Panic(panic)) => (vec![Item::Fail(panic_error(panic))], true),
+                    Err(Unfinished::Back(_)) => unreachable!("it did not ask"),
+                }
+            }
+            Err(Unfinished::Back(back)) => {
+                let items =
+                    if back.at > again.at { back.items } else { std::iter::once(item).chain(again.items).collect() };
+                // In front it is done with fewer rows; one alone waits until it is there.
+                let rows_at_once = (rows / FEWER).max(1);
+                let again =
+                    Again { at: back.at, items, rows: rows_at_once, bytes: back.bytes, tried: rows == 1, ..again };
+                let mut queue = lock(&self.queue);
+                queue.put_back(again);
+                queue.redo = Redo::No;
+                return;
+            }
+        };
+        self.note_fails(again.row, &items);
+        again.row += rows as u64;
+        let bytes: usize = items.iter().map(|item| item.nbytes()).sum();
+        let (number, last) = (again.number, again.items.is_empty() || ends);
+        if ends {
+            lock(&self.queue).done = true;
+        }
+        // What follows in the same slot is done only after this is there.
+        self.fill(number, items, bytes, takes, last);
+        let mut queue = lock(&self.queue);
+        queue.redo = Redo::No;
+        if !last && !self.gone() {
+            queue.put_back(again);
+        }
+    }
+
+    /// A row of which too much would be made.
+    fn refused(&self, item: &Item, bytes: usize) -> Item {
+        let limit = self.budget.limit();
+        let error = Error::new(
+            Kind::Budget,
+            format!(
+                "what is made of one element takes {} at once, which is more than the memory_limit of {}: raise it to {} or \
+                 more, or make less of it (decode a part of a picture or a smaller one, leave out what takes most)",
+                size(bytes),
+                size(limit),
+                size(bytes + bytes / 8)
+            ),
+        );
+        match item {
+            Item::Rows(chunk) => Item::Fail(chunk.blame(error.in_op(self.name), 0)),
+            Item::Fail(_) => Item::Fail(error),
+        }
+    }
+}
+
+/// The same rows, which share their memory.
+fn copy(item: &Item) -> Item {
+    match item {
+        Item::Rows(chunk) => Item::Rows(chunk.clone()),
+        Item::Fail(error) => Item::Fail(error.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::element::{Tensor, Value};
+    use crate::error::Kind;
+    use crate::expr::Attrs;
+    use crate::{Dataset, Options};
+
+    /// Rows of so many numbers, each filled with its own.
+    fn grown(rows: i64, items: i64) -> Dataset {
+        let dims = Tensor::from_items([1], &[items]);
+        Dataset::range(rows)
+            .unwrap()
+            .map(|b, x| {
+                let dims = b.constant(Value::Tensor(dims))?;
+                b.call("fill", &[dims, x[0]], Attrs::default())
+            })
+            .unwrap()
+    }
+    fn firsts(ds: &Dataset, limit: usize, chunk_rows: usize, ordered: bool) -> Vec<Option<i64>> {
+        let options = Options {
+            memory_limit: Some(limit),
+            chunk_rows: Some(chunk_rows),
+            deterministic: Some(ordered),
+            ..Default::default()
+        };
+        let it = ds.with_options(options).unwrap().iter().unwrap();
+        it.map(|e| e.map(|e| e[0].tensor().items::<i64>()[0]).map_err(|e| assert_eq!(e.kind(), Kind::Budget)).ok())
+            .collect()
+    }
+
+    #[test]
+    fn rows_come_in_order_where_few_of_them_fit() {
+        // A quarter of the limit each: chunks of several rows are put back, and given in parts.
+        let ds = grown(40, 100_000);
+        for chunk_rows in [1, 3, 16, 100] {
+            let all: Vec<_> = (0..40).map(Some).collect();
+            assert_eq!(firsts(&ds, 3_200_000, chunk_rows, true), all, "{chunk_rows} rows a chunk");
+            let mut got = firsts(&ds, 3_200_000, chunk_rows, false);
+            got.sort();
+            assert_eq!(got, all, "{chunk_rows} rows a chunk, in any order");
+        }
+    }
+
+    #[test]
+    fn what_can_never_fit_costs_its_row() {
+        for chunk_rows in [1, 4] {
+            assert_eq!(firsts(&grown(5, 100_000), 700_000, chunk_rows, true), [None; 5]);
+        }
+        let options = Options { memory_limit: Some(1 << 20), ..Default::default() };
+        let error = grown(1, 1 << 20).with_options(options).unwrap().iter().unwrap().next().unwrap().unwrap_err();
+        let text = error.to_string();
+        for part in ["takes 8.4 MB at once", "memory_limit of 1.0 MB", "raise it to 9.4 MB", "map"] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
+}
