@@ -11,8 +11,10 @@
 use crate::Account;
 use std::cell::Cell;
 
-/// A step that takes less than this part of the limit does not ask.
+/// A step that takes less than this part of the limit does not ask, nor one that takes less than this: small rows pass,
+/// however low a limit is.
 const SMALL: usize = 16;
+const SMALL_BYTES: usize = 64 << 10;
 
 /// Where a step stands among those of its segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,7 +105,8 @@ pub(crate) fn ask(bytes: usize) {
             return None;
         }
         let all = usize::try_from(now.taken.get()).unwrap_or(0).saturating_add(bytes);
-        let account = Account::current().filter(|account| all >= account.limit() / SMALL)?;
+        let is_large = |account: &&Account| all >= (account.limit() / SMALL).max(SMALL_BYTES);
+        let account = Account::current().filter(is_large)?;
         let fits = match standing {
             Standing::Behind(others) => {
                 account.live().saturating_add(bytes).saturating_add(all.max(others)) <= account.limit()
