@@ -24,6 +24,8 @@ import pyarrow.parquet as pq
 
 RECORD = 64 << 10
 """Bytes of a record in the files."""
+LONG_RECORD = 1_500_000
+"""The same in others."""
 FILES, RECORDS = 64, 32
 """How many files there are, of how many records: 128 MB together."""
 ROWS, COLUMNS = 1 << 20, 12
@@ -57,6 +59,11 @@ def write(folder: Path) -> None:
         with fl.io.TFRecordWriter(str(folder / f"{i:03}.tfrecord")) as out:
             for row in rows:
                 out.write(np.full(RECORD // 4, row, np.int32).tobytes())
+    with fl.io.TFRecordWriter(str(folder / "000.long")) as out:
+        for row in range(4):
+            out.write(bytes([row]) * LONG_RECORD)
+    for i in range(1, FILES):
+        (folder / f"{i:03}.long").hardlink_to(folder / "000.long")
     (folder / "lines.txt").write_text("".join(f"{i:09}\n" for i in range(200_000)))
     drawn = np.random.default_rng(2).integers(0, 1 << 62, (COLUMNS, ROWS))
     table = pa.table({f"column{i}": drawn[i] for i in range(COLUMNS)})
@@ -160,6 +167,15 @@ def shuffled_lines(folder: Path) -> fl.Dataset:
 def interleaved(folder: Path) -> fl.Dataset:
     """64 files at once."""
     return decoded(records(folder, 64))
+
+
+@pipeline
+def interleaved_long(folder: Path) -> fl.Dataset:
+    """64 files at once, a record of each of which would be more than the limit together."""
+    files = sorted(str(path) for path in folder.glob("*.long"))
+    ds = fl.Dataset.from_tensor_slices(files)
+    ds = ds.interleave(fl.TFRecordDataset, cycle_length=FILES, num_parallel_calls=fl.AUTOTUNE)
+    return ds.map(fl.strings.length)
 
 
 def rows(file: Path) -> fl.Dataset:

@@ -70,6 +70,9 @@ pub trait Records: Send {
     }
 }
 
+/// Blocks from this size on are not kept for a little that is left of them.
+const LARGE: usize = 64 << 10;
+
 /// The bytes that are not cut yet: one block, in front of which lies what the last one had left over.
 pub struct Carry {
     block: Buf,
@@ -151,6 +154,18 @@ impl Carry {
         self.start = (self.start + bytes).min(self.filled);
         self.need = 0;
     }
+    /// After records were cut, of which the last had so many bytes: a rest that has not even room for another like it is copied,
+    /// where it would keep alive a large block. The next block may come late: whoever reads many files in turn would have one
+    /// of each in memory.
+    pub fn let_go(&mut self, last: usize) {
+        let rest = self.filled - self.start;
+        if self.block.len() < LARGE || rest >= last || rest > self.block.len() / 4 {
+            return;
+        }
+        let block = Buf::copied(self.rest());
+        self.base += self.start as u64;
+        (self.block, self.filled, self.start) = (block, rest, 0);
+    }
     /// Goes on to that byte of the file, if it is in what was fed.
     pub fn reach(&mut self, byte: u64) -> bool {
         let ahead = byte.checked_sub(self.offset()).filter(|n| *n <= self.rest().len() as u64);
@@ -206,6 +221,21 @@ pub fn collect<B: AsRef<[u8]>>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_little_that_is_left_keeps_no_block() {
+        let mut carry = Carry::default();
+        carry.feed(Buf::copied(&vec![1; LARGE]));
+        carry.advance(LARGE - 10);
+        for (last, kept) in [(10, LARGE), (11, 10)] {
+            carry.let_go(last);
+            assert_eq!((carry.block().len(), carry.offset(), carry.rest()), (kept, LARGE as u64 - 10, &[1u8; 10][..]));
+        }
+        carry.feed(Buf::copied(&[2; 5]));
+        assert_eq!((carry.rest().len(), carry.offset()), (15, LARGE as u64 - 10));
+        carry.advance(15);
+        assert_eq!(carry.offset(), LARGE as u64 + 5);
+    }
 
     #[test]
     fn a_long_record_is_collected_in_one_place() {

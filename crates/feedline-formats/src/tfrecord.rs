@@ -271,7 +271,7 @@ impl Records for Reader {
         true
     }
     fn cut(&mut self, want: usize, out: &mut dyn Out) -> Cut {
-        let mut cut = 0;
+        let (mut cut, mut last) = (0, 0);
         while cut < want {
             if self.state == State::Lost && !self.resync() {
                 break;
@@ -369,7 +369,9 @@ impl Records for Reader {
             self.carry.advance(whole);
             self.record += 1;
             cut += 1;
+            last = whole;
         }
+        self.carry.let_go(last);
         if cut > 0 { Cut::Records(cut) } else { Cut::More }
     }
 }
