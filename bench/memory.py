@@ -33,6 +33,7 @@ NAMES = {
     "shuffled_lines": "`shuffle(20_000)` of lines of 10 bytes",
     "interleaved": "records of 64 kB, 64 files at a time",
     "interleaved_stopped": "the same, and the consumer stops for a while",
+    "interleaved_long": "records of 1.5 MB, 64 files at a time",
     "windows": "windows of 64 records, each 16 further",
     "cache_keep": "`cache()` of 134 MB: what fits is kept",
     "cache_spill": "`cache()` of 134 MB: the rest goes to disk",

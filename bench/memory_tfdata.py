@@ -29,8 +29,8 @@ def heavy() -> Dataset:
         lambda x: tf.fill([tf.gather(each, x)], tf.cast(x, tf.int32) % 251), num_parallel_calls=AUTO)
 
 
-def records(folder: Path, cycle: int) -> Dataset:
-    files = sorted(str(path) for path in folder.glob("*.tfrecord"))
+def records(folder: Path, cycle: int, ending: str = "tfrecord") -> Dataset:
+    files = sorted(str(path) for path in folder.glob(f"*.{ending}"))
     return Dataset.from_tensor_slices(files).interleave(
         tf.data.TFRecordDataset, cycle_length=cycle, num_parallel_calls=AUTO)
 
@@ -54,6 +54,7 @@ PIPELINES = {
     "shuffled": lambda folder: decoded(records(folder, 8).shuffle(512, seed=1)),
     "shuffled_lines": lines,
     "interleaved": lambda folder: decoded(records(folder, 64)),
+    "interleaved_long": lambda folder: records(folder, 64, "long").map(tf.strings.length, AUTO),
     "windows": lambda folder: decoded(records(folder, 4)).unbatch().window(64, shift=16).flat_map(lambda w: w.batch(64)),
     "cache": lambda folder: decoded(records(folder, 8)).cache().repeat(2),
 }
