@@ -51,7 +51,7 @@ def main() -> None:
     for _ in range(40):
         for x, y in batches:
             weights = step(weights, x, y)
-        # Steps are only queued: several devices of one CPU can wait for each other for ever if these are too many.
+        # Steps are only queued: devices of one CPU may wait for each other for ever if these are too many.
         jax.block_until_ready(weights)
     found = float(error(weights, *waves(500, seed=2)))
     print(f"mean square error {found:.4f} on {len(x.devices())} devices")

@@ -86,7 +86,8 @@ def write(folder: Path) -> None:
     )
     words = [np.random.default_rng(i).bytes(WORD) for i in range(6 * WORDS)]
     pq.write_table(pa.table({"word": words}), folder / "words.parquet", row_group_size=WORDS)
-    of_words = pa.ListArray.from_arrays(np.arange(0, TEXTS + 1, 5, dtype=np.int32), texts["text"].combine_chunks())
+    ends = np.arange(0, TEXTS + 1, 5, dtype=np.int32)
+    of_words = pa.ListArray.from_arrays(ends, texts["text"].combine_chunks())
     pq.write_table(pa.table({"list": of_words}), folder / "texts_in_lists.parquet", row_group_size=TEXTS)
     slope = np.add.outer(np.arange(SIDES[0]), np.arange(SIDES[1])) // 30
     for i in range(3):
