@@ -25,7 +25,7 @@ import pytest
 DELAY = 0.3
 """How long the server thinks about every request, in seconds."""
 SOME = 5
-"""Turns of another thread in that time that show that it goes on; an idle machine gives it ten times as many."""
+"""Turns of another thread in that time that show that it goes on; many more are usual."""
 
 
 @contextmanager
