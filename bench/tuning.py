@@ -48,7 +48,8 @@ class Case:
     """`make(fl, calls, folder, shift)`: the pipeline, with `calls` parallel calls, whose costs change at `shift` if at all.
 
     What the loop does with each element: nothing, `work` (seconds of computing), or `sleep` (seconds). `few`: so few come in
-    a second that turns have to be several times as long."""
+    a second that turns have to be several times as long, the more so since whoever had the turn before still fills its
+    queue."""
 
     make: Callable[[Any, int, Path, float], Any]
     tells: str
@@ -140,7 +141,7 @@ CASES: dict[str, Case] = {
         **python(fl, sleeping(0.0005, 0.004, shift), calls)).batch(4), "a Python call that waits; then eight times as long",
         few=True),
     "python": Case(lambda fl, calls, folder, shift: fl.Dataset.range(MANY).map(
-        **python(fl, spinning(0.0002), calls)).batch(16), "a Python function that computes"),
+        **python(fl, spinning(0.0002), calls)).batch(16), "a Python function that computes", few=True),
     "far": Case(remote(64, 64, 16 << 10, 0.03), "files of a megabyte from a slow store", few=True),
     "far and small": Case(remote(256, 8, 2 << 10, 0.03), "small files from a slow store", few=True),
     "slow consumer": Case(lambda fl, calls, folder, shift: fl.Dataset.range(MANY).map(

@@ -62,6 +62,8 @@ pub struct Pool {
     wake: Condvar,
     /// Changes with every submission: what spinners look at.
     tick: AtomicUsize,
+    /// Threads that may run at once.
+    budget: AtomicUsize,
     follows: Option<Follows>,
 }
 
@@ -88,7 +90,6 @@ struct State {
     /// Threads inside `step`, and those of them that may stay there for long.
     running: usize,
     long: usize,
-    budget: usize,
     threads: usize,
     sleepers: usize,
     stop: bool,
@@ -109,13 +110,13 @@ impl Pool {
                 queued: 0,
                 running: 0,
                 long: 0,
-                budget: budget.max(1),
                 threads: 0,
                 sleepers: 0,
                 stop: false,
             }),
             wake: Condvar::new(),
             tick: AtomicUsize::new(0),
+            budget: AtomicUsize::new(budget.max(1)),
             follows,
         })
     }
@@ -138,16 +139,18 @@ impl Pool {
 
     /// Changes the number of threads that may run at once, also while work is going on.
     pub fn set_budget(&self, budget: usize) {
-        lock(&self.state).budget = budget.max(1);
+        let state = lock(&self.state);
+        self.budget.store(budget.max(1), Relaxed);
+        drop(state);
         self.wake.notify_all();
     }
     pub fn budget(&self) -> usize {
-        lock(&self.state).budget
+        self.budget.load(Relaxed)
     }
     /// How busy it is.
     pub fn load(&self) -> Load {
-        let State { threads, running, budget, queued, .. } = *lock(&self.state);
-        Load { threads, running, budget, queued }
+        let State { threads, running, queued, .. } = *lock(&self.state);
+        Load { threads, running, budget: self.budget(), queued }
     }
     /// Worker threads started so far.
     pub fn threads(&self) -> usize {
@@ -161,7 +164,7 @@ impl Pool {
         state.queues[depth.min(DEPTHS - 1)].push_back(work);
         state.queued += 1;
         self.tick.fetch_add(1, Relaxed);
-        if state.threads < state.budget && state.sleepers == 0 {
+        if state.threads < self.budget() && state.sleepers == 0 {
             state.threads += 1;
             let (pool, n) = (self.clone(), state.threads);
             drop(state);
@@ -174,7 +177,7 @@ impl Pool {
         // Somebody who looks for work now, or will do so soon, takes it without being woken.
         let looking = (state.threads - state.sleepers).saturating_sub(state.running);
         let taken = state.running.saturating_sub(state.long) + looking > 0;
-        let wake = state.sleepers > 0 && state.running < state.budget && (worth || !taken);
+        let wake = state.sleepers > 0 && state.running < self.budget() && (worth || !taken);
         drop(state);
         if wake {
             self.wake.notify_one();
@@ -206,7 +209,7 @@ impl Pool {
     fn take<'a>(&self, mut state: MutexGuard<'a, State>, taker: Taker) -> (Option<Taken>, MutexGuard<'a, State>) {
         // A worker whose step waits for another pipeline (a Python function that iterates) counts as running already,
         // and takes whatever there is: the others may all be waiting like it.
-        if state.queued == 0 || (state.running >= state.budget && taker != Taker::Nested) {
+        if state.queued == 0 || (state.running >= self.budget() && taker != Taker::Nested) {
             return (None, state);
         }
         // Without a single worker the consumer has to do everything itself.
@@ -256,7 +259,7 @@ impl Pool {
                 spin();
             }
             state = lock(&self.state);
-            if (state.queued > 0 && state.running < state.budget) || state.stop {
+            if (state.queued > 0 && state.running < self.budget()) || state.stop {
                 continue;
             }
             state.sleepers += 1;

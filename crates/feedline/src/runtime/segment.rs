@@ -457,11 +457,20 @@ impl Shared {
         let assured = b.calls == AWAY && queue.under_way < b.parallel / 2;
         let coming = if assured { 0 } else { queue.estimate.saturating_mul(queue.under_way + 1) };
         let taken = queue.takes.saturating_mul(queue.under_way + 1);
-        queue.under_way < b.parallel
+        queue.under_way < self.at_once()
             && held < if self.is_enough(queue) { b.ready.min(b.chunks) } else { b.chunks }
             && queue.rows < b.rows
             && queue.bytes.saturating_add(coming) <= queue.watched.bytes()
             && self.budget.has_room(self.depth, coming.saturating_add(queue.needs).max(taken))
+    }
+
+    /// Chunks that are worked on at once. If every thread is at one, another step would only wait in the pool: for a consumer
+    /// that waits, too, which would take it from a worker that is about to be free and has to be woken afterwards.
+    fn at_once(&self) -> usize {
+        match self.bounds.calls {
+            AWAY => self.bounds.parallel,
+            _ => self.bounds.parallel.min(self.pool.budget()),
+        }
     }
 
     /// Whether a step that was granted is not to begin after all: nobody asks for anything of a segment that has nothing, and

@@ -94,7 +94,7 @@ impl Shared {
     }
     fn choose_depth(&self, queue: &mut Queue) {
         let before = queue.watched.bytes();
-        let calls = if self.functions.is_empty() { 1 } else { self.pool.budget().min(self.bounds.parallel) };
+        let calls = if self.functions.is_empty() { 1 } else { self.at_once() };
         let Depth { bytes, why, .. } = queue.watched.next(calls, self.bounds.bytes);
         if bytes == before {
             return;
