@@ -5,7 +5,7 @@ use crate::structure;
 use crate::values::{convert, value_to_py};
 use feedline::element::{Element, Spec, Tree};
 use feedline::expr::{Ask, Crew, HostFn};
-use feedline::runtime::note_lock_wait;
+use feedline::runtime::{Line, note_lock_wait};
 use feedline::{Error, Result};
 use feedline_workers::{Slot, Start};
 use pyo3::prelude::*;
@@ -22,6 +22,9 @@ static SHUT_DOWN: AtomicBool = AtomicBool::new(false);
 
 /// Threads that are in Python now.
 static INSIDE: AtomicUsize = AtomicUsize::new(0);
+
+/// Who wants the interpreter's lock.
+pub static LINE: Line = Line::new();
 
 /// Called at interpreter exit. A worker that comes back from a wait after the interpreter is gone would be ended in
 /// the middle of our code, so those that are in Python get a moment to come out. One that is stuck stays behind.
@@ -49,10 +52,12 @@ pub fn attach<R>(f: impl FnOnce(Python<'_>) -> R) -> Option<R> {
     result
 }
 
-/// The same for many calls at once: the wait for the interpreter's lock is counted as such.
+/// The same for many calls at once, when it is this worker's turn: the wait for the interpreter's lock is counted as such.
 pub fn attach_counted<R>(f: impl FnOnce(Python<'_>) -> R) -> Option<R> {
     let start = Instant::now();
+    let waits = LINE.worker();
     attach(|py| {
+        drop(waits);
         note_lock_wait(start.elapsed());
         f(py)
     })

@@ -2,7 +2,7 @@
 
 use crate::apart::{apart, look_for_signals};
 use crate::error::{IntoPy, to_py};
-use crate::host::is_shut_down;
+use crate::host::{LINE, is_shut_down};
 use crate::passes::Pass;
 use crate::plan::{json_to_py, state_from_py};
 use crate::structure::{self, spec_to_py};
@@ -137,7 +137,8 @@ impl Iterator {
             if self.is_forked() {
                 return Err(forked());
             }
-            let more = py.detach(|| iter.fetch(&mut look_for_signals));
+            let (more, waits) = py.detach(|| (iter.fetch(&mut look_for_signals), LINE.consumer()));
+            drop(waits);
             match more {
                 Ok(true) => {}
                 Ok(false) => return Ok(None),

@@ -67,5 +67,6 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(spans::start_spans, m)?)?;
     m.add_function(wrap_pyfunction!(spans::stop_spans, m)?)?;
     log::install();
+    feedline_io::in_child(|| host::LINE.forget());
     Ok(())
 }

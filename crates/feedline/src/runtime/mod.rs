@@ -8,6 +8,7 @@ mod errors;
 mod given;
 mod index;
 mod iter;
+mod line;
 mod machine;
 mod mark;
 mod meter;
@@ -35,6 +36,7 @@ pub use index::Index;
 #[cfg(test)]
 pub use iter::testing_cx;
 pub use iter::{Iter, Stopper, index as index_of, streaming_op, streams};
+pub use line::Line;
 pub use mark::{At, Later, Mark, Saved, from_json as parts_from_json, to_json as parts_to_json, unfit};
 pub use meter::{Lane, Meter, Meters, Phase, Spread, Usage, note_lock_wait};
 pub use pool::{Load, Pool, Work};
