@@ -4,6 +4,7 @@
 //! dictionary of 20 MB was freed, its allocator cuts blocks of that size out of each thread's arena, and gives nothing
 //! back while twice as much lies free at the end of one.
 
+use super::claims::check_page_header;
 use super::dictionaries::{Dictionaries, Dictionary};
 use super::group::Fetched;
 use super::pages::{Kind, Page, Pages, unpacks};
@@ -275,6 +276,8 @@ fn by_the_library(page: &Page, column: &ColumnChunkMetaData, fetched: &Arc<Fetch
         }
     }
     let (charge, range) = (scratch(page.size), &page.range);
+    let header = fetched.get_bytes(range.start, page.header_bytes())?;
+    check_page_header(&header, range.start).map_err(foreign)?;
     let alone = column.clone().into_builder().set_dictionary_page_offset(None);
     let alone = alone.set_data_page_offset(range.start as i64);
     let alone = alone.set_total_compressed_size((range.end - range.start) as i64).build()?;
