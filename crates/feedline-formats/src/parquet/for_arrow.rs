@@ -7,6 +7,7 @@
 use super::claims::check_page_header;
 use super::dictionaries::{Dictionaries, Dictionary};
 use super::group::Fetched;
+use super::numbers::{are_there, cut_levels};
 use super::pages::{Kind, Page, Pages, unpacks};
 use bytes::Bytes;
 use feedline_io::{Scratch, scratch};
@@ -188,7 +189,27 @@ impl Chunk {
                 page.ok_or_else(|| ParquetError::General(format!("there is no page at byte {}", range.start)))?
             }
         };
-        unpacked(&page, &self.column, &self.fetched)
+        let unpacked = unpacked(&page, &self.column, &self.fetched)?;
+        check_levels(&page, &unpacked, &self.column).map_err(foreign)?;
+        Ok(unpacked)
+    }
+}
+
+/// Refuses pages of lists that do not say of all of their items where these belong: the Arrow reader would wait for the others
+/// forever.
+fn check_levels(page: &Page, unpacked: &Unpacked, column: &ColumnChunkMetaData) -> feedline_io::Result<()> {
+    let most = column.column_descr().max_rep_level() as u16;
+    let levels = match unpacked {
+        _ if most == 0 => return Ok(()),
+        Unpacked::DataPage { buf, rep_level_encoding: Encoding::RLE, .. } => cut_levels(&mut &buf[..]),
+        Unpacked::DataPageV2 { buf, rep_levels_byte_len, .. } => buf.get(..*rep_levels_byte_len as usize),
+        // Packed levels have the length that their number gives.
+        Unpacked::DataPage { .. } | Unpacked::DictionaryPage { .. } => return Ok(()),
+    };
+    let width = (u16::BITS - most.leading_zeros()) as usize;
+    match levels.is_some_and(|levels| are_there(levels, width, page.values)) {
+        true => Ok(()),
+        false => Err(page.damaged("its levels end early")),
     }
 }
 
