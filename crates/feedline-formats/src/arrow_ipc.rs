@@ -225,7 +225,9 @@ impl ArrowFile {
         rising.sort_unstable();
         let message = root_as_message(b.meta.as_slice()).map_err(|e| Error::data(format!("{what}: {e}")))?;
         let fb = message.header_as_record_batch().ok_or_else(|| Error::data(format!("{what}: it is not there")))?;
-        let unpacked = claimed(&fb, &bytes).map_err(|why| Error::data(format!("{what}: {why}")))?;
+        let unpacked = check_lengths(&fb)
+            .and_then(|()| claimed(&fb, &bytes))
+            .map_err(|why| Error::data(format!("{what}: {why}")))?;
         check_room(unpacked, most).map_err(|e| Error::new(e.kind(), format!("{what}: {}", e.message())))?;
         let taken = scratch(unpacked);
         let read: RecordBatch = guarded(what, || {
@@ -260,8 +262,9 @@ impl ArrowFile {
         let (Some(nodes), Some(buffers)) = (fb.nodes(), fb.buffers()) else {
             return Err(Error::data(format!("{what}: it has no columns")));
         };
+        check_lengths(&fb).map_err(|why| Error::data(format!("{what}: {why}")))?;
         let mut cut = Cut {
-            nodes: nodes.iter().map(|n| (n.length(), n.null_count())).collect(),
+            nodes: nodes.iter().map(|n| (n.length() as usize, n.null_count() as usize)).collect(),
             buffers: buffers.iter().map(|b| (b.offset(), b.length())).collect(),
             node: 0,
             buffer: 0,
@@ -355,7 +358,10 @@ impl Found {
                 let mut known = (*self.dictionaries).clone();
                 let read = guarded("a dictionary cannot be read", || {
                     let batch = parsed.header_as_dictionary_batch().ok_or("it is not there")?;
-                    batch.data().map_or(Ok(0), |data| claimed(&data, &bytes))?;
+                    if let Some(data) = batch.data() {
+                        check_lengths(&data)?;
+                        claimed(&data, &bytes)?;
+                    }
                     read_dictionary(&bytes, batch, schema, &mut known, &version).map_err(|e| words(&e))
                 });
                 read.map_err(here)?;
@@ -379,6 +385,15 @@ impl Found {
             _ => {}
         }
         Ok(())
+    }
+}
+
+/// Refuses columns that claim to have fewer rows or nulls than none, read or not, in whichever way the batch is decoded: the
+/// Arrow crate takes such numbers for very large ones, or for none.
+fn check_lengths(batch: &arrow_ipc::RecordBatch) -> std::result::Result<(), String> {
+    match batch.nodes().into_iter().flatten().find(|node| node.length() < 0 || node.null_count() < 0) {
+        Some(node) => Err(format!("a column claims to have {} rows and {} nulls", node.length(), node.null_count())),
+        None => Ok(()),
     }
 }
 
@@ -478,7 +493,8 @@ fn bytes_for_text(data_type: &DataType) -> DataType {
 
 /// Cuts rows out of a body. Nodes and buffers stand in the order of the fields, from the outside in.
 struct Cut<'a> {
-    nodes: Vec<(i64, i64)>,
+    /// How many rows and nulls they have.
+    nodes: Vec<(usize, usize)>,
     buffers: Vec<(i64, i64)>,
     node: usize,
     buffer: usize,
@@ -506,12 +522,9 @@ impl Cut<'_> {
         self.buffer += buffers_of(data_type);
     }
     fn next_node(&mut self) -> Result<(usize, usize)> {
-        let (length, nulls) = *self.nodes.get(self.node).ok_or_else(|| Error::data("too few columns"))?;
+        let node = *self.nodes.get(self.node).ok_or_else(|| Error::data("too few columns"))?;
         self.node += 1;
-        match (usize::try_from(length), usize::try_from(nulls)) {
-            (Ok(length), Ok(nulls)) => Ok((length, nulls)),
-            _ => Err(Error::data("a length is negative")),
-        }
+        Ok(node)
     }
     /// Bytes `from..to` of the next buffer.
     fn bytes(&mut self, range: Range<usize>) -> Result<Buffer> {
@@ -701,5 +714,32 @@ mod tests {
         }
         let error = read(&bytes).unwrap_err();
         assert!(error.message().contains("larger than memory"), "{error}");
+    }
+
+    #[test]
+    fn columns_with_fewer_nulls_than_none_are_refused_in_whichever_way_they_are_read() {
+        let column = |at: usize| (format!("{at}"), Arc::new(Int64Array::from(vec![5; 77])) as ArrayRef);
+        let batch = RecordBatch::try_from_iter([column(0), column(1)]).unwrap();
+        for compression in ["none", "zstd"] {
+            let mut out = ArrowWriter::new(Vec::new(), &batch.schema(), compression).unwrap();
+            out.write(&batch).unwrap();
+            let mut bytes = out.finish().unwrap();
+            // The nodes of both columns, which have rows and nulls: 77 and none.
+            let nodes: Vec<u8> = [77u64, 0, 77, 0].iter().flat_map(|n| n.to_le_bytes()).collect();
+            let at = bytes.windows(nodes.len()).position(|b| b == nodes).unwrap();
+            for (at, rows, nulls) in [(at + 24, 77, -1), (at + 16, -2, 0)] {
+                let before: [u8; 8] = bytes[at..at + 8].try_into().unwrap();
+                bytes[at..at + 8].copy_from_slice(&i64::min(rows, nulls).to_le_bytes());
+                let file = ArrowFile::open(File::of(&bytes)).unwrap();
+                let why = format!("a column claims to have {rows} rows and {nulls} nulls");
+                for columns in [&[0, 1][..], &[0]] {
+                    let cut = file.decode(0, columns, 3..5, None).unwrap_err();
+                    let whole = file.decode_whole(0, columns, None, usize::MAX).unwrap_err();
+                    assert!(cut.message().contains(&why), "{cut}");
+                    assert_eq!(cut.to_string(), whole.to_string());
+                }
+                bytes[at..at + 8].copy_from_slice(&before);
+            }
+        }
     }
 }

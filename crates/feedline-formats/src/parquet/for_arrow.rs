@@ -4,8 +4,10 @@
 //! dictionary of 20 MB was freed, its allocator cuts blocks of that size out of each thread's arena, and gives nothing
 //! back while twice as much lies free at the end of one.
 
+use super::claims::check_page_header;
 use super::dictionaries::{Dictionaries, Dictionary};
 use super::group::Fetched;
+use super::numbers::{are_there, cut_levels};
 use super::pages::{Kind, Page, Pages, unpacks};
 use bytes::Bytes;
 use feedline_io::{Scratch, scratch};
@@ -187,7 +189,27 @@ impl Chunk {
                 page.ok_or_else(|| ParquetError::General(format!("there is no page at byte {}", range.start)))?
             }
         };
-        unpacked(&page, &self.column, &self.fetched)
+        let unpacked = unpacked(&page, &self.column, &self.fetched)?;
+        check_levels(&page, &unpacked, &self.column).map_err(foreign)?;
+        Ok(unpacked)
+    }
+}
+
+/// Refuses pages of lists that do not say of all of their items where these belong: the Arrow reader would wait for the others
+/// forever.
+fn check_levels(page: &Page, unpacked: &Unpacked, column: &ColumnChunkMetaData) -> feedline_io::Result<()> {
+    let most = column.column_descr().max_rep_level() as u16;
+    let levels = match unpacked {
+        _ if most == 0 => return Ok(()),
+        Unpacked::DataPage { buf, rep_level_encoding: Encoding::RLE, .. } => cut_levels(&mut &buf[..]),
+        Unpacked::DataPageV2 { buf, rep_levels_byte_len, .. } => buf.get(..*rep_levels_byte_len as usize),
+        // Packed levels have the length that their number gives.
+        Unpacked::DataPage { .. } | Unpacked::DictionaryPage { .. } => return Ok(()),
+    };
+    let width = (u16::BITS - most.leading_zeros()) as usize;
+    match levels.is_some_and(|levels| are_there(levels, width, page.values)) {
+        true => Ok(()),
+        false => Err(page.damaged("its levels end early")),
     }
 }
 
@@ -275,6 +297,8 @@ fn by_the_library(page: &Page, column: &ColumnChunkMetaData, fetched: &Arc<Fetch
         }
     }
     let (charge, range) = (scratch(page.size), &page.range);
+    let header = fetched.get_bytes(range.start, page.header_bytes())?;
+    check_page_header(&header, range.start).map_err(foreign)?;
     let alone = column.clone().into_builder().set_dictionary_page_offset(None);
     let alone = alone.set_data_page_offset(range.start as i64);
     let alone = alone.set_total_compressed_size((range.end - range.start) as i64).build()?;

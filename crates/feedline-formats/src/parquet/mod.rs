@@ -1,18 +1,21 @@
 //! Parquet files: the footer, the byte ranges of a row group's columns, and rows decoded out of them.
 //!
-//! 1. `ParquetFile::open` reads the end of the file once. Everything else is arithmetic on it.
+//! 1. `ParquetFile::open` reads the end of the file once. Everything else is arithmetic on it, once it is known that what it
+//!    claims can be (`claims.rs`).
 //! 2. `ranges` says which bytes the wanted columns of a row group take up. Whoever reads them decides when.
 //! 3. A `Group` makes rows from these bytes, in pieces: pages in front of them are passed over by their headers, not
 //!    decompressed, as far as the file allows it.
 //! 4. Columns of numbers are read from their pages (`pages.rs`) straight into their memory (`numbers.rs`), the others by
 //!    the Arrow reader, once it is known that what their pages claim can be (`lengths.rs`).
 
+mod claims;
 mod dictionaries;
 mod for_arrow;
 mod group;
 mod lengths;
 pub(crate) mod numbers;
 pub(crate) mod pages;
+mod thrift;
 mod write;
 
 #[cfg(test)]
@@ -23,13 +26,16 @@ pub use write::{ParquetWriter, WriteOptions};
 
 use crate::columnar::{decoded, guarded, to_bytes, viewed};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use bytes::Bytes;
 use feedline_io::{Buf, Error, Kind, Result, Source, Stat};
 use parquet::DecodeResult;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use parquet::arrow::{ProjectionMask, parquet_to_arrow_schema};
 use parquet::basic::{Compression, Type};
 use parquet::errors::ParquetError;
-use parquet::file::metadata::{ColumnChunkMetaData, PageIndexPolicy, ParquetMetaData, ParquetMetaDataPushDecoder};
+use parquet::file::metadata::{
+    ColumnChunkMetaData, PageIndexPolicy, ParquetMetaData, ParquetMetaDataPushDecoder, ParquetMetaDataReader,
+};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -105,27 +111,15 @@ impl ParquetFile {
             return Err(Error::data(format!("the footer claims to have {footer} bytes; the file has {}", stat.len))
                 .in_file(source.name(), Some(stat.len - 8)));
         }
-        let mut decoder = guarded("the footer cannot be read", || {
-            let decoder = ParquetMetaDataPushDecoder::try_new(stat.len).map_err(|e| words(&e))?;
-            let mut decoder = decoder
-                .with_column_index_policy(PageIndexPolicy::Skip)
-                .with_offset_index_policy(PageIndexPolicy::Optional);
-            decoder.push_range(tail..stat.len, to_bytes(end)).map_err(|e| words(&e))?;
-            Ok(decoder)
+        let end = End { source: &source, bytes: to_bytes(end), at: tail };
+        let footer_at = stat.len - 8 - u64::from(footer);
+        let footer = end.get(footer_at..stat.len - 8)?;
+        claims::check_footer(&footer, footer_at)?;
+        let meta = guarded("the footer cannot be read", || {
+            ParquetMetaDataReader::decode_metadata(&footer).map_err(|e| words(&e))
         })?;
-        let meta = loop {
-            match guarded("the footer cannot be read", || decoder.try_decode().map_err(|e| words(&e)))? {
-                DecodeResult::Data(meta) => break meta,
-                DecodeResult::NeedsData(ranges) => {
-                    for range in ranges {
-                        let bytes = to_bytes(exact(&source, range.clone())?);
-                        decoder.push_range(range, bytes).map_err(|e| Error::data(words(&e)))?;
-                    }
-                }
-                DecodeResult::Finished => return Err(Error::data("the footer says nothing")),
-            }
-        };
         check(&meta, stat.len)?;
+        let meta = with_places(meta, &end, stat.len)?;
         let (meta, schema) = guarded("the schema cannot be read", || schema_of(meta).map_err(|e| words(&e)))?;
         Ok(ParquetFile { source, stat, meta, schema })
     }
@@ -227,6 +221,61 @@ impl ParquetFile {
         let text = "the file has changed since the dataset was made; make it again";
         Err(Error::new(Kind::Precondition, text).in_file(self.source.name(), None))
     }
+}
+
+/// The end of a file, which was read already, and the rest of it.
+struct End<'a> {
+    source: &'a Arc<dyn Source>,
+    bytes: Bytes,
+    /// Where they begin.
+    at: u64,
+}
+
+impl End<'_> {
+    /// Bytes of the file.
+    fn get(&self, range: Range<u64>) -> Result<Bytes> {
+        match range.start.checked_sub(self.at) {
+            Some(start) => Ok(self.bytes.slice(start as usize..(range.end - self.at) as usize)),
+            None => exact(self.source, range).map(to_bytes),
+        }
+    }
+}
+
+/// Adds the places of pages, where the file has them. One column's lie behind the other's: all of them have no more bytes
+/// than the file.
+fn with_places(meta: ParquetMetaData, end: &End, len: u64) -> Result<ParquetMetaData> {
+    let columns = meta.row_groups().iter().flat_map(|group| group.columns());
+    let places = columns.filter_map(|column| column.offset_index_range());
+    let (mut sum, mut first, mut last) = (0u64, u64::MAX, 0);
+    for place in places.clone() {
+        sum = sum.saturating_add(place.end - place.start);
+        (first, last) = (first.min(place.start), last.max(place.end));
+        if place.end > len || sum > len {
+            let text = format!(
+                "an index of pages ends at byte {}, all so far have {sum} bytes; the file has {len}",
+                place.end
+            );
+            return Err(Error::data(text));
+        }
+    }
+    if first >= last {
+        return Ok(meta);
+    }
+    let bytes = end.get(first..last)?;
+    for place in places {
+        let range = (place.start - first) as usize..(place.end - first) as usize;
+        claims::check_offset_index(&bytes[range], place.start)?;
+    }
+    guarded("the index of pages cannot be read", || {
+        let decoder = ParquetMetaDataPushDecoder::try_new_with_metadata(len, meta).map_err(|e| words(&e))?;
+        let mut decoder =
+            decoder.with_column_index_policy(PageIndexPolicy::Skip).with_offset_index_policy(PageIndexPolicy::Optional);
+        decoder.push_range(first..last, bytes).map_err(|e| words(&e))?;
+        match decoder.try_decode().map_err(|e| words(&e))? {
+            DecodeResult::Data(meta) => Ok(meta),
+            _ => Err("a part of it is missing".into()),
+        }
+    })
 }
 
 /// The whole range, or an error: a file that ends early is cut off.

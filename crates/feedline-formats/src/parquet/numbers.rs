@@ -252,6 +252,19 @@ pub fn zeros(mut levels: &[u8], width: usize, mut left: usize) -> Option<usize> 
     Some(found)
 }
 
+/// Whether there are so many levels.
+pub fn are_there(mut levels: &[u8], width: usize, mut left: usize) -> bool {
+    while left > 0 {
+        let count = match Run::next(&mut levels, width) {
+            // To the Arrow reader this is the end, which some writers fill up.
+            None | Some(Run::Same { count: 0, .. }) => return false,
+            Some(Run::Same { count, .. } | Run::Packed { count, .. }) => count,
+        };
+        left = left.saturating_sub(count);
+    }
+    true
+}
+
 /// Places in a dictionary, or levels: runs of one of them, and runs of packed ones.
 pub enum Run<'a> {
     Same { count: usize, index: u32 },
@@ -262,6 +275,10 @@ impl<'a> Run<'a> {
     pub fn next(rest: &mut &'a [u8], width: usize) -> Option<Run<'a>> {
         let header = usize::try_from(varint(rest).ok()?).ok()?;
         let count = header >> 1;
+        // Others count in 32 bits, and would begin again at 0.
+        if u32::try_from(if header & 1 == 0 { count } else { count.checked_mul(8)? }).is_err() {
+            return None;
+        }
         if header & 1 == 0 {
             let (value, behind) = rest.split_at_checked(width.div_ceil(8))?;
             *rest = behind;

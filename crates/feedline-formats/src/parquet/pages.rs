@@ -1,12 +1,11 @@
 //! The pages of a column chunk: their headers and their contents. The chunk lies in memory, or in its file, of which only
 //! headers are read then, and the contents of pages that are wanted.
 //!
-//! A header is a struct in Thrift's compact protocol: fields with numbers, each with its type, so that what is not wanted
-//! can be passed over. Sizes are checked before anything is taken for them: a page cannot be longer than its chunk, nor
-//! become larger than its compression can make it.
+//! A header is a struct in Thrift's compact protocol (`thrift.rs`). Sizes are checked before anything is taken for them: a
+//! page cannot be longer than its chunk, nor become larger than its compression can make it.
 
+use super::thrift::{Compact, FALSE, I32, Read, STRUCT, TRUE};
 use crate::columnar::to_bytes;
-use crate::wire::varint;
 use bytes::Bytes;
 use feedline_io::{Buf, Error, Result, Source};
 use parquet::basic::Compression;
@@ -15,8 +14,6 @@ use std::sync::Arc;
 
 /// Pages that claim to be no larger than this are believed.
 const BELIEVED_BYTES: usize = 64 << 20;
-/// Structs inside of structs, at most. The format has three levels.
-const MOST_NESTED: usize = 8;
 
 /// What is read at once where a header is expected in a file, and what is read if that was too short for it.
 const HEADER_BYTES: usize = 4 << 10;
@@ -118,9 +115,9 @@ impl Pages {
     /// The next header, and how long it is. Of a file, more is read until there is all of it.
     fn header(&mut self) -> Result<(Header, usize)> {
         loop {
-            let mut reader = Compact { rest: &self.rest };
-            if let Some(header) = reader.header() {
-                return Ok((header, self.rest.len() - reader.rest.len()));
+            let mut reader = Compact::new(&self.rest);
+            if let Ok(header) = Header::read(&mut reader) {
+                return Ok((header, self.rest.len() - reader.left()));
             }
             let most = usize::try_from(self.left()).unwrap_or(usize::MAX).min(LONG_HEADER_BYTES);
             let Some(file) = self.file.as_ref().filter(|_| self.rest.len() < most) else {
@@ -216,6 +213,10 @@ impl Page {
         let is_packed = !matches!(self.kind, Kind::DataV2 { is_packed: false, .. });
         is_packed && self.compression != Compression::UNCOMPRESSED
     }
+    /// Bytes in front of its contents.
+    pub fn header_bytes(&self) -> usize {
+        (self.range.end - self.range.start) as usize - self.body.len()
+    }
     /// Bytes that have to be read for its contents.
     pub fn bytes_to_read(&self) -> usize {
         match &self.body {
@@ -298,31 +299,11 @@ struct Header {
     is_packed: bool,
 }
 
-/// Thrift's compact protocol.
-struct Compact<'a> {
-    rest: &'a [u8],
-}
-
-/// Types of fields.
-const TRUE: u8 = 1;
-const FALSE: u8 = 2;
-const BYTE: u8 = 3;
-const I16: u8 = 4;
-const I32: u8 = 5;
-const I64: u8 = 6;
-const DOUBLE: u8 = 7;
-const BINARY: u8 = 8;
-const LIST: u8 = 9;
-const SET: u8 = 10;
-const MAP: u8 = 11;
-const STRUCT: u8 = 12;
-const UUID: u8 = 13;
-
-impl Compact<'_> {
-    fn header(&mut self) -> Option<Header> {
+impl Header {
+    fn read(reader: &mut Compact) -> Read<Header> {
         let mut header = Header { kind: -1, is_packed: true, ..Header::default() };
         let mut described = -1;
-        self.fields(0, |reader, field, ty| {
+        reader.fields(|reader, field, ty| {
             match (field, ty) {
                 (1, I32) => header.kind = reader.i32()?,
                 (2, I32) => header.size = reader.i32()?,
@@ -330,31 +311,31 @@ impl Compact<'_> {
                 (4, I32) => header.crc = Some(reader.i32()? as u32),
                 (5, STRUCT) => {
                     described = DATA_PAGE;
-                    reader.fields(1, |reader, field, ty| {
+                    reader.fields(|reader, field, ty| {
                         match (field, ty) {
                             (1, I32) => header.values = reader.i32()?,
                             (2, I32) => header.encoding = reader.i32()?,
                             (3, I32) => header.levels = reader.i32()?,
                             (4, I32) => header.levels_of_lists = reader.i32()?,
-                            _ => return Some(false),
+                            _ => return Ok(false),
                         }
-                        Some(true)
+                        Ok(true)
                     })?;
                 }
                 (7, STRUCT) => {
                     described = DICTIONARY_PAGE;
-                    reader.fields(1, |reader, field, ty| {
+                    reader.fields(|reader, field, ty| {
                         match (field, ty) {
                             (1, I32) => header.values = reader.i32()?,
                             (2, I32) => header.encoding = reader.i32()?,
-                            _ => return Some(false),
+                            _ => return Ok(false),
                         }
-                        Some(true)
+                        Ok(true)
                     })?;
                 }
                 (8, STRUCT) => {
                     described = DATA_PAGE_V2;
-                    reader.fields(1, |reader, field, ty| {
+                    reader.fields(|reader, field, ty| {
                         match (field, ty) {
                             (1, I32) => header.values = reader.i32()?,
                             (2, I32) => header.nulls = reader.i32()?,
@@ -363,96 +344,20 @@ impl Compact<'_> {
                             (5, I32) => header.definition = reader.i32()?,
                             (6, I32) => header.repetition = reader.i32()?,
                             (7, TRUE | FALSE) => header.is_packed = ty == TRUE,
-                            _ => return Some(false),
+                            _ => return Ok(false),
                         }
-                        Some(true)
+                        Ok(true)
                     })?;
                 }
-                _ => return Some(false),
+                _ => return Ok(false),
             }
-            Some(true)
+            Ok(true)
         })?;
         // What it says to be it must have described.
         let is_known = matches!(header.kind, DATA_PAGE | DICTIONARY_PAGE | DATA_PAGE_V2);
-        (!is_known || header.kind == described).then_some(header)
-    }
-    /// The fields of a struct, up to its end: their numbers and types. What `take` does not take is passed over.
-    fn fields(&mut self, depth: usize, mut take: impl FnMut(&mut Self, i32, u8) -> Option<bool>) -> Option<()> {
-        let mut number = 0i32;
-        loop {
-            let byte = self.byte()?;
-            if byte == 0 {
-                return Some(());
-            }
-            number = match byte >> 4 {
-                0 => self.i32()?,
-                step => number.checked_add(step.into())?,
-            };
-            let ty = byte & 15;
-            if !take(self, number, ty)? {
-                self.skip(ty, depth)?;
-            }
+        match !is_known || header.kind == described {
+            true => Ok(header),
+            false => Err("it does not describe what it says to be"),
         }
-    }
-    fn byte(&mut self) -> Option<u8> {
-        let (byte, rest) = self.rest.split_first()?;
-        self.rest = rest;
-        Some(*byte)
-    }
-    fn bytes(&mut self, n: u64) -> Option<()> {
-        self.rest = self.rest.get(usize::try_from(n).ok()?..)?;
-        Some(())
-    }
-    fn number(&mut self) -> Option<u64> {
-        varint(&mut self.rest).ok()
-    }
-    fn i32(&mut self) -> Option<i32> {
-        let n = self.number()?;
-        i32::try_from((n >> 1) as i64 ^ -((n & 1) as i64)).ok()
-    }
-    fn skip(&mut self, ty: u8, depth: usize) -> Option<()> {
-        if depth > MOST_NESTED {
-            return None;
-        }
-        match ty {
-            TRUE | FALSE => Some(()),
-            BYTE => self.bytes(1),
-            I16 | I32 | I64 => self.number().map(drop),
-            DOUBLE => self.bytes(8),
-            UUID => self.bytes(16),
-            BINARY => {
-                let n = self.number()?;
-                self.bytes(n)
-            }
-            LIST | SET => {
-                let byte = self.byte()?;
-                let n = if byte >> 4 == 15 { self.number()? } else { u64::from(byte >> 4) };
-                self.items(n, &[byte & 15], depth)
-            }
-            MAP => match self.number()? {
-                0 => Some(()),
-                n => {
-                    let types = self.byte()?;
-                    self.items(n, &[types >> 4, types & 15], depth)
-                }
-            },
-            STRUCT => self.fields(depth + 1, |_, _, _| Some(false)),
-            _ => None,
-        }
-    }
-    /// `n` times values of these types. Each takes a byte at least: what claims to be more ends here.
-    fn items(&mut self, n: u64, types: &[u8], depth: usize) -> Option<()> {
-        if n > self.rest.len() as u64 {
-            return None;
-        }
-        for _ in 0..n {
-            for &ty in types {
-                match ty {
-                    TRUE | FALSE => self.bytes(1)?,
-                    ty => self.skip(ty, depth + 1)?,
-                }
-            }
-        }
-        Some(())
     }
 }

@@ -1,11 +1,11 @@
 //! Columns of numbers beside what the Arrow reader makes of them, whole and damaged.
 
 use super::group::Fetched;
-use super::numbers::{Numbers, Room};
+use super::numbers::{Numbers, Room, are_there};
 use super::pages::Pages;
 use super::*;
 use crate::columnar::Values;
-use arrow_array::builder::{ListBuilder, StringBuilder};
+use arrow_array::builder::{Int64Builder, ListBuilder, StringBuilder};
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
 use arrow_array::*;
@@ -620,4 +620,47 @@ fn pages_of_strings_count_while_somebody_has_them() {
             account.close();
         }
     }
+}
+
+/// The Arrow reader would wait for the levels of the others forever.
+#[test]
+fn lists_whose_levels_end_early_are_refused() {
+    let mut lists = ListBuilder::new(Int64Builder::new());
+    for i in 0..60 {
+        lists.values().append_value(i);
+        lists.append(true);
+    }
+    let batch = RecordBatch::try_from_iter([("l", Arc::new(lists.finish()) as ArrayRef)]).unwrap();
+    for version in [WriterVersion::PARQUET_1_0, WriterVersion::PARQUET_2_0] {
+        let way = Way {
+            compression: Compression::UNCOMPRESSED,
+            version,
+            page_bytes: 1 << 20,
+            dictionary_bytes: 1 << 20,
+            dictionary: false,
+            index: false,
+        };
+        let mut bytes = written(&batch, way);
+        let read = |bytes: &[u8], rows: Range<usize>| {
+            let file = Arc::new(ParquetFile::open(crate::fuzzing::File::of(bytes)).unwrap());
+            Group::new(&file, 0, &file.projection(&[0]), vec![], 0, 1 << 20).decode(rows).map(drop)
+        };
+        assert!(read(&bytes, 5..9).is_ok());
+        // A run of 60 levels that are 0, and behind it that of definition levels.
+        let levels: &[u8] = match version {
+            WriterVersion::PARQUET_1_0 => &[2, 0, 0, 0, 120, 0, 2, 0, 0, 0, 120, 2],
+            WriterVersion::PARQUET_2_0 => &[120, 0, 120, 2],
+        };
+        let at = bytes.windows(levels.len()).position(|b| b == levels).unwrap();
+        let at = at + levels.iter().position(|b| *b == 120).unwrap();
+        for run in [2, 0] {
+            bytes[at] = run;
+            for rows in [5..9, 0..60, 0..4] {
+                let error = read(&bytes, rows).unwrap_err();
+                assert!(error.message().contains("its levels end early"), "{error}");
+            }
+        }
+    }
+    // 32 bits of this number of levels are none.
+    assert!(!are_there(&[0x80, 0x80, 0x80, 0x80, 0x20, 0], 1, 5));
 }
