@@ -167,6 +167,9 @@ pub(crate) fn room() -> usize {
 
 fn share_out(slots: &[&'static Account]) {
     ROOM.store(shared(slots), Relaxed);
+    let open = slots.iter().filter(|a| a.open.load(Relaxed));
+    let lowest = open.map(|a| a.limit().min(a.all.load(Relaxed))).min();
+    crate::freed::bound(lowest.unwrap_or(usize::MAX));
 }
 
 fn shared(slots: &[&'static Account]) -> usize {

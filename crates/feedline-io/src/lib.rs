@@ -13,6 +13,7 @@ mod cache;
 mod error;
 mod flights;
 mod fork;
+mod freed;
 mod glob;
 mod list;
 mod local;
