@@ -7,7 +7,10 @@
 //!    than twice that. Above 4 GB all is as the library has it.
 //! 3. When no such pipeline is left it is what it grows to by itself. It never grows again: the library does not tell where
 //!    it was.
-//! 4. Who set it from outside (`MALLOC_MMAP_THRESHOLD_`, for instance) has the last word.
+//! 4. Where many small blocks were freed at once, all arenas give back the pages that nobody uses.
+//! 5. Who set it from outside (`MALLOC_MMAP_THRESHOLD_`, for instance) has the last word.
+
+use crate::Account;
 
 /// Parts of the limit.
 const SHARE: usize = 128;
@@ -26,6 +29,22 @@ pub(crate) fn bound(limit: usize) {
     glibc::set(large(limit));
     #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
     let _ = limit;
+}
+
+/// Parts of the limit: where so much was the library's, it gives back what it keeps of it.
+const GIVEN_BACK: usize = 32;
+
+/// So many bytes that are charged to this account, or to whoever this thread works for, were the library's and are free. It
+/// costs some milliseconds to go through all arenas, which is little beside what was done in so much memory.
+pub fn give_back(bytes: usize, account: Option<&Account>) {
+    let limit = account.or(Account::current()).map_or(usize::MAX, |account| account.limit());
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    if bytes > (limit / GIVEN_BACK).max(1 << 20) {
+        // SAFETY: takes the library's own locks, and gives back pages that nobody uses.
+        unsafe { libc::malloc_trim(0) };
+    }
+    #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+    let _ = (bytes, limit);
 }
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
