@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import resource
+import struct
 import sys
 import time
 import zlib
@@ -93,6 +94,12 @@ def write(folder: Path) -> None:
     for i in range(3):
         picture = np.repeat((slope + 50 * i).astype(np.uint8)[..., None], 3, axis=2)
         (folder / f"{i}.jpg").write_bytes(bytes(fl.image.encode_jpeg(picture, quality=60)))
+    middle = np.repeat(slope[:2500, :2500].astype(np.uint8)[..., None], 3, axis=2)
+    (folder / "progressive.jpg").write_bytes(
+        bytes(fl.image.encode_jpeg(middle, quality=60, progressive=True))
+    )
+    header = struct.pack("<2sIHHIIiiHHIIIIII", b"BM", 0, 0, 0, 54, 40, 2500, 2500, 1, 24, 0, 0, 0, 0, 0, 0)
+    (folder / "picture.bmp").write_bytes(header + middle.tobytes())
     (folder / "zeros.zlib").write_bytes(zlib.compress(bytes(20 << 20)))
     lists = pa.array([[7] * 1000]).take(pa.array(np.zeros(LONG_ROWS // 6, np.int32)))
     pq.write_table(pa.table({"list": lists}), folder / "lists.parquet", row_group_size=LONG_ROWS)
@@ -311,6 +318,58 @@ def large_pictures_made_small(folder: Path) -> fl.Dataset:
     return pictures(folder).map(small, num_parallel_calls=fl.AUTOTUNE).batch(4)
 
 
+def middle_pictures(folder: Path, name: str) -> fl.Dataset:
+    """Pictures of 19 MB."""
+    contents = fl.Dataset.from_tensors(str(folder / name)).repeat(24).map(fl.io.read_file)
+    return contents.map(
+        lambda x: fl.image.decode_image(x, channels=3, expand_animations=False),
+        num_parallel_calls=fl.AUTOTUNE,
+    )
+
+
+@pipeline
+def progressive_pictures(folder: Path) -> fl.Dataset:
+    """All coefficients of which are in memory at once, as large as they are themselves."""
+    return middle_pictures(folder, "progressive.jpg")
+
+
+@pipeline
+def bitmaps(folder: Path) -> fl.Dataset:
+    """Whose files are as large as they are."""
+    return middle_pictures(folder, "picture.bmp")
+
+
+@pipeline
+def pictures_in_python(folder: Path) -> fl.Dataset:
+    """A function of Python's makes more of them."""
+    pictures = middle_pictures(folder, "progressive.jpg")
+    return pictures.map(lambda x: x.copy(), python=True, num_parallel_calls=fl.AUTOTUNE)
+
+
+@pipeline
+def made_in_python(folder: Path) -> fl.Dataset:
+    """Numbers of which functions of Python's make 40 MB: nobody knows it before they have."""
+    return fl.Dataset.range(24).map(
+        lambda x: np.full(5_000_000, int(x)), python=True, num_parallel_calls=fl.AUTOTUNE
+    )
+
+
+@pipeline
+def generated(folder: Path) -> fl.Dataset:
+    """Large arrays of a generator, each made in the arena of another thread, and what is made of them."""
+    arrays = fl.Dataset.from_generator(
+        lambda: (np.full(1_000_000, i) for i in range(60)), output_signature=fl.TensorSpec([None], fl.int64)
+    )
+    return arrays.map(lambda x: fl.cast(x, fl.float32), num_parallel_calls=fl.AUTOTUNE).prefetch(8)
+
+
+@pipeline
+def lists_by_number(folder: Path) -> fl.Dataset:
+    """Lists of strings from all over a row group, each out of a piece of 8 MB."""
+    lists = fl.ParquetDataset(str(folder / "texts_in_lists.parquet")).map(lambda row: row["list"])
+    return lists.shuffle(seed=1).take(30).map(fl.size)
+
+
 @pipeline
 def unpacked(folder: Path) -> fl.Dataset:
     """Strings that grow a thousand times, and a file that is read by all workers."""
@@ -352,6 +411,14 @@ def too_many_keys(folder: Path) -> fl.Dataset:
 
 
 @pipeline
+def too_many_windows(folder: Path) -> fl.Dataset:
+    """A window for each of many keys."""
+    return fl.Dataset.range(300_000).group_by_window(
+        lambda x: x % 100_000, lambda _, window: window.batch(3), window_size=3
+    )
+
+
+@pipeline
 def short_rows_kept(folder: Path) -> fl.Dataset:
     """Rows of a few numbers and of different shapes: what stands around them takes more than they do."""
     rows = fl.Dataset.range(400_000).map(lambda x: fl.fill([x % 9], x))
@@ -376,7 +443,19 @@ def cache_error(folder: Path) -> fl.Dataset:
     return decoded(records(folder, 8)).cache()
 
 
-WIDE = {"large_pictures", "large_pictures_made_small", "unpacked", "rows_that_grow", "rare_large_rows"}
+WIDE = {
+    "large_pictures",
+    "large_pictures_made_small",
+    "unpacked",
+    "rows_that_grow",
+    "rare_large_rows",
+    "progressive_pictures",
+    "bitmaps",
+    "pictures_in_python",
+    "made_in_python",
+    "generated",
+    "lists_by_number",
+}
 """Run with more workers than small machines have: what each of them takes adds up."""
 
 

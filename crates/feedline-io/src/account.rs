@@ -10,7 +10,7 @@
 //!    block refers to its account without counting.
 
 use crate::fork::brief;
-use crate::step;
+use crate::{freed, step};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -167,6 +167,9 @@ pub(crate) fn room() -> usize {
 
 fn share_out(slots: &[&'static Account]) {
     ROOM.store(shared(slots), Relaxed);
+    let open = slots.iter().filter(|a| a.open.load(Relaxed));
+    let lowest = open.map(|a| a.limit().min(a.all.load(Relaxed))).min();
+    freed::bound(lowest.unwrap_or(usize::MAX));
 }
 
 fn shared(slots: &[&'static Account]) -> usize {
@@ -257,25 +260,11 @@ impl Scratch {
     }
 }
 
-/// Parts of the limit: where so much was the C library's, it gives back what it keeps of it.
-const GIVEN_BACK: usize = 32;
-
 impl Drop for Scratch {
     fn drop(&mut self) {
-        let limit = self.charge.account.map_or(usize::MAX, |account| account.limit());
-        if self.is_given_back && self.charge.bytes > (limit / GIVEN_BACK).max(1 << 20) {
-            give_back();
+        if self.is_given_back {
+            freed::give_back(self.charge.bytes, self.charge.account);
         }
-    }
-}
-
-/// The C library keeps what threads have freed, in an arena for each: six that decode progressive pictures of 20 MB kept
-/// 110 MB. It costs some milliseconds to go through all of them, which is little beside what was done in so much memory.
-fn give_back() {
-    #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: takes the library's own locks, and gives back pages that nobody uses.
-    unsafe {
-        libc::malloc_trim(0);
     }
 }
 

@@ -6,7 +6,8 @@
 //!    one behind it only what leaves as much again, because the one in front may be just as large.
 //! 3. Where there is no room the step unwinds with `NoRoom` and so drops all that it made. Kernels need to know nothing of
 //!    it, and no thread waits for memory. Whoever runs steps does them again later, or says that they can never fit.
-//! 4. Only steps ask that can be done twice; the others take what they take, and are counted.
+//! 4. Only steps ask that can be done twice. One with code of the user's asks once, before that is called: whether what
+//!    such steps took before fits, and whether those that came first have left anything. Then it takes what it takes.
 
 use crate::Account;
 use std::cell::Cell;
@@ -21,6 +22,8 @@ const SMALL_BYTES: usize = 64 << 10;
 pub enum Standing {
     /// It cannot be done again.
     Free,
+    /// It cannot be done again once it has called what it calls; such steps took so many bytes before, or 0 if none is known.
+    Once(usize),
     /// Others are in front of it; such steps took so many bytes before.
     Behind(usize),
     /// What comes behind it waits for it.
@@ -101,7 +104,7 @@ pub(crate) fn count(bytes: isize) {
 pub(crate) fn ask(bytes: usize) {
     let refused = NOW.with(|now| {
         let standing = now.standing.get();
-        if standing == Standing::Free {
+        if matches!(standing, Standing::Free | Standing::Once(_)) {
             return None;
         }
         let all = usize::try_from(now.taken.get()).unwrap_or(0).saturating_add(bytes);
@@ -115,6 +118,26 @@ pub(crate) fn ask(bytes: usize) {
         };
         (!fits || all > now.most.get()).then_some(NoRoom { bytes: all })
     });
+    unwind(refused);
+}
+
+/// Before code of the user's is called: unwinds if there is no room for what it is likely to take. By then whoever waited for
+/// a lock, Python's for instance, sees what those have made who had it first.
+pub fn ask_once() {
+    let refused = NOW.with(|now| {
+        let Standing::Once(others) = now.standing.get() else { return None };
+        now.standing.set(Standing::Free);
+        let account = Account::current()?;
+        let is_large = others >= (account.limit() / SMALL).max(SMALL_BYTES);
+        // The one in front may be just as large.
+        let coming = if is_large { others.saturating_mul(2) } else { 0 };
+        let fits = account.live().saturating_add(coming) <= account.limit();
+        (!fits).then_some(NoRoom { bytes: others })
+    });
+    unwind(refused);
+}
+
+fn unwind(refused: Option<NoRoom>) {
     if let Some(no_room) = refused.filter(|_| !std::thread::panicking()) {
         // Nothing is wrong: no hook is called, nothing printed.
         std::panic::resume_unwind(Box::new(no_room));
@@ -157,6 +180,26 @@ mod tests {
         let one_by_one = || (0..4).for_each(|_| drop(Buf::new(28 << 20)));
         assert_eq!(refused(Standing::Behind(0), all, one_by_one), None);
         assert_eq!(account.live(), 0, "what was made is dropped");
+        account.close();
+    }
+
+    #[test]
+    fn what_cannot_be_done_twice_asks_before_it_begins() {
+        let account = Account::open(64 << 20, usize::MAX);
+        let _entered = Account::enter(Some(account));
+        let call = || {
+            ask_once();
+            // It has begun.
+            drop([Buf::new(40 << 20), Buf::new(40 << 20)]);
+            ask_once();
+        };
+        let once = |others: usize| refused(Standing::Once(others << 20), 0, call);
+        assert_eq!((once(0), once(1), once(32), once(33)), (None, None, None, Some(33)));
+        let held = Buf::new(48 << 20);
+        assert_eq!((once(0), once(1), once(8), once(9)), (None, None, None, Some(9)));
+        let more = Buf::new(32 << 20);
+        assert_eq!((once(0), once(1)), (Some(0), Some(1)));
+        drop((held, more));
         account.close();
     }
 

@@ -43,13 +43,19 @@ pub fn shutdown(py: Python<'_>) {
 
 /// Attaches unless the interpreter is going away.
 pub fn attach<R>(f: impl FnOnce(Python<'_>) -> R) -> Option<R> {
+    /// Out again, also where it unwinds.
+    struct Inside;
+    impl Drop for Inside {
+        fn drop(&mut self) {
+            INSIDE.fetch_sub(1, SeqCst);
+        }
+    }
     INSIDE.fetch_add(1, SeqCst);
-    let result = match SHUT_DOWN.load(SeqCst) {
+    let _inside = Inside;
+    match SHUT_DOWN.load(SeqCst) {
         true => None,
         false => Python::try_attach(f),
-    };
-    INSIDE.fetch_sub(1, SeqCst);
-    result
+    }
 }
 
 /// The same for many calls at once, when it is this worker's turn: the wait for the interpreter's lock is counted as such.

@@ -78,6 +78,8 @@ impl Op for GroupByReducer {
             serial: self.props().host,
             states: BTreeMap::new(),
             hold: cx.hold(node),
+            all: node.inputs[0].card.known(),
+            read: 0,
             failed: VecDeque::new(),
             ended: false,
             made: 0,
@@ -99,6 +101,9 @@ struct ReducerStage {
     states: BTreeMap<i64, Element>,
     /// What the states take.
     hold: Hold,
+    /// Elements that there are, if that is known, and how many of them came.
+    all: Option<u64>,
+    read: u64,
     /// Errors of the last chunk, one after the other.
     failed: VecDeque<crate::Error>,
     ended: bool,
@@ -118,8 +123,13 @@ impl ReducerStage {
         let more = state_bytes(&state);
         let less = self.states.insert(key, state).map_or(0, |old| state_bytes(&old));
         self.hold.set(self.hold.bytes() + more - less).map_err(|over| {
-            let what = format!("the states of {} keys take {}", self.states.len(), bytes_text(over.bytes));
-            over.error(&what, "have fewer keys or smaller states")
+            let what = format!(
+                "the states of {} keys of {} elements take {}",
+                self.states.len(),
+                self.read,
+                bytes_text(over.bytes)
+            );
+            over.for_all(self.all, self.read).error(&what, "have fewer keys or smaller states")
         })
     }
 }
@@ -154,6 +164,7 @@ impl Stage for ReducerStage {
                 Pull::Rows(chunk) => {
                     for (row, key) in keys(&self.key, &chunk).into_iter().enumerate() {
                         let pos = chunk.pos.at(row);
+                        self.read += 1;
                         match key.and_then(|key| self.put(key, chunk.element(row), pos)) {
                             Ok(()) => {}
                             // Nothing can follow.
@@ -179,7 +190,7 @@ impl Stage for ReducerStage {
         self.states.clear();
         let _ = self.hold.set(0);
         self.failed.clear();
-        (self.ended, self.made, self.begun) = (false, 0, false);
+        (self.ended, self.made, self.begun, self.read) = (false, 0, false, 0);
         self.input.seek(at)
     }
     // The states are made of all that came so far: it is read again from the start.
@@ -221,13 +232,25 @@ mod tests {
     #[test]
     fn states_that_do_not_fit_are_refused() {
         let key = function(1, |x| Ok(x[0]));
-        let ds = Dataset::range(100_000).unwrap();
+        let ds = Dataset::range(20_000).unwrap();
         let ds = ds.group_by_reducer(key, function(1, |_| Ok(0)), function(2, |x| Ok(x[1])), function(1, |x| Ok(x[0])));
         let options = crate::Options { memory_limit: Some(1 << 20), ..Default::default() };
-        let mut it = ds.unwrap().with_options(options).unwrap().iter().unwrap();
+        let ds = ds.unwrap();
+        let mut it = ds.with_options(options).unwrap().iter().unwrap();
         let error = it.next().unwrap().unwrap_err();
-        assert!(error.kind() == Kind::Budget && error.to_string().contains("keys take"), "{error}");
+        let text = error.to_string();
+        assert!(error.kind() == Kind::Budget && text.contains("keys of"), "{error}");
         assert!(it.next().is_none());
+        // What is said to be enough is, and not much more than that.
+        let needed = text.split("raise it to ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
+        let needed = needed.parse::<f64>().unwrap() * 1e6;
+        assert!(text.contains(" MB or more") && needed > 1.5e6, "{text}");
+        let results = |limit: f64| {
+            let options = crate::Options { memory_limit: Some(limit as usize), ..Default::default() };
+            let it = ds.with_options(options).unwrap().iter().unwrap();
+            it.take_while(|result| result.is_ok()).count()
+        };
+        assert_eq!((results(needed * 1.01), results(needed * 0.8)), (20_000, 0));
     }
 
     #[test]

@@ -209,7 +209,10 @@ impl ChunkFn for MapFn {
     fn run_into(&self, chunk: Chunk, slots: Slots, out: &mut Vec<Item>) {
         match self.0.graph.host_fn() {
             // Host code may have side effects: each row is called exactly once.
-            Some(host) => host.scoped(&mut || self.row_by_row(&chunk, out)),
+            Some(host) => host.scoped(&mut || {
+                feedline_io::ask_once();
+                self.row_by_row(&chunk, out);
+            }),
             None => match self.eval(&chunk, slots) {
                 Ok(result) => out.push(Item::Rows(result)),
                 Err(_) => self.row_by_row(&chunk, out),

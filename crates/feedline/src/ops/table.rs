@@ -12,13 +12,14 @@
 use crate::element::{Chunk, Column, Dims, Leaf, Pos, RowRef, Spec, gather};
 use crate::error::{Error, Result};
 use crate::plan::Plan;
-use crate::runtime::sync::{Mutex, lock};
+use crate::runtime::sync::{Condvar, Mutex, lock, wait};
 use crate::runtime::{At, Budget, BuildCx, Built, ChunkFn, Cx, Index, Item, Mark, Promise, Pull, Stage, Wake, unfit};
 use feedline_io::{Buf, Interest, Source, Task, Witness};
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
+use std::time::Duration;
 
 /// Bytes of blocks that may be read ahead of their decoding, or an eighth of the limit; one block is always read.
 const AHEAD_BYTES: u64 = 32 << 20;
@@ -31,6 +32,8 @@ const KEEP_BYTES: usize = 256 << 20;
 /// Pieces have about this size, and about so many rows at most; less than twice that in any case.
 const PIECE_BYTES: u64 = 8 << 20;
 const PIECE_ROWS: u64 = 64 << 10;
+/// Whoever waits for room is told of it; this is for the case that nobody does.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// Rows of a piece that is decoded.
 pub struct Decoded {
@@ -536,8 +539,22 @@ fn split(decoded: Decoded, chunk: Chunk, is_large: bool, out: &mut Vec<Item>, na
 #[derive(Default)]
 pub struct Pieces {
     kept: Mutex<Kept>,
-    /// For blocks whose pieces all take much memory to decode: one at a time.
-    alone: Mutex<()>,
+    /// Bytes that are being taken to decode pieces.
+    working: Mutex<usize>,
+    done: Condvar,
+}
+
+/// Room to decode a piece in, until it is dropped.
+struct Working<'a> {
+    pieces: &'a Pieces,
+    bytes: usize,
+}
+
+impl Drop for Working<'_> {
+    fn drop(&mut self) {
+        *lock(&self.pieces.working) -= self.bytes;
+        self.pieces.done.notify_all();
+    }
 }
 
 #[derive(Default)]
@@ -563,6 +580,15 @@ impl std::fmt::Debug for Pieces {
 }
 
 impl Pieces {
+    /// Waits until so many bytes can be taken beside those of pieces that are being decoded now; one always can be.
+    fn work(&self, bytes: usize, most: usize) -> Working<'_> {
+        let mut working = lock(&self.working);
+        while *working > 0 && working.saturating_add(bytes) > most {
+            working = wait(&self.done, working, LOOK_AGAIN);
+        }
+        *working += bytes;
+        Working { pieces: self, bytes }
+    }
     fn get(&self, key: (usize, usize), keep: usize, decode: impl FnOnce() -> Result<Piece>) -> Result<Arc<Piece>> {
         let slot = {
             let mut kept = lock(&self.kept);
@@ -596,6 +622,9 @@ impl Pieces {
                 kept.bytes -= slot.as_ref().map_or(0, |p| p.chunk.nbytes());
             }
         }
+        drop(kept);
+        // What it was decoded with, and older pieces, were many small blocks, which the C library would keep for this thread.
+        feedline_io::give_back(piece.chunk.nbytes(), None);
         Ok(piece)
     }
 }
@@ -605,13 +634,25 @@ pub struct TableIndex<T> {
     table: Arc<T>,
     pieces: Arc<Pieces>,
     keep: usize,
+    limit: usize,
     allowed: Allowed,
 }
 
 impl<T: Table> TableIndex<T> {
     pub fn new(table: Arc<T>, pieces: Arc<Pieces>, cx: &BuildCx) -> TableIndex<T> {
         let limit = cx.run.budget.limit();
-        TableIndex { table, pieces, keep: (limit / 4).min(KEEP_BYTES), allowed: Allowed::new(0, limit) }
+        TableIndex { table, pieces, keep: (limit / 4).min(KEEP_BYTES), limit, allowed: Allowed::new(0, limit) }
+    }
+    /// Bytes up to which a block is read as a whole, for one piece of it.
+    fn whole(&self) -> u64 {
+        BLOCK_BYTES_BY_NUMBER.min(self.limit as u64 / 16)
+    }
+    /// Bytes that are taken to decode a piece: what is read of it, what the decoder has, and what becomes of it.
+    fn piece_bytes(&self, block: usize) -> usize {
+        let table = &*self.table;
+        let piece = table.row_bytes(block).saturating_mul(piece_rows(table, block) as u64);
+        let read = table.ranges(block).iter().map(|r| r.end - r.start).sum::<u64>().min(self.whole());
+        usize::try_from(piece.saturating_mul(3).saturating_add(read)).unwrap_or(usize::MAX)
     }
     fn piece(&self, block: usize, piece: usize) -> Result<Arc<Piece>> {
         self.pieces.get((block, piece), self.keep, || {
@@ -620,8 +661,10 @@ impl<T: Table> TableIndex<T> {
             let (rows, size) = (rows_in(table, block) as usize, piece_rows(table, block));
             let range = piece * size..((piece + 1) * size).min(rows);
             let is_large = table.shared_bytes(block) > self.keep as u64 / 2;
-            let _alone = is_large.then(|| lock(&self.pieces.alone));
-            let (name, is_small) = (table.source(block).name(), |bytes| bytes <= BLOCK_BYTES_BY_NUMBER);
+            // Pieces that share much are decoded one at a time, others as far as there is room.
+            let bytes = if is_large { usize::MAX } else { self.piece_bytes(block) };
+            let _working = self.pieces.work(bytes, self.limit / 2);
+            let (name, is_small) = (table.source(block).name(), |bytes| bytes <= self.whole());
             let read = table.block(block, Fetch::start(table, block, is_small).wait(name)?, self.allowed);
             let decoded = table.decode(block, range.clone(), &read).map_err(|e| e.in_file(name, None))?;
             let first = table.starts()[block] + range.start as u64;
@@ -836,7 +879,7 @@ mod tests {
     fn what_is_kept_by_number_has_a_bound() {
         let table = Arc::new(Fake { row_bytes: PIECE_BYTES, ..fake(&[0, 100]) });
         let pieces: Arc<Pieces> = Arc::default();
-        let index = TableIndex { table, pieces: pieces.clone(), keep: 100, allowed: Allowed::new(0, 400) };
+        let index = TableIndex { table, pieces: pieces.clone(), keep: 100, limit: 400, allowed: Allowed::new(0, 400) };
         (0..100).for_each(|row| assert_eq!(index.get(&[row]).unwrap().rows(), 1));
         let kept = lock(&pieces.kept);
         assert!(kept.bytes <= 100 && kept.pieces.len() <= 4, "{} {}", kept.bytes, kept.pieces.len());
@@ -844,16 +887,22 @@ mod tests {
 
     #[test]
     fn pieces_that_all_take_much_are_decoded_one_at_a_time() {
-        let table = Arc::new(Fake { row_bytes: PIECE_BYTES, shared_bytes: 51, ..fake(&[0, 40]) });
-        let (pieces, allowed) = (Arc::default(), Allowed::new(0, 400));
-        let index = TableIndex { table: table.clone(), pieces, keep: 100, allowed };
-        std::thread::scope(|scope| {
-            for thread in 0..4 {
-                let index = &index;
-                scope.spawn(move || (0..10).for_each(|i| assert!(index.get(&[i * 4 + thread]).is_ok())));
-            }
-        });
-        assert_eq!(table.at_work[1].load(Relaxed), 1);
+        let most = |shared_bytes, limit| {
+            let table = Arc::new(Fake { row_bytes: PIECE_BYTES, shared_bytes, ..fake(&[0, 40]) });
+            let (pieces, allowed) = (Arc::default(), Allowed::new(0, 400));
+            let index = TableIndex { table: table.clone(), pieces, keep: 100, limit, allowed };
+            std::thread::scope(|scope| {
+                for thread in 0..4 {
+                    let index = &index;
+                    scope.spawn(move || (0..10).for_each(|i| assert!(index.get(&[i * 4 + thread]).is_ok())));
+                }
+            });
+            table.at_work[1].load(Relaxed)
+        };
+        assert_eq!(most(51, usize::MAX), 1);
+        // A piece takes three times what it becomes, and all of them half of the limit.
+        assert_eq!(most(1, 8 * PIECE_BYTES as usize), 1);
+        assert!(most(1, 13 * PIECE_BYTES as usize) <= 2);
     }
 
     #[test]

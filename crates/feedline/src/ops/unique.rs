@@ -135,7 +135,8 @@ impl Stage for UniqueStage {
                 (self.seen, self.ended) = (Seen::default(), true);
                 let _ = self.hold.reserve(0);
                 let what = format!("{seen} different elements to remember take {}", bytes_text(over.bytes));
-                return Pull::Fail(over.error(&what, "let it see keys (numbers, hashes) instead of whole elements"));
+                let whole = over.for_all(None, seen as u64);
+                return Pull::Fail(whole.error(&what, "let it see keys (numbers, hashes) instead of whole elements"));
             }
             if !new.is_empty() {
                 return Pull::Rows(super::kept(chunk, &new));

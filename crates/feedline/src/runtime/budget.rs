@@ -268,6 +268,11 @@ impl Over {
         let all = if all > ENDLESS { there } else { all.max(there) };
         Over { bytes: (self.bytes as f64 / there.max(1) as f64 * all as f64) as usize, ..self }
     }
+    /// The same for all elements, when `there` of them take that much; where nobody knows how many there are, for as many again:
+    /// the limit that was too low is never said to be enough.
+    pub fn for_all(self, all: Option<u64>, there: u64) -> Over {
+        self.if_there_were(all.unwrap_or(there.saturating_mul(2)), there)
+    }
     /// In words: `what` it is that does not fit, and what would help besides a higher limit.
     pub fn error(self, what: &str, instead: &str) -> Error {
         let Over { others, most, limit, bytes, elsewhere } = self;
@@ -276,7 +281,9 @@ impl Over {
             n => format!(", beside {} that other operators keep", size(n)),
         };
         let all = bytes + others + elsewhere.unwrap_or(0);
-        let needed = size((limit as f64 / most as f64 * all as f64) as usize);
+        // Of a very low limit more may be kept than of a higher one.
+        let share = (limit as f64 / most as f64).max(8.0 / KEEP as f64);
+        let needed = size((share * all as f64) as usize);
         let (whose, how) = match elsewhere {
             None => ("operators may keep", "raise it to"),
             Some(n) => {

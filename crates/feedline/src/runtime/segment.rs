@@ -83,6 +83,10 @@ pub const AWAY: usize = 0;
 /// Marks that are kept for their memory.
 const SPARE: usize = 16;
 
+/// Python's functions, which cannot be put back when they have begun, hardly ever make more of an element: where the limit has
+/// room for so much from each worker, nobody waits for the first of them.
+const MADE_BYTES: usize = 64 << 20;
+
 /// The consumer's side of a segment.
 pub struct Segment {
     shared: Arc<Shared>,
@@ -114,6 +118,8 @@ pub struct Shared {
     meter: Arc<Meter>,
     lane: Arc<Lane>,
     host: bool,
+    /// Until it is known what its functions take, it takes one step at a time.
+    is_careful: bool,
     /// The node of the head that is being pulled; 0 if none is. Not shuttle's: nothing depends on it.
     at: std::sync::atomic::AtomicU64,
     /// Errors may be left out behind it: they do not end a batch.
@@ -172,6 +178,8 @@ struct Queue {
     needs: usize,
     /// Bytes that a step had at once, at most; falls slowly.
     takes: usize,
+    /// Whether no step has come to its end, so that nothing is known of what steps take.
+    is_new: bool,
     /// Steps that found no room, those of the first slots first. They count as under way.
     again: VecDeque<Again>,
     redo: Redo,
@@ -239,6 +247,9 @@ impl Segment {
             function.is_parallel.store(true, Relaxed);
         }
         let host = functions.iter().any(|(f, _)| f.is_host()) || run.has_host;
+        let is_unknown = functions.iter().any(|(f, _)| f.is_host() && !f.is_away());
+        let at_once = bounds.parallel.min(run.pool.budget()).max(1);
+        let is_careful = is_unknown && run.budget.limit() / at_once < MADE_BYTES;
         let shared = Arc::new_cyclic(|me: &Weak<Shared>| Shared {
             me: me.clone(),
             waker: me.clone(),
@@ -265,6 +276,7 @@ impl Segment {
                 estimate: 0,
                 needs: 0,
                 takes: 0,
+                is_new: true,
                 again: VecDeque::new(),
                 redo: Redo::No,
                 downstream: None,
@@ -279,6 +291,7 @@ impl Segment {
             meter,
             lane,
             host,
+            is_careful,
             at: std::sync::atomic::AtomicU64::new(0),
             sieved: run.errors.is_some(),
             name: run.names.get(&id).map_or("a dataset inside of a function", |(name, _)| name),
@@ -457,7 +470,7 @@ impl Shared {
         let assured = b.calls == AWAY && queue.under_way < b.parallel / 2;
         let coming = if assured { 0 } else { queue.estimate.saturating_mul(queue.under_way + 1) };
         let taken = queue.takes.saturating_mul(queue.under_way + 1);
-        queue.under_way < self.at_once()
+        queue.under_way < if queue.is_new && self.is_careful { 1 } else { self.at_once() }
             && held < if self.is_enough(queue) { b.ready.min(b.chunks) } else { b.chunks }
             && queue.rows < b.rows
             && queue.bytes.saturating_add(coming) <= queue.watched.bytes()
@@ -804,6 +817,7 @@ impl Shared {
                 queue.idle(number);
             }
             queue.note_takes(takes);
+            queue.is_new = false;
             if self.dropped.load(Relaxed) {
                 return;
             }

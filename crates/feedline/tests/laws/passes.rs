@@ -259,6 +259,15 @@ fn keepers() -> Vec<Keeper> {
             let one = cache(shuffle(range(6)));
             chosen(false, vec![repeat(2, one.clone()), repeat(3, one)])
         }),
+        ("choose of one, far ahead", || {
+            let one = cache(shuffle(range(6)));
+            chosen(false, vec![one.clone(), next(repeat(4, one))])
+        }),
+        ("sample of one, far ahead", || {
+            let one = cache(shuffle(range(6)));
+            let weights = json!({ "weights": [0.5, 0.5], "seed": 3, "stop_on_empty_dataset": false });
+            make("sample_from_datasets", weights, vec![repeat(2, one.clone()), next(repeat(4, one))])
+        }),
         ("interleave of a cache", || in_turns("interleave", cache(shuffle(range(5))), range(6))),
         ("interleave of repeated caches", || in_turns("interleave", repeat(2, cache(shuffle(range(5)))), range(4))),
         ("flat_map of a cache", || in_turns("flat_map", cache(shuffle(range(5))), range(4))),

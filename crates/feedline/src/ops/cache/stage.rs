@@ -346,7 +346,8 @@ impl CacheStage {
                 let _ = self.hold.set(0);
                 let instead = "keep them on disk with cache(filename), keep the part that fits with \
                                cache(on_full=\"keep\"), or use cache(on_full=\"spill\")";
-                Some(over.error(&what_is_kept(blocks.rows + chunk.rows() as u64, over.bytes), instead))
+                let rows = blocks.rows + chunk.rows() as u64;
+                Some(over.for_all(self.plan.card.known(), rows).error(&what_is_kept(rows, over.bytes), instead))
             }
         }
     }

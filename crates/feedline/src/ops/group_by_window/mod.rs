@@ -210,19 +210,28 @@ struct Group {
     size: usize,
     parts: Vec<Chunk>,
     held: usize,
-    /// What the parts take.
+    /// What the parts take, and what stands around them.
     bytes: usize,
     /// Rows of the current chunk that belong to it and are not cut out yet.
     rows: Vec<usize>,
 }
 
 impl Group {
+    /// What an open window takes besides its rows: its places here and in the journal, a third of which is empty.
+    const BESIDE: usize = (size_of::<(i64, Group)>() + size_of::<(i64, Vec<u64>)>()) * 3 / 2;
+    /// What a row takes besides: its number in the journal, in a list that is half empty.
+    const ROW: usize = 2 * size_of::<u64>();
+
     fn cut(&mut self, chunk: &Chunk) {
         let (Some(&first), Some(&last)) = (self.rows.first(), self.rows.last()) else { return };
         // A few rows are copied, lest a window that stays open keeps the whole chunk in memory.
         let slice = last - first + 1 == self.rows.len() && self.rows.len() * 2 >= chunk.rows();
         let part = if slice { chunk.slice(first..last + 1) } else { chunk.take(&self.rows) };
         // Windows of few elements are mostly what stands around these.
+        if self.parts.is_empty() {
+            self.bytes += Group::BESIDE + self.rows.capacity() * size_of::<usize>();
+        }
+        self.bytes += self.rows.len() * Group::ROW;
         self.bytes += part.columns().len() * Value::BESIDE + if part.is_frozen() { 0 } else { part.nbytes() };
         let room = self.parts.capacity();
         self.parts.push(part);

@@ -2,7 +2,7 @@
 //!
 //! 1. Functions that can be run again (not Python's) get their rows twice: one copy is kept (columns are shared) until they
 //!    are through. What would lose by that, because its memory could be overwritten, is kept only where it is large for the
-//!    limit.
+//!    limit. Functions of the user's can be put back before the first of their rows, and ask when they have Python's lock.
 //! 2. A step that unwinds with `NoRoom` leaves that copy in the queue, under the number of its slot, and counts as under
 //!    way. Nothing more is pulled until it is done.
 //! 3. It is done again a few rows at a time, at last one by one, when its slot is the first (then nobody can go on without
@@ -121,9 +121,15 @@ impl Shared {
         let mut took = 0;
         while let Some((function, _)) = self.functions.get(at) {
             let repeats = function.repeats();
-            let alike = self.functions[at..].iter().take_while(|(f, _)| f.repeats() == repeats).count();
-            let kept = (repeats && self.is_worth_keeping(&items)).then(|| items.iter().map(copy).collect());
-            let step = Step::begin(if kept.is_some() { standing } else { Standing::Free }, self.most_of(rows));
+            // What calls code of the user's must not be called again because the next one finds no room.
+            let alike = if repeats { self.functions[at..].iter().take_while(|(f, _)| f.repeats()).count() } else { 1 };
+            let standing = match standing {
+                Standing::Behind(others) if function.is_host() => Standing::Once(others),
+                standing if repeats && self.is_worth_keeping(&items) => standing,
+                _ => Standing::Free,
+            };
+            let kept = (standing != Standing::Free).then(|| items.iter().map(copy).collect());
+            let step = Step::begin(standing, self.most_of(rows));
             let run = || self.run_functions(at..at + alike, items, (&mut *slots, rows), lock_ns);
             let ran = catch_unwind(AssertUnwindSafe(run));
             took = took.max(step.peak());
@@ -276,10 +282,13 @@ fn copy(item: &Item) -> Item {
 
 #[cfg(test)]
 mod tests {
-    use crate::element::{Tensor, Value};
-    use crate::error::Kind;
-    use crate::expr::Attrs;
+    use crate::element::{DType, Dims, Element, Leaf, Spec, Tensor, Value};
+    use crate::error::{Kind, Result};
+    use crate::expr::{Attrs, Graph, HostFn};
     use crate::{Dataset, Options};
+    use feedline_io::Account;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    use std::sync::{Arc, Mutex, PoisonError};
 
     /// Rows of so many numbers, each filled with its own.
     fn grown(rows: i64, items: i64) -> Dataset {
@@ -297,6 +306,7 @@ mod tests {
             memory_limit: Some(limit),
             chunk_rows: Some(chunk_rows),
             deterministic: Some(ordered),
+            cpu_budget: Some(4),
             ..Default::default()
         };
         let it = ds.with_options(options).unwrap().iter().unwrap();
@@ -314,6 +324,69 @@ mod tests {
             let mut got = firsts(&ds, 3_200_000, chunk_rows, false);
             got.sort();
             assert_eq!(got, all, "{chunk_rows} rows a chunk, in any order");
+        }
+    }
+
+    /// As Python's functions are: one at a time, under a lock. Each makes rows of so many numbers.
+    #[derive(Default)]
+    struct Locked {
+        items: usize,
+        lock: Mutex<()>,
+        calls: Mutex<Vec<i64>>,
+        /// Bytes that the pipeline had when one was called, at most.
+        live: AtomicUsize,
+    }
+
+    impl std::fmt::Debug for Locked {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("locked")
+        }
+    }
+
+    impl HostFn for Locked {
+        fn name(&self) -> String {
+            "locked".into()
+        }
+        fn call(&self, args: Element) -> Result<Element> {
+            self.live.fetch_max(Account::current().map_or(0, |account| account.live()), Relaxed);
+            let x: i64 = args[0].tensor().item();
+            self.calls.lock().unwrap().push(x);
+            // Long enough for others to come to the lock.
+            std::thread::sleep(std::time::Duration::from_millis(2));
+            Ok(smallvec::smallvec![Tensor::from_items([self.items], &vec![x; self.items]).into()])
+        }
+        fn scoped(&self, body: &mut dyn FnMut()) {
+            let _locked = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+            body();
+        }
+        fn parallel(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_run_again_waits_for_room_before_it_begins() {
+        const LIMIT: usize = 1 << 20;
+        for (items, ordered) in [(150_000, true), (150_000, false), (50_000, true), (30_000, false)] {
+            let made = Arc::new(Locked { items, ..Default::default() });
+            let spec = Spec::leaf(Leaf::tensor(DType::Int64, Dims::known(&[items])));
+            let ds = Dataset::range(60).unwrap();
+            let ds = ds.map_graph(Graph::host(ds.spec(), made.clone(), spec)).unwrap();
+            // Another such function behind it: what was called once is not called again because this finds no room.
+            let behind = Arc::new(Locked { items: 1, ..Default::default() });
+            let one = Spec::leaf(Leaf::tensor(DType::Int64, Dims::known(&[1])));
+            let first = ds.map(|b, x| b.call("reduce_min", &[x[0]], Attrs::default())).unwrap();
+            let ds = first.map_graph(Graph::host(first.spec(), behind.clone(), one)).unwrap();
+            let mut got = firsts(&ds, LIMIT, 1, ordered);
+            got.sort();
+            assert_eq!(got, (0..60).map(Some).collect::<Vec<_>>(), "{items} numbers");
+            for (function, most) in [(&made, LIMIT), (&behind, 2 * LIMIT)] {
+                let mut calls = function.calls.lock().unwrap().clone();
+                calls.sort();
+                assert_eq!(calls, (0..60).collect::<Vec<_>>(), "each is called once");
+                let live = function.live.load(Relaxed);
+                assert!(live <= most, "{live} bytes when a row of {items} numbers was begun");
+            }
         }
     }
 
