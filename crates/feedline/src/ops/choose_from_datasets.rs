@@ -7,7 +7,8 @@ use crate::element::{Chunk, DType, Spec};
 use crate::error::{Error, Result};
 use crate::op::{Op, OpInfo, Param, read};
 use crate::plan::{Card, Plan};
-use crate::runtime::{At, BuildCx, Built, Cx, Mark, Pull, Stage, Tap};
+use crate::runtime::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use crate::runtime::{At, BuildCx, Built, Cx, Ends, Mark, Pull, Stage, Tap};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -170,14 +171,17 @@ pub fn mixed(
     choices: impl Choices + 'static,
     stop_on_empty: bool,
 ) -> Result<Box<dyn Stage>> {
+    let seen = Arc::default();
     let source = |input: &Plan| {
-        let stage = cx.cut_stage(input, false)?;
+        // How far the others are when one begins something depends on chunks: what is kept of it counts when all is read.
+        let turn = BuildCx { ends: Some(Ends::below(cx, &seen)), ..cx.clone() };
+        let stage = turn.cut_stage(input, false)?;
         Ok(Open::new(cx, Source::new(stage, node.spec.leaf_order(&input.spec))))
     };
     let sources = inputs.iter().map(source).collect::<Result<Vec<_>>>()?;
     let open = sources.len();
-    let (picked, failed) = (Picked::new(), None);
-    Ok(Box::new(MixStage { choices, sources, open, stop_on_empty, ended: false, picked, failed, made: 0 }))
+    let (picked, failed, ended, made) = (Picked::new(), None, false, 0);
+    Ok(Box::new(MixStage { choices, sources, open, stop_on_empty, ended, picked, failed, made, seen }))
 }
 
 struct MixStage<C> {
@@ -189,6 +193,8 @@ struct MixStage<C> {
     picked: Picked,
     failed: Option<Error>,
     made: u64,
+    /// Its end was.
+    seen: Arc<AtomicBool>,
 }
 
 impl<C: Choices> MixStage<C> {
@@ -254,7 +260,11 @@ impl<C: Choices> Stage for MixStage<C> {
                 break;
             }
         }
-        collected(self.picked.take(&mut self.made), stop, &mut self.failed)
+        let pull = collected(self.picked.take(&mut self.made), stop, &mut self.failed);
+        if matches!(pull, Pull::End) && !cx.is_cancelled() {
+            self.seen.store(true, Relaxed);
+        }
+        pull
     }
     fn mark(&mut self, out: &mut Mark) {
         out.number(self.made);
@@ -271,6 +281,7 @@ impl<C: Choices> Stage for MixStage<C> {
         self.made = at.number()?;
         self.ended = at.flag()?;
         (self.picked, self.failed) = (Picked::new(), None);
+        self.seen.store(false, Relaxed);
         for source in &mut self.sources {
             if let Some(source) = source.set_open(at.flag()?)? {
                 source.seek(at)?;
