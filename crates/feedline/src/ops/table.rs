@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::plan::Plan;
 use crate::runtime::sync::{Condvar, Mutex, lock, wait};
 use crate::runtime::{At, Budget, BuildCx, Built, ChunkFn, Cx, Index, Item, Mark, Promise, Pull, Stage, Wake, unfit};
-use feedline_io::{Buf, Interest, Source, Task, Witness};
+use feedline_io::{Buf, Source, Task};
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::{Arc, Weak};
@@ -73,8 +73,9 @@ pub trait Table: Send + Sync + 'static {
     }
 }
 
-/// What decoding may take.
+/// What decoding may take. Arrays are not decoded.
 #[derive(Clone, Copy)]
+#[cfg_attr(not(feature = "columnar"), expect(dead_code))]
 pub struct Allowed {
     /// Bytes of one piece that are kept for others.
     pub keep_bytes: usize,
@@ -154,6 +155,7 @@ const OPENERS: usize = 16;
 /// Opens all files; the first error in their order is given.
 #[cfg(feature = "columnar")]
 pub fn in_parallel<T: Send + Sync>(names: &[String], open: impl Fn(&String) -> Result<T> + Sync) -> Result<Vec<T>> {
+    use feedline_io::{Interest, Witness};
     use std::sync::OnceLock;
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
     if names.len() <= 4 {
