@@ -269,6 +269,9 @@ impl<C: Choices> Stage for MixStage<C> {
     fn mark(&mut self, out: &mut Mark) {
         out.number(self.made);
         out.flag(self.ended);
+        if self.ended {
+            return;
+        }
         for source in &mut self.sources {
             out.flag(source.is_open());
             if let Some(source) = source.if_open() {
@@ -282,6 +285,11 @@ impl<C: Choices> Stage for MixStage<C> {
         self.ended = at.flag()?;
         (self.picked, self.failed) = (Picked::new(), None);
         self.seen.store(false, Relaxed);
+        if self.ended {
+            // What is left of them is nobody's.
+            self.open = 0;
+            return self.sources.iter_mut().try_for_each(|source| source.set_open(false).map(drop));
+        }
         for source in &mut self.sources {
             if let Some(source) = source.set_open(at.flag()?)? {
                 source.seek(at)?;

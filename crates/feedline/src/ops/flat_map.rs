@@ -217,6 +217,10 @@ impl Inners {
             out.extend(&self.from);
         }
     }
+    /// The same behind the last of them: nothing is read of the input any more.
+    pub fn mark_ended(&mut self, out: &mut Mark) {
+        self.taken.mark(out);
+    }
     /// Whoever reads them has come to the end.
     pub fn end(&self, cx: &Cx<'_>) {
         self.seen.store(!cx.is_cancelled(), Relaxed);
@@ -227,6 +231,10 @@ impl Inners {
         self.drop = at.number()?;
         self.ready.clear();
         self.input.seek(at)
+    }
+    pub fn seek_ended(&mut self, at: &mut At<'_>) -> Result<()> {
+        self.seen.store(false, Relaxed);
+        self.taken.seek(at)
     }
     /// The dataset that came next at a mark. `again` is kept from one call to the next.
     pub fn recall(&self, at: &mut At<'_>, again: &mut Option<Box<Inners>>) -> Result<(Value, u64)> {
