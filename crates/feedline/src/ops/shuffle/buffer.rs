@@ -37,6 +37,8 @@ pub struct BufferStage {
     cx: BuildCx,
     node: Plan,
     seeds: Seeded,
+    /// The input by number, if it has elements by number.
+    index: Option<Arc<dyn Index>>,
     origins: Origins,
     /// Where the input began.
     start: Mark,
@@ -124,7 +126,7 @@ const PACKED: u32 = u32::MAX;
 /// How a state tells which rows are held.
 enum Origins {
     /// They have numbers.
-    Numbered(Arc<dyn Index>),
+    Numbered,
     Noted(Arc<Journal>),
     /// It does not: the pass is run again.
     Lost,
@@ -154,8 +156,9 @@ impl BufferStage {
         seeds: Seeded,
         together: Option<Arc<Rows>>,
     ) -> Result<BufferStage> {
-        let origins = match if bytes.is_some() { None } else { numbered(cx, &node.inputs[0])? } {
-            Some(index) => Origins::Numbered(index),
+        let index = if bytes.is_some() { None } else { numbered(cx, &node.inputs[0])? };
+        let origins = match index {
+            Some(_) => Origins::Numbered,
             None => Origins::Noted(Journal::new(fill(size, bytes), seeds.random())),
         };
         let start = Mark::start(&mut *input);
@@ -168,6 +171,7 @@ impl BufferStage {
             cx: cx.clone(),
             node: node.clone(),
             seeds,
+            index,
             origins,
             start,
             came: 0,
@@ -358,7 +362,7 @@ impl BufferStage {
             (Pull::Rows(chunk), Origins::Noted(journal)) => journal.add(from, chunk.rows()),
             (Pull::Fail(_), Origins::Noted(journal)) => journal.part(),
             // One error may stand for many rows: their numbers are not known from here on.
-            (Pull::Fail(_), Origins::Numbered(_)) => self.origins = Origins::Lost,
+            (Pull::Fail(_), Origins::Numbered) => self.origins = Origins::Lost,
             _ => {}
         }
         if let Pull::Rows(chunk) = &pull {
@@ -468,7 +472,7 @@ impl Stage for BufferStage {
                 out.counted(&self.start);
                 return;
             }
-            Origins::Numbered(_) => BY_NUMBER,
+            Origins::Numbered => BY_NUMBER,
             Origins::Noted(_) => BY_RUN,
         };
         out.number(kind);
@@ -502,12 +506,12 @@ impl Stage for BufferStage {
         let (drawn, came) = (at.number()?, at.number()?);
         self.input.seek(at)?;
         self.start = at.counted()?.into();
-        if drawn > came || (kind == BY_NUMBER) != matches!(self.origins, Origins::Numbered(_)) {
+        if drawn > came || (kind == BY_NUMBER) != self.index.is_some() {
             return Err(unfit());
         }
-        let back = match &self.origins {
-            Origins::Numbered(index) => self.by_number(index.clone(), drawn, came)?,
-            _ => self.by_run(drawn, came, at)?,
+        let back = match &self.index {
+            Some(index) => self.by_number(index.clone(), drawn, came)?,
+            None => self.by_run(drawn, came, at)?,
         };
         self.back = Some(back);
         (self.came, self.given, self.drop) = (came, given, Given::default());
@@ -534,7 +538,7 @@ impl BufferStage {
         self.random = random;
     }
     /// What was held after so many draws follows from the draws.
-    fn by_number(&self, index: Arc<dyn Index>, drawn: u64, came: u64) -> Result<Back> {
+    fn by_number(&mut self, index: Arc<dyn Index>, drawn: u64, came: u64) -> Result<Back> {
         let mut draws = Draws::new(Fill::UpTo(self.size), self.seeds.random());
         let (mut next, all) = (0, index.len());
         while draws.drawn < drawn {
@@ -554,6 +558,8 @@ impl BufferStage {
         }
         let numbers: Vec<u64> = order.into_iter().map(|(number, _)| number).chain(next..came).collect();
         let rows = numbers.len();
+        // An error that came before it was sent here does not count here.
+        self.origins = Origins::Numbered;
         let stage = self.cx.recall_numbers(&self.node, index, numbers)?;
         Ok(Back { stage, order: ranks, rows, come: vec![], sizes: vec![] })
     }
