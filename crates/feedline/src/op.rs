@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::expr::{Arg, Graph};
 use crate::options::{OnError, Options};
 use crate::plan::{Card, Plan};
-use crate::runtime::{BuildCx, Built, Index, PassSeeds};
+use crate::runtime::{At, BuildCx, Built, Ends, Index, Mark, PassSeeds, Run};
 use serde::{Deserialize, Serialize};
 use std::any::Any;
 use std::fmt;
@@ -56,14 +56,17 @@ pub trait Op: fmt::Debug + Send + Sync + Any {
     fn keeps_passes(&self) -> bool {
         false
     }
-    /// The pass whose results it keeps, where another pass would give others. `lenient`: for passes that leave out errors.
-    fn kept_pass(&self, _lenient: bool) -> Option<serde_json::Value> {
-        None
+    /// Tells of which pass it keeps the results, where another one would give others: those that count once all of the pass
+    /// below `ends` was read, or all of it. Whether there are some.
+    fn kept_pass(&self, _run: &Arc<Run>, _ends: Option<&Arc<Ends>>, _out: &mut Mark) -> bool {
+        false
     }
-    /// Where a state was taken, the results of that pass were kept, or none.
-    fn miss_pass(&self, _lenient: bool, _pass: Option<&serde_json::Value>) -> Result<()> {
+    /// Where a state was taken, those were kept: they count once all was read that is below the end that `cx` has.
+    fn miss_pass(&self, _cx: &BuildCx, _at: &mut At<'_>) -> Result<()> {
         Ok(())
     }
+    /// What was missed before counts no more.
+    fn miss_none(&self, _run: &Run) {}
     /// The functions that it calls.
     fn functions(&self) -> Vec<&Function> {
         vec![]

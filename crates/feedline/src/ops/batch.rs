@@ -4,6 +4,7 @@ use crate::dataset::Dataset;
 use crate::element::{Chunk, Column, Element, Leaf, Pos, Shape, Spec};
 use crate::error::{Error, Result};
 use crate::op::{Int, Op, OpInfo, Param, Props, at_least, read};
+use crate::ops::Open;
 use crate::plan::{Card, Plan};
 use crate::runtime::{At, BuildCx, Built, Cx, Hold, Index, Mark, Meter, Over, Pull, Stage, bytes_text};
 use serde::{Deserialize, Serialize};
@@ -99,14 +100,13 @@ impl Op for Batch {
         {
             cx.hold(node).set(bytes).map_err(|over| too_large(over, size, size))?;
         }
-        let input = cx.stage_of_batches(&node.inputs[0], size)?;
+        let input = Open::new(cx, cx.stage_of_batches(&node.inputs[0], size)?);
         Ok(Built::Stage(Box::new(BatchStage {
             input,
             gather: Gather::new(size, cx.hold(node)),
             meter: cx.run.meters.of(node.id),
             drop_remainder: self.drop_remainder,
             made: 0,
-            ended: false,
             back: None,
         })))
     }
@@ -199,19 +199,20 @@ pub fn stack(chunk: &Chunk) -> Result<Element> {
 }
 
 struct BatchStage {
-    input: Box<dyn Stage>,
+    input: Open<Box<dyn Stage>>,
     gather: Gather,
     meter: Arc<Meter>,
     drop_remainder: bool,
     made: u64,
-    ended: bool,
     /// Rows that were taken too early: they come next.
     back: Option<Chunk>,
 }
 
 impl BatchStage {
     fn pull(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
-        let Some(back) = &mut self.back else { return self.input.next(cx, want) };
+        let Some(back) = &mut self.back else {
+            return self.input.get().map_or(Pull::End, |input| input.next(cx, want));
+        };
         let front = back.split_front(want);
         if back.rows() == 0 {
             self.back = None;
@@ -223,7 +224,7 @@ impl BatchStage {
 impl Stage for BatchStage {
     fn next(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
         loop {
-            if self.ended {
+            if self.input.get().is_none() {
                 return Pull::End;
             }
             let size = self.gather.rows;
@@ -255,7 +256,7 @@ impl Stage for BatchStage {
                 }
                 Pull::Pending => return Pull::Pending,
                 Pull::End => {
-                    self.ended = true;
+                    self.input.end();
                     if self.gather.is_empty() || self.drop_remainder {
                         return Pull::End;
                     }
@@ -274,19 +275,17 @@ impl Stage for BatchStage {
     }
     fn mark(&mut self, out: &mut Mark) {
         out.number(self.made);
-        out.flag(self.ended);
         self.input.mark(out);
     }
     fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
         self.made = at.number()?;
-        self.ended = at.flag()?;
         self.gather.clear();
         self.back = None;
         self.input.seek(at)
     }
     fn pass(&mut self, results: u64) -> bool {
         let rows = results.checked_mul(self.gather.rows as u64).filter(|_| self.is_settled());
-        let passed = rows.is_some_and(|rows| self.input.pass(rows));
+        let passed = rows.is_some_and(|rows| self.input.if_open().is_some_and(|input| input.pass(rows)));
         self.made += if passed { results } else { 0 };
         passed
     }

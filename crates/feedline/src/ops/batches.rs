@@ -1,5 +1,6 @@
 //! What the ways to make a batch other than stacking share. Not an operator.
 
+use super::Open;
 use super::batch::Gather;
 use crate::element::{Chunk, Element, Pos};
 use crate::error::Result;
@@ -26,10 +27,10 @@ impl Batches {
         F: Fn(&Chunk) -> Result<Element> + Send + 'static,
     {
         let size = self.size(cx)?;
-        let input = cx.stage_in(&node.inputs[0], size)?;
+        let input = Open::new(cx, cx.stage_in(&node.inputs[0], size)?);
         let (gather, drop_remainder) = (Gather::new(size, cx.hold(node)), self.drop_remainder);
         let ready = VecDeque::new();
-        Ok(Built::Stage(Box::new(BatchesStage { input, gather, drop_remainder, make, ready, made: 0, ended: false })))
+        Ok(Built::Stage(Box::new(BatchesStage { input, gather, drop_remainder, make, ready, made: 0 })))
     }
     pub fn index<F>(self, cx: &BuildCx, node: &Plan, make: F) -> Result<Option<Arc<dyn Index>>>
     where
@@ -43,13 +44,12 @@ impl Batches {
 }
 
 struct BatchesStage<F> {
-    input: Box<dyn Stage>,
+    input: Open<Box<dyn Stage>>,
     gather: Gather,
     drop_remainder: bool,
     make: F,
     ready: VecDeque<Item>,
     made: u64,
-    ended: bool,
 }
 
 impl<F: Fn(&Chunk) -> Result<Element> + Send> BatchesStage<F> {
@@ -71,11 +71,9 @@ impl<F: Fn(&Chunk) -> Result<Element> + Send> Stage for BatchesStage<F> {
             if let Some(item) = self.ready.pop_front() {
                 return item.into();
             }
-            if self.ended || cx.is_cancelled() {
-                return Pull::End;
-            }
+            let Some(input) = self.input.get().filter(|_| !cx.is_cancelled()) else { return Pull::End };
             let ask = self.gather.missing().saturating_add(self.gather.rows.saturating_mul(want - 1));
-            match self.input.next(cx, ask) {
+            match input.next(cx, ask) {
                 Pull::Rows(mut chunk) => {
                     while chunk.rows() > 0 {
                         if let Err(error) = self.gather.push(chunk.split_front(self.gather.missing())) {
@@ -94,7 +92,7 @@ impl<F: Fn(&Chunk) -> Result<Element> + Send> Stage for BatchesStage<F> {
                 }
                 Pull::Pending => return Pull::Pending,
                 Pull::End => {
-                    self.ended = true;
+                    self.input.end();
                     if !self.gather.is_empty() && !self.drop_remainder {
                         self.finish();
                     }
@@ -104,12 +102,10 @@ impl<F: Fn(&Chunk) -> Result<Element> + Send> Stage for BatchesStage<F> {
     }
     fn mark(&mut self, out: &mut Mark) {
         out.number(self.made);
-        out.flag(self.ended);
         self.input.mark(out);
     }
     fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
         self.made = at.number()?;
-        self.ended = at.flag()?;
         self.gather.clear();
         self.ready.clear();
         self.input.seek(at)
@@ -117,7 +113,7 @@ impl<F: Fn(&Chunk) -> Result<Element> + Send> Stage for BatchesStage<F> {
     /// As `batch` does: so many batches, whatever becomes of them, are that many times their rows.
     fn pass(&mut self, results: u64) -> bool {
         let rows = results.checked_mul(self.gather.rows as u64).filter(|_| self.is_settled());
-        let passed = rows.is_some_and(|rows| self.input.pass(rows));
+        let passed = rows.is_some_and(|rows| self.input.if_open().is_some_and(|input| input.pass(rows)));
         self.made += if passed { results } else { 0 };
         passed
     }

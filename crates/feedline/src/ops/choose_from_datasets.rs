@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::op::{Op, OpInfo, Param, read};
 use crate::plan::{Card, Plan};
 use crate::runtime::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use crate::runtime::{At, BuildCx, Built, Cx, Ends, Mark, Pull, Stage, Tap};
+use crate::runtime::{At, BuildCx, Built, Cx, Ends, Mark, Pull, Stage, Tap, Waiting};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -172,16 +172,19 @@ pub fn mixed(
     stop_on_empty: bool,
 ) -> Result<Box<dyn Stage>> {
     let seen = Arc::default();
+    let mut waiting = Vec::new();
     let source = |input: &Plan| {
         // How far the others are when one begins something depends on chunks: what is kept of it counts when all is read.
-        let turn = BuildCx { ends: Some(Ends::below(cx, &seen)), ..cx.clone() };
+        let ends = Ends::below(cx, &seen);
+        waiting.push(Waiting::new(cx, &ends, input));
+        let turn = BuildCx { ends: Some(ends), ..cx.clone() };
         let stage = turn.cut_stage(input, false)?;
         Ok(Open::new(cx, Source::new(stage, node.spec.leaf_order(&input.spec))))
     };
     let sources = inputs.iter().map(source).collect::<Result<Vec<_>>>()?;
     let open = sources.len();
     let (picked, failed, ended, made) = (Picked::new(), None, false, 0);
-    Ok(Box::new(MixStage { choices, sources, open, stop_on_empty, ended, picked, failed, made, seen }))
+    Ok(Box::new(MixStage { choices, sources, open, stop_on_empty, ended, picked, failed, made, seen, waiting }))
 }
 
 struct MixStage<C> {
@@ -195,6 +198,8 @@ struct MixStage<C> {
     made: u64,
     /// Its end was.
     seen: Arc<AtomicBool>,
+    /// What is kept of each waits for that.
+    waiting: Vec<Waiting>,
 }
 
 impl<C: Choices> MixStage<C> {
@@ -269,27 +274,37 @@ impl<C: Choices> Stage for MixStage<C> {
     fn mark(&mut self, out: &mut Mark) {
         out.number(self.made);
         out.flag(self.ended);
-        for source in &mut self.sources {
-            out.flag(source.is_open());
-            if let Some(source) = source.if_open() {
-                source.mark(out);
+        if !self.ended {
+            for source in &mut self.sources {
+                out.flag(source.is_open());
+                if let Some(source) = source.if_open() {
+                    source.mark(out);
+                }
             }
+            self.choices.mark(out);
         }
-        self.choices.mark(out);
+        self.waiting.iter().for_each(|waiting| waiting.mark(out));
     }
     fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
         self.made = at.number()?;
         self.ended = at.flag()?;
         (self.picked, self.failed) = (Picked::new(), None);
         self.seen.store(false, Relaxed);
-        for source in &mut self.sources {
-            if let Some(source) = source.set_open(at.flag()?)? {
-                source.seek(at)?;
+        if self.ended {
+            // What is left of them is nobody's.
+            self.open = 0;
+            self.sources.iter_mut().try_for_each(|source| source.set_open(false).map(drop))?;
+        } else {
+            for source in &mut self.sources {
+                if let Some(source) = source.set_open(at.flag()?)? {
+                    source.seek(at)?;
+                }
             }
+            let open: Vec<bool> = self.sources.iter().map(Open::is_open).collect();
+            self.open = open.iter().filter(|open| **open).count();
+            self.choices.seek(at, &open)?;
         }
-        let open: Vec<bool> = self.sources.iter().map(Open::is_open).collect();
-        self.open = open.iter().filter(|open| **open).count();
-        self.choices.seek(at, &open)
+        self.waiting.iter().try_for_each(|waiting| waiting.seek(at))
     }
     fn is_settled(&self) -> bool {
         self.failed.is_none()

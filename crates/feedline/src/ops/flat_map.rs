@@ -10,7 +10,7 @@ use crate::op::{Function, Op, OpInfo, Param, Props, read};
 use crate::plan::{Bound, Card, Plan};
 use crate::runtime::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use crate::runtime::{
-    At, BuildCx, Built, ChunkFn, Cx, Ends, Item, Mark, Pull, Stage, Taken, pop_rows, unfit, wait_for,
+    At, BuildCx, Built, ChunkFn, Cx, Ends, Item, Mark, Pull, Stage, Taken, Waiting, pop_rows, unfit, wait_for,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -132,6 +132,8 @@ pub struct Inners {
     taken: Taken,
     /// All of them were read.
     seen: Arc<AtomicBool>,
+    /// What is kept of the input waits for that.
+    waiting: Waiting,
 }
 
 /// What comes next of them.
@@ -149,7 +151,9 @@ impl Inners {
         let (taken, inner) = super::seeds_taken(cx, &[function]);
         let seen = Arc::default();
         // How far ahead of the datasets it is read depends on chunks.
-        let input = BuildCx { ends: Some(Ends::below(cx, &seen)), ..cx.clone() }.stage(&node.inputs[0])?;
+        let ends = Ends::below(cx, &seen);
+        let waiting = Waiting::new(cx, &ends, &node.inputs[0]);
+        let input = BuildCx { ends: Some(ends), ..cx.clone() }.stage(&node.inputs[0])?;
         Ok(Inners {
             cx: inner,
             input,
@@ -165,6 +169,7 @@ impl Inners {
             drop: 0,
             taken,
             seen,
+            waiting,
         })
     }
     pub fn next(&mut self, cx: &mut Cx<'_>) -> Inner {
@@ -216,6 +221,12 @@ impl Inners {
             out.number(self.used + self.drop);
             out.extend(&self.from);
         }
+        self.waiting.mark(out);
+    }
+    /// The same behind the last of them: nothing is read of the input any more.
+    pub fn mark_ended(&mut self, out: &mut Mark) {
+        self.taken.mark(out);
+        self.waiting.mark(out);
     }
     /// Whoever reads them has come to the end.
     pub fn end(&self, cx: &Cx<'_>) {
@@ -226,7 +237,13 @@ impl Inners {
         self.taken.seek(at)?;
         self.drop = at.number()?;
         self.ready.clear();
-        self.input.seek(at)
+        self.input.seek(at)?;
+        self.waiting.seek(at)
+    }
+    pub fn seek_ended(&mut self, at: &mut At<'_>) -> Result<()> {
+        self.seen.store(false, Relaxed);
+        self.taken.seek(at)?;
+        self.waiting.seek(at)
     }
     /// The dataset that came next at a mark. `again` is kept from one call to the next.
     pub fn recall(&self, at: &mut At<'_>, again: &mut Option<Box<Inners>>) -> Result<(Value, u64)> {

@@ -1,5 +1,6 @@
 //! `rebatch(batch_sizes)`: batches of other sizes. The sizes are used in turn.
 
+use super::Open;
 use super::batch::{Gather, batched, stack};
 use super::unbatch::{UnbatchStage, unbatched};
 use crate::dataset::Dataset;
@@ -82,14 +83,13 @@ impl Op for Rebatch {
         let sizes = self.batch_sizes.iter().map(|n| n.get(cx)).collect::<Result<Vec<i64>>>()?;
         check_sizes(&sizes)?;
         Ok(Built::Stage(Box::new(RebatchStage {
-            input: Replay::new(Box::new(UnbatchStage::new(cx.stage(&node.inputs[0])?))),
+            input: Open::new(cx, Box::new(Replay::new(Box::new(UnbatchStage::new(cx.stage(&node.inputs[0])?))))),
             gather: Gather::new(sizes[0] as usize, cx.hold(node)),
             sizes: sizes.into_iter().map(|n| n as usize).collect(),
             at: 0,
             drop_remainder: self.drop_remainder,
             empty: empty(&node.spec)?,
             made: 0,
-            ended: false,
         })))
     }
     fn write(&self) -> Result<serde_json::Value> {
@@ -129,14 +129,13 @@ fn empty(spec: &Spec) -> Result<Element> {
 }
 
 struct RebatchStage {
-    input: Replay,
+    input: Open<Box<dyn Stage>>,
     gather: Gather,
     sizes: Vec<usize>,
     at: usize,
     drop_remainder: bool,
     empty: Element,
     made: u64,
-    ended: bool,
 }
 
 impl RebatchStage {
@@ -166,13 +165,11 @@ impl RebatchStage {
 impl Stage for RebatchStage {
     fn next(&mut self, cx: &mut Cx<'_>, _: usize) -> Pull {
         loop {
-            if self.ended || cx.is_cancelled() {
-                return Pull::End;
-            }
+            let Some(input) = self.input.get().filter(|_| !cx.is_cancelled()) else { return Pull::End };
             if self.gather.missing() == 0 {
                 return self.finish();
             }
-            match self.input.next(cx, self.gather.missing()) {
+            match input.next(cx, self.gather.missing()) {
                 Pull::Rows(chunk) => {
                     if let Err(error) = self.gather.push(chunk) {
                         self.advance();
@@ -186,7 +183,7 @@ impl Stage for RebatchStage {
                 }
                 Pull::Pending => return Pull::Pending,
                 Pull::End => {
-                    self.ended = true;
+                    self.input.end();
                     if !self.gather.is_empty() && !self.drop_remainder {
                         return self.finish();
                     }
@@ -197,13 +194,11 @@ impl Stage for RebatchStage {
     fn mark(&mut self, out: &mut Mark) {
         out.number(self.made);
         out.number(self.at as u64);
-        out.flag(self.ended);
         self.input.mark(out);
     }
     fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
         self.made = at.number()?;
         self.at = at.up_to(self.sizes.len() as u64 - 1)? as usize;
-        self.ended = at.flag()?;
         self.gather.clear();
         self.gather.rows = self.sizes[self.at];
         self.input.seek(at)

@@ -4,6 +4,7 @@ use crate::dataset::Dataset;
 use crate::element::{Chunk, Spec};
 use crate::error::{Error, Result};
 use crate::op::{Int, Op, OpInfo, Param, Props, read};
+use crate::ops::Open;
 use crate::plan::{Card, Plan};
 use crate::runtime::{At, BuildCx, Built, Cx, Index, Mark, Pull, Stage, wait_for};
 use serde::{Deserialize, Serialize};
@@ -135,8 +136,9 @@ impl Op for Shard {
         };
         let start = Mark::start(&mut *input);
         let (cx, plan) = (cx.clone(), node.inputs[0].clone());
-        let (seen, total, drop, was, ended, held) = (0, 0, 0, every, false, None);
-        let stage = EqualStage { input, cx, plan, start, equal, every, index, seen, total, held, drop, was, ended };
+        let input = Open::new(&cx, input);
+        let (seen, total, drop, was, held) = (0, 0, 0, every, None);
+        let stage = EqualStage { input, cx, plan, start, equal, every, index, seen, total, held, drop, was };
         Ok(Built::Stage(Box::new(stage)))
     }
     fn index(&self, cx: &BuildCx, node: &Plan) -> Result<Option<Arc<dyn Index>>> {
@@ -213,7 +215,7 @@ impl Stage for ShardStage {
 
 /// The same with equally many elements in all parts: ours is given when its group is known to be whole, or the end.
 struct EqualStage {
-    input: Box<dyn Stage>,
+    input: Open<Box<dyn Stage>>,
     cx: BuildCx,
     plan: Plan,
     /// Where the input began, to begin again.
@@ -229,7 +231,6 @@ struct EqualStage {
     /// Elements in front of the next group that belong to groups that were passed.
     drop: u64,
     was: u64,
-    ended: bool,
 }
 
 impl EqualStage {
@@ -285,13 +286,10 @@ impl EqualStage {
 
 impl Stage for EqualStage {
     fn next(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
-        while !self.ended {
-            if cx.is_cancelled() {
-                return Pull::End;
-            }
+        while let Some(input) = self.input.get().filter(|_| !cx.is_cancelled()) {
             let ask = (want as u64).saturating_mul(self.every).saturating_sub(self.seen).clamp(1, 1 << 20);
             let ask = if self.drop > 0 { self.drop.min(ask) } else { ask };
-            match self.input.next(cx, ask as usize) {
+            match input.next(cx, ask as usize) {
                 Pull::Rows(chunk) if self.drop > 0 => {
                     self.drop -= chunk.rows() as u64;
                     self.total += chunk.rows() as u64;
@@ -302,7 +300,7 @@ impl Stage for EqualStage {
                     }
                 }
                 Pull::End => {
-                    self.ended = true;
+                    self.input.end();
                     match self.last() {
                         Ok(Some(chunk)) => return Pull::Rows(chunk),
                         Ok(None) => {}
@@ -318,7 +316,6 @@ impl Stage for EqualStage {
         out.number(self.every);
         out.number(self.drop);
         out.number(self.total);
-        out.flag(self.ended);
         out.counted(&self.start);
         self.input.mark(out);
     }
@@ -326,7 +323,6 @@ impl Stage for EqualStage {
         self.was = at.up_to(1 << 40)?;
         self.drop = at.up_to(u64::MAX / 4)?;
         self.total = at.up_to(u64::MAX / 4)?;
-        self.ended = at.flag()?;
         self.start = at.counted()?.into();
         (self.seen, self.held) = (0, None);
         at.not_resharded();
@@ -337,7 +333,7 @@ impl Stage for EqualStage {
         self.is_settled() && passed.map(|drop| self.drop = drop).is_some()
     }
     fn is_settled(&self) -> bool {
-        self.seen == 0 || self.ended
+        self.seen == 0 || !self.input.is_open()
     }
     fn replays(&self) -> bool {
         true

@@ -6,7 +6,9 @@
 //! 2. Each of these operators has an `Ends` for each of its inputs, and so those below know who stands above them.
 //! 3. Inside of one pass, somebody who begins later relies on less: on the ends below the operator that stands above both. A
 //!    `repeat` has read its input to the end when it begins anew, whoever reads the `repeat`.
-//! 4. Datasets that are read in turns, and an input beside the datasets that are made of it, do not know how far each other
+//! 4. A mark tells what waits for an end, in its place (`Waiting`); and what only waits for the consumer stands in the state.
+//!    Whoever resumes need not read it once more: it counts as soon as those ends were seen.
+//! 5. Datasets that are read in turns, and an input beside the datasets that are made of it, do not know how far each other
 //!    are before all of them are read.
 
 use super::build::{BuildCx, Run};
@@ -46,6 +48,12 @@ impl Ends {
     pub fn were_seen_by(ends: Option<&Arc<Ends>>, other: Option<&Arc<Ends>>) -> bool {
         let is_common = |own: &Arc<Ends>| upwards(other).any(|one| Arc::ptr_eq(one, own));
         upwards(ends).take_while(|own| !is_common(own)).all(|own| own.seen.load(Relaxed))
+    }
+    /// Whether that end, or the consumer's if there is none, is the next that has to be seen.
+    pub fn wait_for(ends: Option<&Arc<Ends>>, end: Option<&Arc<Ends>>) -> bool {
+        let is_it = |own: &&Arc<Ends>| end.is_some_and(|end| Arc::ptr_eq(end, own));
+        let mut below = upwards(ends).take_while(|own| !is_it(own));
+        below.all(|own| own.seen.load(Relaxed)) && (end.is_none() || upwards(ends).any(|own| is_it(&own)))
     }
 }
 
@@ -98,13 +106,57 @@ impl BuildCx {
     pub fn cut_stage(&self, plan: &Plan, exact: bool) -> Result<Box<dyn Stage>> {
         let ends = Ends::below(self, &Arc::default());
         let stage = BuildCx { ends: Some(ends.clone()), ..self.cutting(exact) }.stage(plan)?;
-        Ok(Box::new(Ending { stage, ends }))
+        let waiting = Waiting::new(self, &ends, plan);
+        Ok(Box::new(Ending { stage, ends, waiting }))
+    }
+}
+
+/// What operators keep of a part of a pass, and counts once its end was seen.
+pub struct Waiting {
+    /// With the end that is waited for.
+    cx: BuildCx,
+    keepers: Vec<Plan>,
+}
+
+impl Waiting {
+    pub fn new(cx: &BuildCx, ends: &Arc<Ends>, plan: &Plan) -> Waiting {
+        let mut keepers = Vec::new();
+        // Inside of functions it does not matter which pass is kept.
+        if !cx.inner {
+            plan.walk(&mut |p| keepers.extend(p.op.keeps_passes().then(|| p.clone())));
+        }
+        Waiting { cx: BuildCx { ends: Some(ends.clone()), ..cx.clone() }, keepers }
+    }
+    /// To be asked behind the mark of what is read there: what was kept by then is told, also if that says no more of it.
+    pub fn mark(&self, out: &mut Mark) {
+        for keeper in &self.keepers {
+            let mut told = Mark::default();
+            let keeps = keeper.op.kept_pass(&self.cx.run, self.cx.ends.as_ref(), &mut told);
+            out.flag(keeps);
+            if keeps {
+                out.counted(&told);
+            }
+        }
+    }
+    pub fn seek(&self, at: &mut At<'_>) -> Result<()> {
+        for keeper in &self.keepers {
+            if at.flag()? {
+                let mut told = At::new(at.counted()?);
+                // Whoever reads again counts for nobody.
+                if !self.cx.again {
+                    keeper.op.miss_pass(&self.cx, &mut told)?;
+                    told.finish()?;
+                }
+            }
+        }
+        Ok(())
     }
 }
 
 struct Ending {
     stage: Box<dyn Stage>,
     ends: Arc<Ends>,
+    waiting: Waiting,
 }
 
 impl Drop for Ending {
@@ -123,10 +175,12 @@ impl Stage for Ending {
     }
     fn mark(&mut self, out: &mut Mark) {
         self.stage.mark(out);
+        self.waiting.mark(out);
     }
     fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
         self.ends.seen.store(false, Relaxed);
-        self.stage.seek(at)
+        self.stage.seek(at)?;
+        self.waiting.seek(at)
     }
     fn pass(&mut self, results: u64) -> bool {
         self.stage.pass(results)

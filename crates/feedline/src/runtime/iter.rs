@@ -206,7 +206,7 @@ impl Iter {
         if !state.ended {
             super::state::begin_seeds(&bound.plan, &run.finished);
         }
-        super::state::set_kept(&state.kept, &bound.plan, run.errors.is_some())?;
+        super::state::set_kept(&state.kept, &build_cx(&run, bound, state.epoch), &bound.plan)?;
         run.resuming.store(true, Relaxed);
         let budget = run.budget.clone();
         let _entered = budget.enter();
@@ -263,7 +263,7 @@ impl Iter {
         let (epoch, delivered, ended) = (self.epoch, self.delivered, self.ended);
         let shards = super::state::shards_of(&self.plan);
         let left_out = super::state::left_out_of(&self.run.meters);
-        let kept = super::state::kept_of(&self.plan, self.run.errors.is_some());
+        let kept = super::state::kept_of(&self.plan, &self.run)?;
         let (at, drawn) = (Vec::new(), self.drawn.iter().map(|cell| cell.load(Relaxed)).collect());
         Ok(Moment {
             mark,

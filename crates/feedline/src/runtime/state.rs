@@ -1,5 +1,6 @@
 //! The state of an iterator: where its consumer is, in a form that can be written as JSON and taken elsewhere.
 
+use super::build::{BuildCx, Run};
 use super::given::Given;
 use super::mark::{self, At, Mark, Saved, unfit};
 use super::seed::Seeds;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Changes whenever states of before cannot be read any more.
-const VERSION: u64 = 5;
+const VERSION: u64 = 6;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct State {
@@ -157,18 +158,33 @@ pub fn seeds_text(plan: &Plan) -> String {
 }
 
 /// The passes whose results the plan's caches keep, where others would give something else. Nothing if none does.
-pub(super) fn kept_of(plan: &Plan, lenient: bool) -> Vec<Option<Json>> {
-    let mut kept = Vec::new();
-    plan.walk(&mut |p| kept.extend(p.op.keeps_passes().then(|| p.op.kept_pass(lenient))));
-    if kept.iter().all(Option::is_none) { Vec::new() } else { kept }
+pub(super) fn kept_of(plan: &Plan, run: &Arc<Run>) -> Result<Vec<Option<Json>>> {
+    let (mut kept, mut marks) = (Vec::new(), Vec::new());
+    plan.walk(&mut |p| {
+        let mut mark = Mark::default();
+        marks.extend(p.op.keeps_passes().then(|| p.op.kept_pass(run, None, &mut mark).then_some(mark)));
+    });
+    for mark in marks {
+        let mut parts = Vec::new();
+        let told = mark.map(|mark| mark.saved(&mut parts)).transpose()?;
+        kept.push(told.map(|()| mark::to_json(&parts)).transpose()?);
+    }
+    Ok(if kept.iter().all(Option::is_none) { Vec::new() } else { kept })
 }
 
 /// Tells caches of which pass they kept the results where the state was taken.
-pub(super) fn set_kept(kept: &[Option<Json>], plan: &Plan, lenient: bool) -> Result<()> {
+pub(super) fn set_kept(kept: &[Option<Json>], cx: &BuildCx, plan: &Plan) -> Result<()> {
     let (mut kept, mut told) = (kept.iter(), Ok(()));
     plan.walk(&mut |p| {
         if p.op.keeps_passes() && told.is_ok() {
-            told = p.op.miss_pass(lenient, kept.next().and_then(Option::as_ref));
+            p.op.miss_none(&cx.run);
+            if let Some(json) = kept.next().and_then(Option::as_ref) {
+                told = mark::from_json(json).and_then(|parts| {
+                    let mut at = At::new(&parts);
+                    p.op.miss_pass(cx, &mut at)?;
+                    at.finish()
+                });
+            }
         }
     });
     told

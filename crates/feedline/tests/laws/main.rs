@@ -3,6 +3,7 @@
 
 mod left_out;
 mod passes;
+mod random;
 mod resume;
 mod traced;
 
@@ -125,12 +126,23 @@ fn saved_set() -> Json {
 /// the shards, one after the other, or by a reader that does the same.
 #[cfg(feature = "columnar")]
 fn snapshot(input: Plan, number: impl FnOnce(&mut Builder, NodeId) -> NodeId, with_reader: bool) -> Plan {
+    snapshot_in(own_folder("snapshots"), input, number, with_reader)
+}
+
+/// The same in that folder.
+#[cfg(feature = "columnar")]
+fn snapshot_in(
+    path: String,
+    input: Plan,
+    number: impl FnOnce(&mut Builder, NodeId) -> NodeId,
+    with_reader: bool,
+) -> Plan {
     let spec = input.spec.clone();
     let pairs = function(&[&spec], |b, args| {
         let number = number(b, args[0]);
         Tree::tuple(vec![leaf(number), leaf(args[0])])
     });
-    let mut params = json!({ "path": own_folder("snapshots"), "compression": "AUTO" });
+    let mut params = json!({ "path": path, "compression": "AUTO" });
     if with_reader {
         let shard = Spec::leaf(Leaf::Dataset(Arc::new(spec.clone())));
         let shards = Spec::leaf(Leaf::Dataset(Arc::new(shard.clone())));

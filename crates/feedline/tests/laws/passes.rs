@@ -4,7 +4,7 @@
 use super::resume::{elsewhere, holds, shown, ways};
 use super::*;
 
-fn on(name: &str, params: Json, input: Plan) -> Plan {
+pub fn on(name: &str, params: Json, input: Plan) -> Plan {
     make(name, params, vec![input])
 }
 
@@ -31,30 +31,30 @@ fn endless() -> Plan {
     on("repeat", json!({ "count": -1 }), shuffle(range(6)))
 }
 
-fn next(input: Plan) -> Plan {
+pub fn next(input: Plan) -> Plan {
     let f = with_constant(&input.spec, "add", 1);
     on("map", json!({ "function": f, "num_parallel_calls": -1 }), input)
 }
 
-fn above(limit: i64, input: Plan) -> Plan {
+pub fn above(limit: i64, input: Plan) -> Plan {
     let f = with_constant(&input.spec, "greater", limit);
     on("filter", json!({ "predicate": f }), input)
 }
 
-fn until(x: i64, input: Plan) -> Plan {
+pub fn until(x: i64, input: Plan) -> Plan {
     let f = with_constant(&input.spec, "not_equal", x);
     on("take_while", json!({ "predicate": f }), input)
 }
 
-fn take(n: i64, input: Plan) -> Plan {
+pub fn take(n: i64, input: Plan) -> Plan {
     on("take", json!({ "count": n }), input)
 }
 
-fn ahead(input: Plan) -> Plan {
+pub fn ahead(input: Plan) -> Plan {
     on("prefetch", json!({ "buffer_size": 4 }), input)
 }
 
-fn zip(inputs: Vec<Plan>) -> Plan {
+pub fn zip(inputs: Vec<Plan>) -> Plan {
     let pairs = json!({ "tuple": { "tag": null, "items": [{ "leaf": 0 }, { "leaf": 1 }] } });
     make("zip", json!({ "structure": pairs }), inputs)
 }
@@ -99,7 +99,7 @@ fn left_early() -> Vec<(&'static str, Plan)> {
     ]
 }
 
-fn all(bound: &Bound, pass: u64, workers: usize) -> Vec<Event> {
+pub fn all(bound: &Bound, pass: u64, workers: usize) -> Vec<Event> {
     Iter::new(bound, pass, pool(workers)).unwrap().map(shown).collect()
 }
 
@@ -172,7 +172,7 @@ fn states_of_what_is_left_early() {
 /// What keeps elements for later passes, each time where nothing is kept yet.
 type Keeper = (&'static str, fn() -> Plan);
 
-fn cache(input: Plan) -> Plan {
+pub fn cache(input: Plan) -> Plan {
     on("cache", json!({}), input)
 }
 
@@ -201,18 +201,18 @@ fn noise(input: Plan) -> Plan {
     on("map", json!({ "function": f }), input)
 }
 
-fn repeat(n: i64, input: Plan) -> Plan {
+pub fn repeat(n: i64, input: Plan) -> Plan {
     on("repeat", json!({ "count": n }), input)
 }
 
-fn sum(input: Plan) -> Plan {
+pub fn sum(input: Plan) -> Plan {
     let scalar = Spec::scalar(DType::Int64);
     let f = function(&[&scalar, &scalar], |b, a| leaf(b.call("add", &[a[0], a[1]], Attrs::default()).unwrap()));
     on("map", json!({ "function": f }), input)
 }
 
 /// The elements of that plan for each of those of the input.
-fn in_turns(name: &str, plan: Plan, input: Plan) -> Plan {
+pub fn in_turns(name: &str, plan: Plan, input: Plan) -> Plan {
     let f = function(&[&input.spec], |b, _| {
         let spec = plan.spec.clone();
         leaf(b.dataset(Bound::nested(plan), spec))
@@ -224,7 +224,7 @@ fn in_turns(name: &str, plan: Plan, input: Plan) -> Plan {
     on(name, params, input)
 }
 
-fn chosen(stop: bool, inputs: Vec<Plan>) -> Plan {
+pub fn chosen(stop: bool, inputs: Vec<Plan>) -> Plan {
     let turns = on("map", json!({ "function": with_constant(&range(1).spec, "mod", 2) }), range(100));
     let inputs = std::iter::once(turns).chain(inputs).collect();
     make("choose_from_datasets", json!({ "stop_on_empty_dataset": stop }), inputs)

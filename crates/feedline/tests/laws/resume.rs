@@ -368,7 +368,7 @@ fn in_chain(name: &str, input: Plan) -> Plan {
     }
 }
 
-fn sample(name: &str, input: Plan) -> Plan {
+pub fn sample(name: &str, input: Plan) -> Plan {
     SAMPLES.iter().find(|(n, _)| *n == name).unwrap_or_else(|| panic!("there is no sample of {name}")).1(input)
 }
 

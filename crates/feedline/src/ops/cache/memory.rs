@@ -15,8 +15,8 @@ use std::sync::{Arc, Weak};
 #[derive(Default)]
 pub struct Store {
     kept: Mutex<Vec<Kept>>,
-    /// What was kept in the process of a state, and is not there in this one: the pass to fill it with.
-    missed: Mutex<Option<Origin>>,
+    /// What was kept in the process of a state, and is not there in this one: the passes to fill it with.
+    missed: Mutex<Vec<Missed>>,
     /// The pass that files have, if they are kept there.
     on_disk: Mutex<Option<Origin>>,
 }
@@ -25,6 +25,11 @@ struct Kept {
     /// Values around the dataset.
     env: Option<Weak<[Value]>>,
     filled: Filled,
+    by: By,
+}
+
+struct Missed {
+    origin: Origin,
     by: By,
 }
 
@@ -45,8 +50,24 @@ impl By {
         let (run, finished) = (Arc::downgrade(&cx.run), cx.run.finished.clone());
         By { run, finished, ends: cx.ends.clone(), pure }
     }
+    /// A pass that is over.
+    pub fn over() -> By {
+        By { run: Weak::new(), finished: Arc::default(), ends: None, pure: true }
+    }
     fn is_seen(&self) -> bool {
         Ends::were_seen(self.ends.as_ref())
+    }
+    /// Whether somebody may have what this one kept.
+    fn is_for(&self, other: &By) -> bool {
+        let is_seen = || Ends::were_seen_by(self.ends.as_ref(), other.ends.as_ref());
+        self.is_over() || self.run.ptr_eq(&other.run) && is_seen()
+    }
+    /// Whether what it kept waits for that end of that pass, or for nobody if there is none.
+    fn is_told(&self, run: &Arc<Run>, end: Option<&Arc<Ends>>) -> bool {
+        match self.is_over() {
+            true => end.is_none(),
+            false => std::ptr::eq(self.run.as_ptr(), Arc::as_ptr(run)) && Ends::wait_for(self.ends.as_ref(), end),
+        }
     }
     /// Whether others may have it.
     fn is_over(&self) -> bool {
@@ -65,21 +86,18 @@ impl Kept {
             Some(key) => key.ptr_eq(&Arc::downgrade(env)),
         }
     }
-    fn is_for(&self, by: &By) -> bool {
-        let is_seen = || Ends::were_seen_by(self.by.ends.as_ref(), by.ends.as_ref());
-        self.by.is_over() || self.by.run.ptr_eq(&by.run) && is_seen()
-    }
 }
 
 /// Where one dataset is read twice in a pass, each may have filled it: which of them came first depends on workers.
-fn first<'a>(kept: impl Iterator<Item = &'a Kept>) -> Option<&'a Filled> {
-    let mut kept: Vec<&Filled> = kept.map(|kept| &kept.filled).collect();
+fn first<T>(kept: impl Iterator<Item = T>, origin: impl Fn(&T) -> &Origin) -> Option<T> {
+    let mut kept: Vec<T> = kept.collect();
     if kept.len() > 1 {
-        kept.sort_by_cached_key(|filled| {
-            (filled.origin.epoch, filled.origin.to_json().map(|json| json.to_string()).ok())
+        kept.sort_by_cached_key(|one| {
+            let origin = origin(one);
+            (origin.epoch, origin.to_json().map(|json| json.to_string()).ok())
         });
     }
-    kept.first().copied()
+    kept.into_iter().next()
 }
 
 impl Store {
@@ -88,41 +106,58 @@ impl Store {
         let _brief = brief();
         let mut list = lock(&self.kept);
         list.retain(|kept| !kept.by.is_left());
-        first(list.iter().filter(|kept| kept.is_of(env) && kept.is_for(by))).cloned()
+        let there = list.iter().filter(|kept| kept.is_of(env) && kept.by.is_for(by));
+        first(there, |kept| &kept.filled.origin).map(|kept| kept.filled.clone())
     }
-    /// A state says that passes read what that one gave.
-    pub fn miss(&self, origin: Option<Origin>) {
+    /// A state says that passes read what that one gave, those for whom it was kept.
+    pub fn miss(&self, origin: Origin, by: By) {
         let _brief = brief();
-        *lock(&self.missed) = origin;
+        lock(&self.missed).push(Missed { origin, by });
+    }
+    /// Nothing that a state said counts any more.
+    pub fn miss_none(&self) {
+        let _brief = brief();
+        lock(&self.missed).clear();
     }
     /// Not for datasets inside of functions, which are new for each value.
-    pub fn missed(&self, env: &Arc<[Value]>) -> Option<Origin> {
+    pub fn missed(&self, env: &Arc<[Value]>, by: &By) -> Option<Origin> {
         let _brief = brief();
-        lock(&self.missed).clone().filter(|_| env.is_empty())
+        let mut list = lock(&self.missed);
+        list.retain(|missed| !missed.by.is_left());
+        let there = list.iter().filter(|missed| env.is_empty() && missed.by.is_for(by));
+        first(there, |missed| &missed.origin).map(|missed| missed.origin.clone())
     }
     /// Files have that pass.
     #[cfg(feature = "columnar")]
     pub fn note_on_disk(&self, env: &Arc<[Value]>, origin: &Origin) {
         let _brief = brief();
         if env.is_empty() {
-            (*lock(&self.on_disk), *lock(&self.missed)) = (Some(origin.clone()), None);
+            *lock(&self.on_disk) = Some(origin.clone());
+            lock(&self.missed).clear();
         }
     }
-    /// The pass whose results those that begin later give, once the one that runs has come to its end: what it has kept by
-    /// then is not read again by whoever goes on with it.
-    pub fn passes_give(&self) -> Option<Origin> {
+    /// The pass whose results those that begin later give, and whether they do so already; or else once that end of the one
+    /// that runs was seen, or all of it: what it has kept by then is not read again by whoever goes on with it.
+    pub fn passes_give(&self, run: &Arc<Run>, end: Option<&Arc<Ends>>) -> Option<(Origin, bool)> {
         let _brief = brief();
-        let (list, none) = (lock(&self.kept), Arc::from([]));
-        let is_told = |kept: &&Kept| kept.is_of(&none) && !kept.by.is_left() && (kept.by.pure || kept.by.is_seen());
-        let kept = first(list.iter().filter(is_told)).map(|filled| filled.origin.clone());
-        kept.or_else(|| lock(&self.on_disk).clone()).or_else(|| lock(&self.missed).clone())
+        let (kept, missed, none) = (lock(&self.kept), lock(&self.missed), Arc::from([]));
+        let told = |by: &By| !by.is_left() && by.is_told(run, end);
+        let there = kept.iter().filter(|kept| kept.is_of(&none) && told(&kept.by));
+        let there = first(there.map(|kept| (&kept.filled.origin, &kept.by)), |one| one.0);
+        let on_disk = lock(&self.on_disk).clone().filter(|_| end.is_none());
+        if let (None, Some(origin)) = (there, on_disk) {
+            return Some((origin, true));
+        }
+        let missed = missed.iter().filter(|missed| told(&missed.by));
+        let missed = || first(missed.map(|missed| (&missed.origin, &missed.by)), |one| one.0);
+        there.or_else(missed).map(|(origin, by)| (origin.clone(), by.is_over()))
     }
     /// The first complete pass wins.
     pub fn put(&self, env: &Arc<[Value]>, filled: Filled, by: By) {
         let _brief = brief();
         let mut list = lock(&self.kept);
         list.retain(|kept| kept.env.as_ref().is_none_or(|k| k.strong_count() > 0) && !kept.by.is_left());
-        if !list.iter().any(|kept| kept.is_of(env) && kept.is_for(&by)) {
+        if !list.iter().any(|kept| kept.is_of(env) && kept.by.is_for(&by)) {
             list.push(Kept { env: (!env.is_empty()).then(|| Arc::downgrade(env)), filled, by });
         }
     }

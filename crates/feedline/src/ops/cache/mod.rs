@@ -24,11 +24,11 @@ use crate::element::Spec;
 use crate::error::Result;
 use crate::op::{Op, OpInfo, Param, Props, read};
 use crate::plan::{Card, Plan};
-use crate::runtime::{BuildCx, Built, Index};
+use crate::runtime::{At, BuildCx, Built, Ends, Index, Mark, Run};
 #[cfg(feature = "columnar")]
 use disk::OnDisk;
 use feedline_io::brief;
-use memory::Store;
+use memory::{By, Store};
 use place::{Filled, Place, Rows};
 use serde::{Deserialize, Serialize};
 use stage::CacheStage;
@@ -188,14 +188,21 @@ impl Op for Cache {
     fn keeps_passes(&self) -> bool {
         true
     }
-    fn kept_pass(&self, lenient: bool) -> Option<serde_json::Value> {
-        let _ = self.input.get().filter(|input| !input.is_pure())?;
-        let origin = self.memory(lenient).passes_give()?;
-        origin.never.is_none().then(|| origin.to_json().ok())?
+    fn kept_pass(&self, run: &Arc<Run>, ends: Option<&Arc<Ends>>, out: &mut Mark) -> bool {
+        let varies = self.input.get().is_some_and(|input| !input.is_pure());
+        let told = if varies { self.memory(run.errors.is_some()).passes_give(run, ends) } else { None };
+        let Some((origin, is_over)) = told.filter(|(origin, _)| origin.never.is_none()) else { return false };
+        out.flag(is_over);
+        origin.mark(out);
+        true
     }
-    fn miss_pass(&self, lenient: bool, pass: Option<&serde_json::Value>) -> Result<()> {
-        self.memory(lenient).miss(pass.map(Origin::from_json).transpose()?);
+    fn miss_pass(&self, cx: &BuildCx, at: &mut At<'_>) -> Result<()> {
+        let by = if at.flag()? { By::over() } else { By::new(cx, false) };
+        self.memory(cx.run.errors.is_some()).miss(Origin::read(at)?, by);
         Ok(())
+    }
+    fn miss_none(&self, run: &Run) {
+        self.memory(run.errors.is_some()).miss_none();
     }
     fn index(&self, cx: &BuildCx, node: &Plan) -> Result<Option<Arc<dyn Index>>> {
         match self.place(cx, node)?.get(cx)? {

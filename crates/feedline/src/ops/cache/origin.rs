@@ -35,6 +35,7 @@ impl Origin {
         let start = crate::runtime::parts_to_json(&self.start)?;
         Ok(serde_json::json!({ "epoch": self.epoch, "start": start, "resumable": self.never.is_none() }))
     }
+    #[cfg(feature = "columnar")]
     pub fn from_json(json: &serde_json::Value) -> Result<Origin> {
         let start = crate::runtime::parts_from_json(&json["start"])?.into();
         let never = (json["resumable"].as_bool() != Some(true)).then_some(NEVER);

@@ -80,7 +80,7 @@ impl CacheStage {
             #[cfg(feature = "columnar")]
             part: None,
         };
-        let missed = stage.store.missed(&stage.cx.env);
+        let missed = stage.store.missed(&stage.cx.env, &By::new(&stage.cx, false));
         if let Some(filled) = stage.place.get(&stage.cx)? {
             stage.read(filled, given, None)?;
         } else if let Some(origin) = missed {

@@ -2,6 +2,7 @@
 
 mod journal;
 
+use super::Open;
 use super::flat_map::{to_dataset, traced};
 use super::map::MapFn;
 use super::rows::Rows;
@@ -149,7 +150,7 @@ impl Op for GroupByWindow {
         let journal = Journal::new(size.sizes());
         let (taken, inner) = super::seeds_taken(cx, &[&self.reduce]);
         Ok(Built::Stage(Box::new(Stepping::new(GroupSteps {
-            input: cx.stage(&node.inputs[0])?,
+            input: Open::new(cx, cx.stage(&node.inputs[0])?),
             key: MapFn(self.key.bound(cx)),
             size,
             reduce: self.reduce.bound(cx),
@@ -161,7 +162,6 @@ impl Op for GroupByWindow {
             current: None,
             output: None,
             windows: 0,
-            ended: false,
             taken,
             node: node.clone(),
             journal,
@@ -241,7 +241,7 @@ impl Group {
 }
 
 struct GroupSteps {
-    input: Box<dyn Stage>,
+    input: Open<Box<dyn Stage>>,
     key: MapFn,
     size: Size,
     reduce: Bound,
@@ -256,7 +256,6 @@ struct GroupSteps {
     /// What the function made of the last full window: read out before more input is.
     output: Option<Box<dyn Stage>>,
     windows: u64,
-    ended: bool,
     /// The seeds of operators inside the function.
     taken: Taken,
     node: Plan,
@@ -340,7 +339,7 @@ impl GroupSteps {
             let (held, all) = (sum(|g| g.held), sum(|g| g.size));
             self.groups.clear();
             let _ = self.hold.set(0);
-            self.ended = true;
+            self.input.end();
             let what =
                 format!("{held} of the {all} elements of {windows} open windows take {}", bytes_text(over.bytes));
             let all = all.min(self.node.inputs[0].card.known().unwrap_or(u64::MAX));
@@ -385,13 +384,14 @@ impl GroupSteps {
 impl GroupSteps {
     /// More rows, behind those that were dealt out before.
     fn pull(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
+        let Some(input) = self.input.get() else { return Pull::End };
         while self.drop > 0 {
-            let chunk = crate::rows!(self.input.next(cx, self.drop.min(1 << 12) as usize));
+            let chunk = crate::rows!(input.next(cx, self.drop.min(1 << 12) as usize));
             self.drop -= chunk.rows() as u64;
         }
         self.from.clear();
-        self.input.mark(&mut self.from);
-        self.input.next(cx, want.min(MOST_ROWS))
+        input.mark(&mut self.from);
+        input.next(cx, want.min(MOST_ROWS))
     }
     /// Puts rows back into the windows that were open.
     fn bring_back(&mut self, cx: &mut Cx<'_>) -> Option<Pull> {
@@ -411,7 +411,8 @@ impl GroupSteps {
             // Without these rows windows would be others: better none at all.
             other => {
                 self.groups.clear();
-                (self.back, self.ended) = (None, true);
+                self.back = None;
+                self.input.end();
                 let fail = Error::data("the windows cannot be filled as they were when the state was taken");
                 return Some(Pull::Fail(if let Pull::Fail(error) = other { error } else { fail }.that_ends()));
             }
@@ -476,7 +477,7 @@ impl Steps for GroupSteps {
         }
         let dealt = match self.current.take() {
             Some(current) => self.deal(current),
-            None if self.ended => {
+            None if !self.input.is_open() => {
                 // What is left, in rising order of the keys.
                 let Some((key, group)) = self.groups.pop_first() else { return Some(Pull::End) };
                 let _ = self.hold.set(self.hold.bytes().saturating_sub(group.bytes));
@@ -491,7 +492,7 @@ impl Steps for GroupSteps {
                     self.deal(Current { chunk, keys: keys.into_iter(), row: 0, touched: vec![] })
                 }
                 Pull::End => {
-                    self.ended = true;
+                    self.input.end();
                     Ok(())
                 }
                 other => {
@@ -504,7 +505,6 @@ impl Steps for GroupSteps {
     }
     fn mark(&mut self, out: &mut Mark) {
         out.number(self.windows);
-        out.flag(self.ended);
         out.flag(self.closed.is_some());
         out.number(self.closed.unwrap_or(0) as u64);
         out.number(self.dealt);
@@ -513,6 +513,7 @@ impl Steps for GroupSteps {
         match &self.current {
             Some(current) => {
                 out.number(current.row as u64);
+                out.flag(true);
                 out.extend(&self.from);
             }
             None => {
@@ -524,7 +525,6 @@ impl Steps for GroupSteps {
     }
     fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
         self.windows = at.number()?;
-        self.ended = at.flag()?;
         let (closed, key) = (at.flag()?, at.number()? as i64);
         self.closed = closed.then_some(key);
         (self.dealt, self.failed) = (at.number()?, at.number()?);
@@ -549,7 +549,8 @@ impl Steps for GroupSteps {
             Source::Since(from, rows) if rows > 0 => {
                 self.dealt = self.dealt.checked_sub(rows).ok_or_else(unfit)?;
                 self.journal = Journal::before(self.size.sizes(), &windows, self.dealt);
-                self.input.seek(&mut At::new(&from))?;
+                // Where it had come to its end it comes there once more.
+                self.input.set_open(true)?.map_or(Ok(()), |input| input.seek(&mut At::new(&from)))?;
                 (self.drop, all, failed) = (0, rows, std::mem::take(&mut self.failed));
                 None
             }

@@ -96,9 +96,10 @@ impl Ahead {
             None => outer.mark(out),
         }
     }
-    pub fn reset(&mut self) {
+    /// Nothing is open, and there is more unless the input has `ended`.
+    pub fn reset(&mut self, ended: bool) {
         self.next.clear();
-        self.ended = false;
+        self.ended = ended;
     }
 }
 

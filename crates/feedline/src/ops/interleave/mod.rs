@@ -380,6 +380,7 @@ impl Stage for InterleaveStage {
             }
         }
         match &self.ahead {
+            _ if self.outer_ended => self.outer.mark_ended(out),
             Some(ahead) => ahead.mark(&mut self.outer, out),
             None => self.outer.mark(out),
         }
@@ -394,7 +395,7 @@ impl Stage for InterleaveStage {
             return Err(unfit());
         }
         if let Some(ahead) = &mut self.ahead {
-            ahead.reset();
+            ahead.reset(ended);
         }
         (self.open, self.waiting, self.picked, self.failed) = (0, 0, Picked::new(), None);
         let mut again = None;
@@ -415,7 +416,7 @@ impl Stage for InterleaveStage {
             self.slots.made.push(Some(Slot { source, from }));
             self.open += 1;
         }
-        self.outer.seek(at)
+        if ended { self.outer.seek_ended(at) } else { self.outer.seek(at) }
     }
     fn is_settled(&self) -> bool {
         self.failed.is_none()

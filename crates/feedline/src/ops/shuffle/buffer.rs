@@ -21,6 +21,7 @@ use super::rows::{Rows, prefetch};
 use crate::element::{Chunk, Column, DType, RowRef, gather};
 use crate::error::{Error, Result};
 use crate::expr::Philox;
+use crate::ops::Open;
 use crate::ops::runs::MOST_ROWS;
 use crate::plan::Plan;
 use crate::runtime::{At, BuildCx, Cx, Given, Hold, Index, Mark, Over, Pull, Seeded, Stage, bytes_text, unfit};
@@ -28,7 +29,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 pub struct BufferStage {
-    input: Box<dyn Stage>,
+    input: Open<Box<dyn Stage>>,
     /// At most so many rows.
     size: usize,
     bytes: Option<Bytes>,
@@ -36,6 +37,8 @@ pub struct BufferStage {
     cx: BuildCx,
     node: Plan,
     seeds: Seeded,
+    /// The input by number, if it has elements by number.
+    index: Option<Arc<dyn Index>>,
     origins: Origins,
     /// Where the input began.
     start: Mark,
@@ -64,7 +67,6 @@ pub struct BufferStage {
     next: usize,
     /// Met while rows were still to be given.
     error: Option<Error>,
-    ended: bool,
     picked: Vec<RowRef>,
     /// Memory for lists of places.
     places: Vec<u32>,
@@ -124,7 +126,7 @@ const PACKED: u32 = u32::MAX;
 /// How a state tells which rows are held.
 enum Origins {
     /// They have numbers.
-    Numbered(Arc<dyn Index>),
+    Numbered,
     Noted(Arc<Journal>),
     /// It does not: the pass is run again.
     Lost,
@@ -154,20 +156,22 @@ impl BufferStage {
         seeds: Seeded,
         together: Option<Arc<Rows>>,
     ) -> Result<BufferStage> {
-        let origins = match if bytes.is_some() { None } else { numbered(cx, &node.inputs[0])? } {
-            Some(index) => Origins::Numbered(index),
+        let index = if bytes.is_some() { None } else { numbered(cx, &node.inputs[0])? };
+        let origins = match index {
+            Some(_) => Origins::Numbered,
             None => Origins::Noted(Journal::new(fill(size, bytes), seeds.random())),
         };
         let start = Mark::start(&mut *input);
         let mut random = seeds.random();
         Ok(BufferStage {
-            input,
+            input: Open::new(cx, input),
             size,
             bytes: bytes.map(Bytes::new),
             hold: cx.hold(node),
             cx: cx.clone(),
             node: node.clone(),
             seeds,
+            index,
             origins,
             start,
             came: 0,
@@ -184,7 +188,6 @@ impl BufferStage {
             coming: Vec::new(),
             next: 0,
             error: None,
-            ended: false,
             picked: Vec::new(),
             places: Vec::new(),
         })
@@ -315,7 +318,8 @@ impl BufferStage {
         let whole = if all == usize::MAX { 2 * over.bytes } else { (over.bytes / rows.max(1)).saturating_mul(all) };
         (self.held, self.packed, self.parts) = (VecDeque::new(), None, Parts::default());
         let _ = self.hold.set(0);
-        (self.coming, self.next, self.picked, self.ended) = (Vec::new(), 0, Vec::new(), true);
+        (self.coming, self.next, self.picked) = (Vec::new(), 0, Vec::new());
+        self.input.end();
         let instead = "give shuffle(buffer_bytes=...), which fills the buffer as far as that many bytes go";
         Pull::Fail(Over { bytes: whole.max(over.bytes), ..over }.error(&what, instead).that_ends())
     }
@@ -341,23 +345,24 @@ impl BufferStage {
 impl BufferStage {
     /// Pulls the input, and notes from where the rows came.
     fn pull_input(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
+        let Some(input) = self.input.get() else { return Pull::End };
         let mut from = None;
         if let Origins::Noted(journal) = &self.origins
             && journal.needs_mark()
         {
             let mut mark = Mark::default();
-            self.input.mark(&mut mark);
+            input.mark(&mut mark);
             if !mark.is_whole() {
                 self.origins = Origins::Lost;
             }
             from = Some(mark);
         }
-        let pull = self.input.next(cx, want);
+        let pull = input.next(cx, want);
         match (&pull, &self.origins) {
             (Pull::Rows(chunk), Origins::Noted(journal)) => journal.add(from, chunk.rows()),
             (Pull::Fail(_), Origins::Noted(journal)) => journal.part(),
             // One error may stand for many rows: their numbers are not known from here on.
-            (Pull::Fail(_), Origins::Numbered(_)) => self.origins = Origins::Lost,
+            (Pull::Fail(_), Origins::Numbered) => self.origins = Origins::Lost,
             _ => {}
         }
         if let Pull::Rows(chunk) = &pull {
@@ -392,7 +397,8 @@ impl BufferStage {
                 }
                 // Without these rows the order would be another one: better none at all.
                 other => {
-                    (self.back, self.ended) = (None, true);
+                    self.back = None;
+                    self.input.end();
                     let fail = Error::data("the buffer cannot be filled as it was when the state was taken");
                     return Some(Pull::Fail(if let Pull::Fail(error) = other { error } else { fail }.that_ends()));
                 }
@@ -414,7 +420,7 @@ impl BufferStage {
                     if !self.is_full() {
                         continue;
                     }
-                } else if !self.ended {
+                } else if self.input.is_open() {
                     if cx.is_cancelled() {
                         return Pull::End;
                     }
@@ -427,7 +433,7 @@ impl BufferStage {
                                 return self.refuse(over);
                             }
                         }
-                        Pull::End => self.ended = true,
+                        Pull::End => self.input.end(),
                         stop if self.picked.is_empty() => return stop,
                         Pull::Fail(error) => {
                             self.error = Some(error);
@@ -466,13 +472,12 @@ impl Stage for BufferStage {
                 out.counted(&self.start);
                 return;
             }
-            Origins::Numbered(_) => BY_NUMBER,
+            Origins::Numbered => BY_NUMBER,
             Origins::Noted(_) => BY_RUN,
         };
         out.number(kind);
         out.number(self.drawn);
         out.number(self.came);
-        out.flag(self.ended);
         self.input.mark(out);
         out.counted(&self.start);
         if let Origins::Noted(journal) = &self.origins {
@@ -487,29 +492,29 @@ impl Stage for BufferStage {
         (self.held, self.packed, self.parts) = (VecDeque::new(), None, Parts::default());
         let _ = self.hold.set(0);
         (self.coming, self.next, self.picked, self.error) = (Vec::new(), 0, Vec::new(), None);
-        (self.back, self.ended) = (None, false);
+        self.back = None;
         self.bytes = self.bytes.take().map(|bytes| Bytes::new(bytes.most));
         let kind = at.up_to(FROM_START)?;
         if kind == FROM_START {
             let start = at.counted()?;
-            self.input.seek(&mut At::new(start))?;
+            self.input.set_open(true)?.map_or(Ok(()), |input| input.seek(&mut At::new(start)))?;
             self.start = start.into();
             (self.origins, self.came, self.given, self.drop) = (Origins::Lost, 0, Given::default(), given);
             self.draw_from(0);
             return Ok(());
         }
-        let (drawn, came, ended) = (at.number()?, at.number()?, at.flag()?);
+        let (drawn, came) = (at.number()?, at.number()?);
         self.input.seek(at)?;
         self.start = at.counted()?.into();
-        if drawn > came || (kind == BY_NUMBER) != matches!(self.origins, Origins::Numbered(_)) {
+        if drawn > came || (kind == BY_NUMBER) != self.index.is_some() {
             return Err(unfit());
         }
-        let back = match &self.origins {
-            Origins::Numbered(index) => self.by_number(index.clone(), drawn, came)?,
-            _ => self.by_run(drawn, came, at)?,
+        let back = match &self.index {
+            Some(index) => self.by_number(index.clone(), drawn, came)?,
+            None => self.by_run(drawn, came, at)?,
         };
         self.back = Some(back);
-        (self.came, self.given, self.drop, self.ended) = (came, given, Given::default(), ended);
+        (self.came, self.given, self.drop) = (came, given, Given::default());
         self.draw_from(drawn);
         Ok(())
     }
@@ -533,7 +538,7 @@ impl BufferStage {
         self.random = random;
     }
     /// What was held after so many draws follows from the draws.
-    fn by_number(&self, index: Arc<dyn Index>, drawn: u64, came: u64) -> Result<Back> {
+    fn by_number(&mut self, index: Arc<dyn Index>, drawn: u64, came: u64) -> Result<Back> {
         let mut draws = Draws::new(Fill::UpTo(self.size), self.seeds.random());
         let (mut next, all) = (0, index.len());
         while draws.drawn < drawn {
@@ -553,6 +558,8 @@ impl BufferStage {
         }
         let numbers: Vec<u64> = order.into_iter().map(|(number, _)| number).chain(next..came).collect();
         let rows = numbers.len();
+        // An error that came before it was sent here does not count here.
+        self.origins = Origins::Numbered;
         let stage = self.cx.recall_numbers(&self.node, index, numbers)?;
         Ok(Back { stage, order: ranks, rows, come: vec![], sizes: vec![] })
     }
