@@ -78,14 +78,9 @@ def python(fl: Any, function: Callable[[Any], Any], calls: int) -> dict[str, Any
             "output_signature": fl.TensorSpec((), fl.int64)}
 
 
-def spin(seconds: float) -> None:
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        pass
-
-
-def spinning(seconds: float) -> Callable[[Any], Any]:
-    return lambda x: (spin(seconds), x)[1]
+def computing(seconds: float) -> Callable[[Any], Any]:
+    """A fixed amount of work: if it ended at a time, what passes while another thread has Python's lock would be done, too."""
+    return lambda x: (worked(seconds), x)[1]
 
 
 def sleeping(before: float, after: float, shift: float) -> Callable[[Any], Any]:
@@ -141,7 +136,7 @@ CASES: dict[str, Case] = {
         **python(fl, sleeping(0.0005, 0.004, shift), calls)).batch(4), "a Python call that waits; then eight times as long",
         few=True),
     "python": Case(lambda fl, calls, folder, shift: fl.Dataset.range(MANY).map(
-        **python(fl, spinning(0.0002), calls)).batch(16), "a Python function that computes", few=True),
+        **python(fl, computing(0.0002), calls)).batch(16), "a Python function that computes", few=True),
     "far": Case(remote(64, 64, 16 << 10, 0.03), "files of a megabyte from a slow store", few=True),
     "far and small": Case(remote(256, 8, 2 << 10, 0.03), "small files from a slow store", few=True),
     "slow consumer": Case(lambda fl, calls, folder, shift: fl.Dataset.range(MANY).map(
