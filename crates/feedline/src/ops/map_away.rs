@@ -108,10 +108,12 @@ mod tests {
     use crate::runtime::Iter;
 
     /// Doubles numbers in threads of its own, late and out of order; some rows fail, and one (or all: -1) may be the end.
-    #[derive(Debug, Default)]
+    #[derive(Clone, Debug, Default)]
     struct Threads {
         fails: Vec<i64>,
         dies: Option<i64>,
+        /// The first numbers of what was sent.
+        sent: Arc<std::sync::Mutex<Vec<u64>>>,
     }
 
     impl HostFn for Threads {
@@ -129,15 +131,17 @@ mod tests {
             false
         }
         fn crew(&self, _ask: &Ask) -> Result<Option<Arc<dyn Crew>>> {
-            Ok(Some(Arc::new(Threads { fails: self.fails.clone(), dies: self.dies })))
+            Ok(Some(Arc::new(self.clone())))
         }
     }
 
     impl Crew for Threads {
         fn send(&self, errand: Errand, reply: Box<dyn Reply>) {
-            let own = Threads { fails: self.fails.clone(), dies: self.dies };
+            let (own, first) = (self.clone(), errand.pos.at(0));
+            // Who sends the first may lose the processor just then.
+            std::thread::sleep(std::time::Duration::from_millis(if first == 0 { 20 } else { 0 }));
+            self.sent.lock().unwrap().push(first);
             std::thread::spawn(move || {
-                let first = errand.pos.at(0);
                 std::thread::sleep(std::time::Duration::from_micros(if first.is_multiple_of(3) { 900 } else { 100 }));
                 let mut parts = Vec::new();
                 for row in 0..errand.rows {
@@ -184,9 +188,23 @@ mod tests {
     }
 
     #[test]
+    fn rows_are_sent_in_order() {
+        let crew = Threads::default();
+        let sent = crew.sent.clone();
+        let ds = mapped(&Dataset::range(50).unwrap(), crew, 4, None);
+        let ds = ds.with_options(Options { chunk_rows: Some(1), cpu_budget: Some(4), ..Default::default() }).unwrap();
+        shown(&ds);
+        let sent = sent.lock().unwrap();
+        assert!(sent.len() == 50 && sent.is_sorted(), "{sent:?}");
+    }
+
+    #[test]
     fn errors_stand_in_the_place_of_their_rows() {
         let input = Dataset::range(6).unwrap();
-        assert_eq!(shown(&mapped(&input, Threads { fails: vec![1, 4], dies: None }, 2, None)), "0 ! 4 6 ! 10");
+        assert_eq!(
+            shown(&mapped(&input, Threads { fails: vec![1, 4], ..Default::default() }, 2, None)),
+            "0 ! 4 6 ! 10"
+        );
     }
 
     #[test]
@@ -213,13 +231,13 @@ mod tests {
 
     #[test]
     fn an_end_is_the_end() {
-        let ds = mapped(&Dataset::range(40).unwrap(), Threads { fails: vec![], dies: Some(9) }, 3, None);
+        let ds = mapped(&Dataset::range(40).unwrap(), Threads { dies: Some(9), ..Default::default() }, 3, None);
         let ds = ds.with_options(Options { chunk_rows: Some(2), ..Default::default() }).unwrap();
         assert_eq!(shown(&ds), "0 2 4 6 8 10 12 14 !");
-        let all_die = Threads { fails: vec![], dies: Some(-1) };
+        let all_die = Threads { dies: Some(-1), ..Default::default() };
         let ds = mapped(&Dataset::range(40).unwrap(), all_die, 3, None);
         assert_eq!(shown(&ds.with_options(Options { chunk_rows: Some(2), ..Default::default() }).unwrap()), "!");
-        let ds = mapped(&Dataset::range(40).unwrap(), Threads { fails: vec![], dies: Some(9) }, 3, None);
+        let ds = mapped(&Dataset::range(40).unwrap(), Threads { dies: Some(9), ..Default::default() }, 3, None);
         assert!(ds.ignore_errors(false).unwrap().iter().unwrap().any(|e| e.is_err()), "it cannot be ignored");
     }
 
@@ -234,8 +252,9 @@ mod tests {
     #[test]
     fn it_resumes_anywhere() {
         let input = Dataset::range(20).unwrap();
-        let ds =
-            |workers| mapped(&input, Threads { fails: vec![3], dies: None }, workers, None).batch(3, false).unwrap();
+        let ds = |workers| {
+            mapped(&input, Threads { fails: vec![3], ..Default::default() }, workers, None).batch(3, false).unwrap()
+        };
         let rest = |iter: Iter| iter.map(|e| e.map_or("!".into(), |e| format!("{:?}", e[0]))).collect::<Vec<_>>();
         let bound = |ds: &Dataset| crate::plan::Bound { plan: ds.plan().clone(), env: Arc::new([]) };
         let all = rest(ds(2).iter().unwrap());

@@ -546,11 +546,13 @@ impl Shared {
         let number = {
             let mut queue = lock(&self.queue);
             queue.starved = false;
-            queue.token = false;
+            // What is worked on elsewhere is sent in order: a chunk behind one that takes long would have to wait for it.
+            queue.token = self.is_away() && pulled.is_some();
             queue.needs = place.needs;
             queue.idle(HEAD);
             if queue.done && self.is_away() {
                 // An answer was the end while this was pulled.
+                queue.token = false;
                 return false;
             }
             queue.under_way += 1;
@@ -570,8 +572,9 @@ impl Shared {
             if self.functions.is_empty() {
                 out.push(Item::Rows(chunk));
             } else if self.is_away() {
-                self.pump();
                 self.send(number, chunk, place, start);
+                lock(&self.queue).token = false;
+                self.pump();
                 return true;
             } else {
                 self.pump();
