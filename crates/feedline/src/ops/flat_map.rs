@@ -326,15 +326,17 @@ impl Steps for FlatMapSteps {
         None
     }
     fn mark(&mut self, out: &mut Mark) {
+        // First: what runs inside may go on from before now, and knows which seeds were taken by then.
+        self.outer.mark(out);
         out.flag(self.inner.is_some());
         if let Some(inner) = &mut self.inner {
             out.extend(&self.from);
             inner.mark(out);
         }
-        self.outer.mark(out);
     }
     fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
         self.inner = None;
+        self.outer.seek(at)?;
         if at.flag()? {
             let start = at.rest();
             let (value, pos) = self.outer.recall(at, &mut None)?;
@@ -343,7 +345,7 @@ impl Steps for FlatMapSteps {
             stage.seek(at)?;
             self.inner = Some(stage);
         }
-        self.outer.seek(at)
+        Ok(())
     }
 }
 

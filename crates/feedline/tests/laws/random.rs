@@ -487,3 +487,13 @@ fn towers_that_keep_elements() {
         parts
     });
 }
+
+#[test]
+fn what_runs_inside_of_a_function_tells_its_seeds_last() {
+    let part = |name, n, m| Part { name, n, m };
+    let parts = vec![part("flat_map", 8, 31), part("batch", 11, 27), part("flat_map", 14, 14)];
+    for turn in 0..3 {
+        let tower = Tower { rows: 6, fails: false, parts: parts.clone(), before: vec![], turn };
+        assert_eq!(fault(&tower), None, "{tower:?}");
+    }
+}
