@@ -355,14 +355,14 @@ impl BuildCx {
     }
     /// Around a call of `seek`, by whoever reads again: stages that start meanwhile are told which seeds are theirs.
     pub fn sent(&self) -> Sent {
-        let moving = self.again.then(|| self.moving.clone());
-        moving.iter().for_each(|moving| moving.store(true, Relaxed));
-        Sent(moving)
+        // Somebody who is being sent may start, and send, others: it is still on its way when they have arrived.
+        let begins = self.again && !self.moving.swap(true, Relaxed);
+        Sent(begins.then(|| self.moving.clone()))
     }
     /// For the inputs of an operator that may end before they do. One that is `exact` asks for no more than it gives on:
     /// that much is true of what stands right below. Others may read ahead, or by chunks.
     pub fn cutting(&self, exact: bool) -> BuildCx {
-        BuildCx { cut: Some(if exact && self.cut.is_none() { 2 } else { 0 }), ..self.clone() }
+        BuildCx { cut: Some(if exact && self.cut != Some(0) { 2 } else { 0 }), ..self.clone() }
     }
     /// Whether stages may be sent elsewhere after they have begun, and even ended: those of copies that read here and there.
     pub fn is_sent_about(&self) -> bool {

@@ -223,10 +223,11 @@ impl Taken {
             if !told_later {
                 seeds.iter().for_each(|seeds| seeds.branch(&cx, &branch));
             }
-            (cx.pass, cx.branch) = (branch, true);
+            // Whatever starts others further down is part of it.
+            (cx.pass, cx.branch, cx.cut, cx.in_turns) = (branch, true, None, false);
         }
-        // Whatever starts others further down is part of it.
-        (cx.cut, cx.in_turns) = (None, false);
+        // What it starts is read no further than it is itself; what stands below that may be.
+        cx.cut = cx.cut.map(|exact| exact + 1);
         (Taken { seeds, pass: cx.pass.clone(), apart: cx.again || cx.branch }, cx)
     }
     /// For whoever reads the first pass over a plan, whichever pass it is in.

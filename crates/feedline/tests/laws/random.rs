@@ -464,7 +464,7 @@ fn towers_of_anything() {
 
 #[test]
 fn towers_of_what_ends_early() {
-    random_towers(2_000_000, 12, &[10421], |draw| {
+    random_towers(2_000_000, 12, &[3798, 4006, 10421], |draw| {
         let mut parts = Vec::new();
         for _ in 0..draw(3) + 1 {
             parts.extend((0..draw(2)).map(|_| Part::any(ALL, draw)));
@@ -491,8 +491,9 @@ fn towers_that_keep_elements() {
 #[test]
 fn what_runs_inside_of_a_function_tells_its_seeds_last() {
     let part = |name, n, m| Part { name, n, m };
-    let parts = vec![part("flat_map", 8, 31), part("batch", 11, 27), part("flat_map", 14, 14)];
-    for turn in 0..3 {
+    let nested = vec![part("flat_map", 8, 31), part("batch", 11, 27), part("flat_map", 14, 14)];
+    let kept = vec![part("cache", 1, 37), part("flat_map", 39, 13), part("prefetch", 14, 41), part("shuffle", 17, 27)];
+    for (parts, turn) in [(&nested, 0), (&nested, 1), (&nested, 2), (&kept, 531)] {
         let tower = Tower { rows: 6, fails: false, parts: parts.clone(), before: vec![], turn };
         assert_eq!(fault(&tower), None, "{tower:?}");
     }
