@@ -7,13 +7,17 @@
 //!    of the segment, which is bounded in bytes: neither a file nor a block is ever decoded as a whole.
 //!    Functions behind it are run on fewer rows at a time: 64,000 paths may be as many pictures.
 //! 3. The bytes of a block go when its last piece is decoded.
-//! 4. By number, a row's piece is decoded and kept for the next row that lies in it, up to `KEEP_BYTES`.
+//! 4. By number, a row's piece is decoded and kept for the next row that lies in it (`pieces.rs`).
 
-use crate::element::{Chunk, Column, Dims, Leaf, Pos, RowRef, Spec, gather};
+mod pieces;
+
+pub use pieces::{Pieces, TableIndex};
+
+use crate::element::{Chunk, Column, Dims, Leaf, Pos, Spec};
 use crate::error::{Error, Result};
 use crate::plan::Plan;
-use crate::runtime::sync::{Condvar, Mutex, lock, wait};
-use crate::runtime::{At, Budget, BuildCx, Built, ChunkFn, Cx, Index, Item, Mark, Promise, Pull, Stage, Wake, unfit};
+use crate::runtime::sync::{Mutex, lock};
+use crate::runtime::{At, Budget, BuildCx, Built, ChunkFn, Cx, Item, Mark, Promise, Pull, Stage, Wake, unfit};
 use feedline_io::{Buf, Source, Task};
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -23,12 +27,8 @@ use std::time::Duration;
 
 /// Bytes of blocks that may be read ahead of their decoding, or an eighth of the limit; one block is always read.
 const AHEAD_BYTES: u64 = 32 << 20;
-/// A block of more bytes is not read as a whole: decoding reads what it needs, and keeps what others need, too. Where rows are read in order all of it will
-/// be needed, so it may be larger: by number it is mostly a piece.
+/// A block of more bytes is not read as a whole: decoding reads what it needs, and keeps what others need, too.
 const BLOCK_BYTES: u64 = 256 << 20;
-const BLOCK_BYTES_BY_NUMBER: u64 = 32 << 20;
-/// Decoded pieces that are kept for access by number.
-const KEEP_BYTES: usize = 256 << 20;
 /// Pieces have about this size, and about so many rows at most; less than twice that in any case.
 const PIECE_BYTES: u64 = 8 << 20;
 const PIECE_ROWS: u64 = 64 << 10;
@@ -537,182 +537,6 @@ fn split(decoded: Decoded, chunk: Chunk, is_large: bool, out: &mut Vec<Item>, na
     }
 }
 
-/// Pieces that were decoded for access by number, the last used ones.
-#[derive(Default)]
-pub struct Pieces {
-    kept: Mutex<Kept>,
-    /// Bytes that are being taken to decode pieces.
-    working: Mutex<usize>,
-    done: Condvar,
-}
-
-/// Room to decode a piece in, until it is dropped.
-struct Working<'a> {
-    pieces: &'a Pieces,
-    bytes: usize,
-}
-
-impl Drop for Working<'_> {
-    fn drop(&mut self) {
-        *lock(&self.pieces.working) -= self.bytes;
-        self.pieces.done.notify_all();
-    }
-}
-
-#[derive(Default)]
-struct Kept {
-    pieces: HashMap<(usize, usize), (u64, Arc<Slot>)>,
-    bytes: usize,
-    uses: u64,
-}
-
-/// A piece, decoded by the first who asks for it while the others wait.
-#[derive(Default)]
-struct Slot(Mutex<Option<Arc<Piece>>>);
-
-struct Piece {
-    chunk: Chunk,
-    bad: Vec<(usize, Error)>,
-}
-
-impl std::fmt::Debug for Pieces {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("pieces")
-    }
-}
-
-impl Pieces {
-    /// Waits until so many bytes can be taken beside those of pieces that are being decoded now; one always can be.
-    fn work(&self, bytes: usize, most: usize) -> Working<'_> {
-        let mut working = lock(&self.working);
-        while *working > 0 && working.saturating_add(bytes) > most {
-            working = wait(&self.done, working, LOOK_AGAIN);
-        }
-        *working += bytes;
-        Working { pieces: self, bytes }
-    }
-    fn get(&self, key: (usize, usize), keep: usize, decode: impl FnOnce() -> Result<Piece>) -> Result<Arc<Piece>> {
-        let slot = {
-            let mut kept = lock(&self.kept);
-            kept.uses += 1;
-            let uses = kept.uses;
-            let entry = kept.pieces.entry(key).or_default();
-            entry.0 = uses;
-            entry.1.clone()
-        };
-        let mut slot = lock(&slot.0);
-        if let Some(piece) = &*slot {
-            return Ok(piece.clone());
-        }
-        let piece = match decode() {
-            Ok(piece) => Arc::new(piece),
-            Err(error) => {
-                lock(&self.kept).pieces.remove(&key);
-                return Err(error);
-            }
-        };
-        *slot = Some(piece.clone());
-        drop(slot);
-        let mut kept = lock(&self.kept);
-        kept.bytes += piece.chunk.nbytes();
-        while kept.bytes > keep
-            && let Some(oldest) = kept.pieces.iter().min_by_key(|(_, (used, _))| *used).map(|(key, _)| *key)
-        {
-            let Some((_, slot)) = kept.pieces.remove(&oldest) else { break };
-            // One that is being decoded right now has not been counted yet.
-            if let Ok(slot) = slot.0.try_lock() {
-                kept.bytes -= slot.as_ref().map_or(0, |p| p.chunk.nbytes());
-            }
-        }
-        drop(kept);
-        // What it was decoded with, and older pieces, were many small blocks, which the C library would keep for this thread.
-        feedline_io::give_back(piece.chunk.nbytes(), None);
-        Ok(piece)
-    }
-}
-
-/// Access by number.
-pub struct TableIndex<T> {
-    table: Arc<T>,
-    pieces: Arc<Pieces>,
-    keep: usize,
-    limit: usize,
-    allowed: Allowed,
-}
-
-impl<T: Table> TableIndex<T> {
-    pub fn new(table: Arc<T>, pieces: Arc<Pieces>, cx: &BuildCx) -> TableIndex<T> {
-        let limit = cx.run.budget.limit();
-        TableIndex { table, pieces, keep: (limit / 4).min(KEEP_BYTES), limit, allowed: Allowed::new(0, limit) }
-    }
-    /// Bytes up to which a block is read as a whole, for one piece of it.
-    fn whole(&self) -> u64 {
-        BLOCK_BYTES_BY_NUMBER.min(self.limit as u64 / 16)
-    }
-    /// Bytes that are taken to decode a piece: what is read of it, what the decoder has, and what becomes of it.
-    fn piece_bytes(&self, block: usize) -> usize {
-        let table = &*self.table;
-        let piece = table.row_bytes(block).saturating_mul(piece_rows(table, block) as u64);
-        let read = table.ranges(block).iter().map(|r| r.end - r.start).sum::<u64>().min(self.whole());
-        usize::try_from(piece.saturating_mul(3).saturating_add(read)).unwrap_or(usize::MAX)
-    }
-    fn piece(&self, block: usize, piece: usize) -> Result<Arc<Piece>> {
-        self.pieces.get((block, piece), self.keep, || {
-            let table = &*self.table;
-            table.check(block)?;
-            let (rows, size) = (rows_in(table, block) as usize, piece_rows(table, block));
-            let range = piece * size..((piece + 1) * size).min(rows);
-            let is_large = table.shared_bytes(block) > self.keep as u64 / 2;
-            // Pieces that share much are decoded one at a time, others as far as there is room.
-            let bytes = if is_large { usize::MAX } else { self.piece_bytes(block) };
-            let _working = self.pieces.work(bytes, self.limit / 2);
-            let (name, is_small) = (table.source(block).name(), |bytes| bytes <= self.whole());
-            let read = table.block(block, Fetch::start(table, block, is_small).wait(name)?, self.allowed);
-            let decoded = table.decode(block, range.clone(), &read).map_err(|e| e.in_file(name, None))?;
-            let first = table.starts()[block] + range.start as u64;
-            let chunk = Chunk::new(range.len(), Pos::Run(first), decoded.columns);
-            let chunk = if is_large { chunk.apart() } else { chunk.without_waste() };
-            // It is handed out again and again.
-            chunk.freeze();
-            Ok(Piece { chunk, bad: decoded.bad })
-        })
-    }
-}
-
-impl<T: Table> Index for TableIndex<T> {
-    fn len(&self) -> u64 {
-        self.table.starts().last().copied().unwrap_or(0)
-    }
-    fn get(&self, rows: &[u64]) -> Result<Chunk> {
-        let mut parts: Vec<Arc<Piece>> = Vec::new();
-        let mut known: HashMap<(usize, usize), u32> = HashMap::new();
-        let mut refs = Vec::with_capacity(rows.len());
-        for &row in rows {
-            let (block, at) = place(&*self.table, row);
-            let size = piece_rows(&*self.table, block);
-            let key = (block, at / size);
-            let part = match known.get(&key) {
-                Some(part) => *part,
-                None => {
-                    parts.push(self.piece(key.0, key.1)?);
-                    known.insert(key, parts.len() as u32 - 1);
-                    parts.len() as u32 - 1
-                }
-            };
-            let row_in_piece = at % size;
-            if let Ok(i) = parts[part as usize].bad.binary_search_by_key(&row_in_piece, |(r, _)| *r) {
-                return Err(parts[part as usize].bad[i].1.clone().at_element(row));
-            }
-            refs.push(RowRef { part, row: row_in_piece as u32 });
-        }
-        match refs.is_empty() {
-            true => Ok(Chunk::new(0, Pos::Run(0), [])),
-            // A few rows would keep alive what all of their pieces lie in, when these have long been decoded anew.
-            false => Ok(gather(&refs, |p| &parts[p as usize].chunk).without_waste()),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -721,6 +545,7 @@ mod tests {
     use crate::op::{Op, OpInfo};
     use crate::ops::testing::{events, in_chunks};
     use crate::plan::Card;
+    use crate::runtime::Index;
     use feedline_io::Stat;
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -750,16 +575,16 @@ mod tests {
 
     /// Rows are bytes. Those in `bad` fail; the blocks in `broken` cannot be decoded, those in `cut` not be read.
     #[derive(Debug)]
-    struct Fake {
-        starts: Vec<u64>,
-        bad: Vec<u64>,
-        broken: Vec<usize>,
-        cut: Vec<usize>,
-        row_bytes: u64,
-        shared_bytes: u64,
+    pub(super) struct Fake {
+        pub starts: Vec<u64>,
+        pub bad: Vec<u64>,
+        pub broken: Vec<usize>,
+        pub cut: Vec<usize>,
+        pub row_bytes: u64,
+        pub shared_bytes: u64,
         /// Pieces that are being decoded now, and at most so far.
-        at_work: [AtomicUsize; 2],
-        source: Arc<dyn Source>,
+        pub at_work: [AtomicUsize; 2],
+        pub source: Arc<dyn Source>,
     }
 
     impl Table for Fake {
@@ -829,7 +654,7 @@ mod tests {
         }
     }
 
-    fn fake(starts: &[u64]) -> Fake {
+    pub(super) fn fake(starts: &[u64]) -> Fake {
         let source = Arc::new(Bytes(AtomicUsize::new(0)));
         let (starts, row_bytes, shared_bytes, at_work) = (starts.to_vec(), 1, 0, Default::default());
         Fake { starts, bad: vec![], broken: vec![], cut: vec![], row_bytes, shared_bytes, at_work, source }
@@ -875,36 +700,6 @@ mod tests {
         assert_eq!(cut(100_000, 268), 33_334);
         assert_eq!(cut(1_000_000, 1), 66_667);
         assert_eq!(cut(10, PIECE_BYTES * 5), 1);
-    }
-
-    #[test]
-    fn what_is_kept_by_number_has_a_bound() {
-        let table = Arc::new(Fake { row_bytes: PIECE_BYTES, ..fake(&[0, 100]) });
-        let pieces: Arc<Pieces> = Arc::default();
-        let index = TableIndex { table, pieces: pieces.clone(), keep: 100, limit: 400, allowed: Allowed::new(0, 400) };
-        (0..100).for_each(|row| assert_eq!(index.get(&[row]).unwrap().rows(), 1));
-        let kept = lock(&pieces.kept);
-        assert!(kept.bytes <= 100 && kept.pieces.len() <= 4, "{} {}", kept.bytes, kept.pieces.len());
-    }
-
-    #[test]
-    fn pieces_that_all_take_much_are_decoded_one_at_a_time() {
-        let most = |shared_bytes, limit| {
-            let table = Arc::new(Fake { row_bytes: PIECE_BYTES, shared_bytes, ..fake(&[0, 40]) });
-            let (pieces, allowed) = (Arc::default(), Allowed::new(0, 400));
-            let index = TableIndex { table: table.clone(), pieces, keep: 100, limit, allowed };
-            std::thread::scope(|scope| {
-                for thread in 0..4 {
-                    let index = &index;
-                    scope.spawn(move || (0..10).for_each(|i| assert!(index.get(&[i * 4 + thread]).is_ok())));
-                }
-            });
-            table.at_work[1].load(Relaxed)
-        };
-        assert_eq!(most(51, usize::MAX), 1);
-        // A piece takes three times what it becomes, and all of them half of the limit.
-        assert_eq!(most(1, 8 * PIECE_BYTES as usize), 1);
-        assert!(most(1, 13 * PIECE_BYTES as usize) <= 2);
     }
 
     #[test]
