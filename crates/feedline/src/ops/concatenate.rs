@@ -139,6 +139,8 @@ impl Stage for ConcatenateStage {
         }
         if input != self.input || self.stage.is_none() {
             let plan = &self.node.inputs[input];
+            // Let go first: it may hold what the other one needs.
+            self.stage = None;
             self.stage = Some(self.cx.stage(plan)?);
             (self.input, self.order) = (input, self.node.spec.leaf_order(&plan.spec));
         }

@@ -74,9 +74,9 @@ impl Run {
     pub fn note_end(&self, cx: &BuildCx, folder: &str, tell: impl Fn() + Send + 'static) {
         self.add_end(Ended { folder: folder.into(), ends: cx.ends.clone(), tell: Some(Box::new(tell)) });
     }
-    /// The same of a pass that goes on from a state: who has seen it is not known, but that somebody had.
-    pub fn recall_end(&self, folder: &str) {
-        self.add_end(Ended { folder: folder.into(), ends: None, tell: None });
+    /// The same of a pass that goes on from a state: who else has seen it is not known, but that whoever reads there had.
+    pub fn recall_end(&self, cx: &BuildCx, folder: &str) {
+        self.add_end(Ended { folder: folder.into(), ends: cx.ends.clone(), tell: None });
     }
     fn add_end(&self, end: Ended) {
         let _brief = brief();

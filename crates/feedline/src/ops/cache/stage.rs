@@ -119,6 +119,8 @@ impl CacheStage {
     /// Reads what is kept, from element `given` on. If that is not all, `filling` keeps what the input has behind it.
     fn read(&mut self, filled: Filled, given: Given, filling: Option<Filling>) -> Result<()> {
         self.forget_part();
+        // As in `begin_anew`.
+        self.source = Source::Ended;
         self.hold.inherit(filled.kept);
         let mut held = filled.rows.stage();
         let mut first = given.results();
@@ -174,6 +176,8 @@ impl CacheStage {
 
     /// Begins the pass with that origin once more, and leaves out what comes before element `given`.
     fn begin_anew(&mut self, cx: &BuildCx, origin: Origin, given: Given) -> Result<()> {
+        // Let go first: it may hold what the other one needs, as the writer of a snapshot does.
+        self.source = Source::Ended;
         let cx = BuildCx { epoch: origin.epoch, ..self.input_cx(cx) };
         let watched = Witness::enter(cx.witness.clone());
         let input = cx.stage_at(&self.plan, &origin.start)?;

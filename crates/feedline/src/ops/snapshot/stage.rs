@@ -174,6 +174,8 @@ impl SnapshotStage {
     /// Begins the input as in the pass with that origin, leaves out what was given of it, and writes if nobody else does.
     fn begin_at(&mut self, origin: Origin, given: Given) -> Result<()> {
         self.let_go();
+        // It may hold what the other one needs.
+        self.source = Source::Ended;
         let keeping = self.place.begin(&self.cx)?;
         self.beside = keeping.is_none() && self.place.whole()?.is_none();
         let watched = Witness::enter(self.cx.witness.clone());
@@ -229,7 +231,11 @@ impl SnapshotStage {
         let may_move = !self.begun || self.cx.nested;
         match std::mem::replace(&mut self.source, Source::Ended) {
             Source::Input(input, _) if may_move && self.origin.epoch == origin.epoch => Ok(input),
-            _ => self.input_cx(origin).stage(&self.input),
+            other => {
+                // It may hold what the other one needs.
+                drop(other);
+                self.input_cx(origin).stage(&self.input)
+            }
         }
     }
     /// What the pass over the input with that origin starts with.
@@ -387,7 +393,7 @@ impl Stage for SnapshotStage {
                 let text = "the state was taken while a snapshot was read that was made of another pass than this one";
                 return Err(Error::new(Kind::Precondition, text).in_file(&self.place.folder, None));
             }
-            self.cx.run.recall_end(&self.place.folder);
+            self.cx.run.recall_end(&self.cx, &self.place.folder);
             let Source::Shards(reader) = &mut self.source else { return Ok(()) };
             let _unwatched = Witness::enter(None);
             return reader.seek(at).map_err(|error| self.place.advised(error));
