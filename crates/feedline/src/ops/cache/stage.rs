@@ -3,7 +3,7 @@
 use super::OnFull;
 #[cfg(feature = "columnar")]
 use super::disk::Part;
-use super::memory::{By, Store};
+use super::memory::{By, Store, comes_first};
 use super::origin::Origin;
 #[cfg(feature = "columnar")]
 use super::place::from_disk;
@@ -81,7 +81,12 @@ impl CacheStage {
             part: None,
         };
         let missed = stage.store.missed(&stage.cx.env, &By::new(&stage.cx, false));
-        if let Some(filled) = stage.place.get(&stage.cx)? {
+        let is_given = |filled: &Filled| match &stage.place {
+            Place::Memory(_) => !missed.as_ref().is_some_and(|missed| comes_first(missed, &filled.origin)),
+            #[cfg(feature = "columnar")]
+            Place::Disk(_) => true,
+        };
+        if let Some(filled) = stage.place.get(&stage.cx)?.filter(is_given) {
             stage.read(filled, given, None)?;
         } else if let Some(origin) = missed {
             // Where it was kept, this pass would take no seeds.
