@@ -67,6 +67,18 @@ pub trait Op: fmt::Debug + Send + Sync + Any {
     }
     /// What was missed before counts no more.
     fn miss_none(&self, _run: &Run) {}
+    /// Whether passes read what it keeps otherwise once the end of one was seen.
+    fn is_read_by_ends(&self) -> bool {
+        false
+    }
+    /// Whether it was for somebody who begins now.
+    fn has_ended(&self, _cx: &BuildCx, _node: &Plan) -> Result<bool> {
+        Ok(false)
+    }
+    /// Where a state was taken, that end had been seen by whoever is above the ends that `cx` has.
+    fn recall_end(&self, _cx: &BuildCx, _node: &Plan) -> Result<()> {
+        Ok(())
+    }
     /// The functions that it calls.
     fn functions(&self) -> Vec<&Function> {
         vec![]

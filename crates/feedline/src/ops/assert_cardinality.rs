@@ -64,7 +64,7 @@ impl Op for AssertCardinality {
         if count == -2 {
             return cx.build(&node.inputs[0]);
         }
-        let input = Open::new(cx, cx.stage(&node.inputs[0])?);
+        let input = Open::new(cx, &node.inputs, cx.stage(&node.inputs[0])?);
         Ok(Built::Stage(Box::new(AssertStage { input, count: u64::try_from(count).ok(), seen: 0 })))
     }
     fn index(&self, cx: &BuildCx, node: &Plan) -> Result<Option<Arc<dyn Index>>> {

@@ -100,7 +100,7 @@ impl Op for Batch {
         {
             cx.hold(node).set(bytes).map_err(|over| too_large(over, size, size))?;
         }
-        let input = Open::new(cx, cx.stage_of_batches(&node.inputs[0], size)?);
+        let input = Open::new(cx, &node.inputs, cx.stage_of_batches(&node.inputs[0], size)?);
         Ok(Built::Stage(Box::new(BatchStage {
             input,
             gather: Gather::new(size, cx.hold(node)),

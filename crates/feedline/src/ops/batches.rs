@@ -27,7 +27,7 @@ impl Batches {
         F: Fn(&Chunk) -> Result<Element> + Send + 'static,
     {
         let size = self.size(cx)?;
-        let input = Open::new(cx, cx.stage_in(&node.inputs[0], size)?);
+        let input = Open::new(cx, &node.inputs, cx.stage_in(&node.inputs[0], size)?);
         let (gather, drop_remainder) = (Gather::new(size, cx.hold(node)), self.drop_remainder);
         let ready = VecDeque::new();
         Ok(Built::Stage(Box::new(BatchesStage { input, gather, drop_remainder, make, ready, made: 0 })))

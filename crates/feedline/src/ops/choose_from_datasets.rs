@@ -179,7 +179,7 @@ pub fn mixed(
         waiting.push(Waiting::new(cx, &ends, input));
         let turn = BuildCx { ends: Some(ends), ..cx.clone() };
         let stage = turn.cut_stage(input, false)?;
-        Ok(Open::new(cx, Source::new(stage, node.spec.leaf_order(&input.spec))))
+        Ok(Open::new(&turn, std::slice::from_ref(input), Source::new(stage, node.spec.leaf_order(&input.spec))))
     };
     let sources = inputs.iter().map(source).collect::<Result<Vec<_>>>()?;
     let open = sources.len();
@@ -283,6 +283,7 @@ impl<C: Choices> Stage for MixStage<C> {
             }
             self.choices.mark(out);
         }
+        self.sources.iter().for_each(|source| source.below.mark(out));
         self.waiting.iter().for_each(|waiting| waiting.mark(out));
     }
     fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
@@ -304,6 +305,7 @@ impl<C: Choices> Stage for MixStage<C> {
             self.open = open.iter().filter(|open| **open).count();
             self.choices.seek(at, &open)?;
         }
+        self.sources.iter_mut().try_for_each(|source| source.below.seek(at))?;
         self.waiting.iter().try_for_each(|waiting| waiting.seek(at))
     }
     fn is_settled(&self) -> bool {

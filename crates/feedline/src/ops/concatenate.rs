@@ -5,7 +5,7 @@ use crate::element::{Chunk, Pos, Spec};
 use crate::error::{Error, Result};
 use crate::op::{Op, OpInfo, Param, read};
 use crate::plan::{Card, Plan};
-use crate::runtime::{At, BuildCx, Built, Cx, Index, Mark, Pull, Stage, Taken};
+use crate::runtime::{At, BuildCx, Built, Cx, EndsBelow, Index, Mark, Pull, Stage, Taken};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -62,7 +62,8 @@ impl Op for Concatenate {
         let (taken, cx) = Taken::new(cx, &node.inputs);
         let stage = Some(cx.stage(&node.inputs[0])?);
         let order = node.spec.leaf_order(&node.inputs[0].spec);
-        let stage = ConcatenateStage { stage, order, cx, node: node.clone(), input: 0, made: 0, taken };
+        let below = EndsBelow::of_starter(&cx, &node.inputs)?;
+        let stage = ConcatenateStage { stage, order, cx, node: node.clone(), input: 0, made: 0, taken, below };
         Ok(Built::Stage(Box::new(stage)))
     }
     fn index(&self, cx: &BuildCx, node: &Plan) -> Result<Option<Arc<dyn Index>>> {
@@ -91,6 +92,7 @@ struct ConcatenateStage {
     made: u64,
     /// The seeds of operators below: each input takes some.
     taken: Taken,
+    below: EndsBelow,
 }
 
 impl Stage for ConcatenateStage {
@@ -103,7 +105,10 @@ impl Stage for ConcatenateStage {
                         self.made += chunk.rows() as u64;
                         return Pull::Rows(chunk.reordered(&self.order).with_pos(Pos::Run(first)));
                     }
-                    Pull::End => self.stage = None,
+                    Pull::End => {
+                        self.stage = None;
+                        self.below.note();
+                    }
                     other => return other,
                 }
             }
@@ -124,6 +129,7 @@ impl Stage for ConcatenateStage {
         out.number(self.made);
         out.number(self.input as u64);
         self.taken.mark(out);
+        self.below.mark(out);
         out.flag(self.stage.is_some());
         if let Some(stage) = &mut self.stage {
             stage.mark(out);
@@ -133,12 +139,15 @@ impl Stage for ConcatenateStage {
         self.made = at.number()?;
         let input = at.up_to(self.node.inputs.len() as u64 - 1)? as usize;
         self.taken.seek(at)?;
+        self.below.seek(at)?;
         if !at.flag()? {
             (self.stage, self.input) = (None, input);
             return Ok(());
         }
         if input != self.input || self.stage.is_none() {
             let plan = &self.node.inputs[input];
+            // Let go first: it may hold what the other one needs.
+            self.stage = None;
             self.stage = Some(self.cx.stage(plan)?);
             (self.input, self.order) = (input, self.node.spec.leaf_order(&plan.spec));
         }

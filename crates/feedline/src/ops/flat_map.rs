@@ -10,7 +10,8 @@ use crate::op::{Function, Op, OpInfo, Param, Props, read};
 use crate::plan::{Bound, Card, Plan};
 use crate::runtime::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use crate::runtime::{
-    At, BuildCx, Built, ChunkFn, Cx, Ends, Item, Mark, Pull, Stage, Taken, Waiting, pop_rows, unfit, wait_for,
+    At, BuildCx, Built, ChunkFn, Cx, Ends, EndsBelow, Item, Mark, Pull, Stage, Taken, Waiting, pop_rows, unfit,
+    wait_for,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -134,6 +135,7 @@ pub struct Inners {
     seen: Arc<AtomicBool>,
     /// What is kept of the input waits for that.
     waiting: Waiting,
+    below: EndsBelow,
 }
 
 /// What comes next of them.
@@ -153,7 +155,8 @@ impl Inners {
         // How far ahead of the datasets it is read depends on chunks.
         let ends = Ends::below(cx, &seen);
         let waiting = Waiting::new(cx, &ends, &node.inputs[0]);
-        let input = BuildCx { ends: Some(ends), ..cx.clone() }.stage(&node.inputs[0])?;
+        let outer = BuildCx { ends: Some(ends), ..cx.clone() };
+        let (input, below) = (outer.stage(&node.inputs[0])?, EndsBelow::new(&outer, &node.inputs));
         Ok(Inners {
             cx: inner,
             input,
@@ -170,6 +173,7 @@ impl Inners {
             taken,
             seen,
             waiting,
+            below,
         })
     }
     pub fn next(&mut self, cx: &mut Cx<'_>) -> Inner {
@@ -207,7 +211,10 @@ impl Inners {
                 Pull::Fail(error) if self.drop > 0 && !error.ends() => self.drop -= 1,
                 Pull::Fail(error) => return Inner::Fail(error),
                 Pull::Pending => return Inner::Pending,
-                Pull::End => return Inner::End,
+                Pull::End => {
+                    self.below.note();
+                    return Inner::End;
+                }
             }
         }
     }
@@ -227,6 +234,7 @@ impl Inners {
     pub fn mark_ended(&mut self, out: &mut Mark) {
         self.taken.mark(out);
         self.waiting.mark(out);
+        self.below.mark(out);
     }
     /// Whoever reads them has come to the end.
     pub fn end(&self, cx: &Cx<'_>) {
@@ -243,7 +251,8 @@ impl Inners {
     pub fn seek_ended(&mut self, at: &mut At<'_>) -> Result<()> {
         self.seen.store(false, Relaxed);
         self.taken.seek(at)?;
-        self.waiting.seek(at)
+        self.waiting.seek(at)?;
+        self.below.seek(at)
     }
     /// The dataset that came next at a mark. `again` is kept from one call to the next.
     pub fn recall(&self, at: &mut At<'_>, again: &mut Option<Box<Inners>>) -> Result<(Value, u64)> {

@@ -82,7 +82,7 @@ use crate::expr::{Graph, Kind};
 use crate::op::{Function, OpInfo, Props};
 use crate::options::OnError;
 use crate::plan::{Bound, Card, Plan};
-use crate::runtime::{At, BuildCx, Mark, PassSeeds, Stage, Taken, unfit};
+use crate::runtime::{At, BuildCx, EndsBelow, Mark, PassSeeds, Stage, Taken, unfit};
 
 /// Every operator.
 pub static OPS: &[&OpInfo] = &[
@@ -212,16 +212,18 @@ struct Open<T> {
     input: Option<T>,
     ended: bool,
     keeps: bool,
+    below: EndsBelow,
 }
 
 impl<T> Open<T> {
-    fn new(cx: &BuildCx, input: T) -> Open<T> {
-        Open { input: Some(input), ended: false, keeps: cx.is_sent_about() }
+    /// A stage of these inputs, or several of them. `cx` has the ends of those who read it.
+    fn new(cx: &BuildCx, inputs: &[Plan], input: T) -> Open<T> {
+        Open { input: Some(input), ended: false, keeps: cx.is_sent_about(), below: EndsBelow::new(cx, inputs) }
     }
     /// What is read, unless it has ended: then it is let go.
     fn get(&mut self) -> Option<&mut T> {
         if self.ended {
-            self.end();
+            self.let_go();
         }
         self.if_open()
     }
@@ -235,6 +237,10 @@ impl<T> Open<T> {
     /// No more is needed.
     fn end(&mut self) {
         self.ended = true;
+        self.below.note();
+        self.let_go();
+    }
+    fn let_go(&mut self) {
         if !self.keeps {
             self.input = None;
         }
@@ -249,12 +255,16 @@ impl<T> Open<T> {
 impl Open<Box<dyn Stage>> {
     fn mark(&mut self, out: &mut Mark) {
         out.flag(self.is_open());
-        if let Some(input) = self.if_open() {
-            input.mark(out);
+        match self.if_open() {
+            Some(input) => input.mark(out),
+            None => self.below.mark(out),
         }
     }
     fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
-        self.set_open(at.flag()?)?.map_or(Ok(()), |input| input.seek(at))
+        match self.set_open(at.flag()?)? {
+            Some(input) => input.seek(at),
+            None => self.below.seek(at),
+        }
     }
 }
 

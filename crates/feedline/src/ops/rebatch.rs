@@ -82,8 +82,9 @@ impl Op for Rebatch {
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
         let sizes = self.batch_sizes.iter().map(|n| n.get(cx)).collect::<Result<Vec<i64>>>()?;
         check_sizes(&sizes)?;
+        let rows = UnbatchStage::new(cx.stage(&node.inputs[0])?);
         Ok(Built::Stage(Box::new(RebatchStage {
-            input: Open::new(cx, Box::new(Replay::new(Box::new(UnbatchStage::new(cx.stage(&node.inputs[0])?))))),
+            input: Open::new(cx, &node.inputs, Box::new(Replay::new(Box::new(rows)))),
             gather: Gather::new(sizes[0] as usize, cx.hold(node)),
             sizes: sizes.into_iter().map(|n| n as usize).collect(),
             at: 0,

@@ -5,7 +5,7 @@ use crate::element::{Chunk, Pos, Spec};
 use crate::error::Result;
 use crate::op::{Int, Op, OpInfo, Param, Props, read};
 use crate::plan::{Card, Plan};
-use crate::runtime::{At, BuildCx, Built, Cx, Index, Mark, Pull, Stage, Taken};
+use crate::runtime::{At, BuildCx, Built, Cx, EndsBelow, Index, Mark, Pull, Stage, Taken};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -82,8 +82,8 @@ impl Op for Repeat {
         let ends_empty = passes.is_none() || input.is_pure();
         let (taken, cx) = Taken::new(cx, &node.inputs);
         let stage = Some(cx.in_epoch(1).stage(&input)?);
-        let (pass, any, made) = (0, false, 0);
-        Ok(Built::Stage(Box::new(RepeatStage { stage, cx, input, pass, passes, ends_empty, any, made, taken })))
+        let (pass, any, made, below) = (0, false, 0, EndsBelow::of_starter(&cx, &node.inputs)?);
+        Ok(Built::Stage(Box::new(RepeatStage { stage, cx, input, pass, passes, ends_empty, any, made, taken, below })))
     }
     fn index(&self, cx: &BuildCx, node: &Plan) -> Result<Option<Arc<dyn Index>>> {
         let input = node.inputs[0].clone();
@@ -112,6 +112,7 @@ struct RepeatStage {
     made: u64,
     /// The seeds of operators below: each pass takes some.
     taken: Taken,
+    below: EndsBelow,
 }
 
 impl Stage for RepeatStage {
@@ -134,6 +135,7 @@ impl Stage for RepeatStage {
                 Pull::Pending => return Pull::Pending,
             }
             self.stage = None;
+            self.below.note();
             self.pass += 1;
             let over = self.passes.is_some_and(|n| self.pass >= n) || (!self.any && self.ends_empty);
             if over || cx.is_cancelled() {
@@ -151,6 +153,7 @@ impl Stage for RepeatStage {
         out.number(self.pass);
         out.flag(self.any);
         self.taken.mark(out);
+        self.below.mark(out);
         out.flag(self.stage.is_some());
         if let Some(stage) = &mut self.stage {
             stage.mark(out);
@@ -161,6 +164,7 @@ impl Stage for RepeatStage {
         let pass = at.up_to(u64::MAX - 1)?;
         self.any = at.flag()?;
         self.taken.seek(at)?;
+        self.below.seek(at)?;
         if !at.flag()? {
             (self.stage, self.pass) = (None, pass);
             return Ok(());

@@ -136,7 +136,7 @@ impl Op for Shard {
         };
         let start = Mark::start(&mut *input);
         let (cx, plan) = (cx.clone(), node.inputs[0].clone());
-        let input = Open::new(&cx, input);
+        let input = Open::new(&cx, &node.inputs, input);
         let (seen, total, drop, was, held) = (0, 0, 0, every, None);
         let stage = EqualStage { input, cx, plan, start, equal, every, index, seen, total, held, drop, was };
         Ok(Built::Stage(Box::new(stage)))

@@ -69,7 +69,7 @@ impl Op for Take {
         match self.limit(cx)? {
             None => cx.build(&node.inputs[0]),
             Some(left) => {
-                let input = Open::new(cx, cx.cut_stage(&node.inputs[0], true)?);
+                let input = Open::new(cx, &node.inputs, cx.cut_stage(&node.inputs[0], true)?);
                 Ok(Built::Stage(Box::new(TakeStage { input, left })))
             }
         }

@@ -60,7 +60,7 @@ impl Op for TakeWhile {
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
         let serial = is_serial_host(&self.predicate.0);
         Ok(Built::Stage(Box::new(TakeWhileStage {
-            input: Open::new(cx, cx.cut_stage(&node.inputs[0], false)?),
+            input: Open::new(cx, &node.inputs, cx.cut_stage(&node.inputs[0], false)?),
             predicate: self.predicate.bound(cx),
             ready: VecDeque::new(),
             serial,

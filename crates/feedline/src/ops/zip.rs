@@ -86,7 +86,11 @@ impl Op for Zip {
             .collect::<Result<Vec<_>>>()?;
         let mut lockstep = false;
         node.walk(&mut |p| lockstep |= p.op.props().host);
-        Ok(Built::Stage(Box::new(ZipStage { inputs: Open::new(cx, inputs), order: self.order(), lockstep })))
+        Ok(Built::Stage(Box::new(ZipStage {
+            inputs: Open::new(cx, &node.inputs, inputs),
+            order: self.order(),
+            lockstep,
+        })))
     }
     fn index(&self, cx: &BuildCx, node: &Plan) -> Result<Option<Arc<dyn Index>>> {
         let inputs: Option<Vec<_>> = node.inputs.iter().map(|i| cx.index(i)).collect::<Result<_>>()?;
@@ -166,11 +170,14 @@ impl Stage for ZipStage {
     }
     fn mark(&mut self, out: &mut Mark) {
         out.flag(!self.inputs.is_open());
-        self.inputs.if_open().into_iter().flatten().for_each(|input| input.tap.mark(input.front.is_some(), out));
+        match self.inputs.if_open() {
+            Some(inputs) => inputs.iter_mut().for_each(|input| input.tap.mark(input.front.is_some(), out)),
+            None => self.inputs.below.mark(out),
+        }
     }
     fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
-        let inputs = self.inputs.set_open(!at.flag()?)?;
-        inputs.into_iter().flatten().try_for_each(|input| {
+        let Some(inputs) = self.inputs.set_open(!at.flag()?)? else { return self.inputs.below.seek(at) };
+        inputs.iter_mut().try_for_each(|input| {
             (input.front, input.ended) = (None, false);
             input.tap.seek(at)
         })

@@ -52,6 +52,8 @@ pub struct Run {
     pub has_host: bool,
     /// While stages are sent to where a state says: nobody works ahead yet.
     pub resuming: AtomicBool,
+    /// It goes on from a state.
+    pub resumed: AtomicBool,
 }
 
 /// Results that a queue holds at most for each worker, those that are not there yet included: the window in which a slow

@@ -8,7 +8,10 @@
 //!    `repeat` has read its input to the end when it begins anew, whoever reads the `repeat`.
 //! 4. A mark tells what waits for an end, in its place (`Waiting`); and what only waits for the consumer stands in the state.
 //!    Whoever resumes need not read it once more: it counts as soon as those ends were seen.
-//! 5. Datasets that are read in turns, and an input beside the datasets that are made of it, do not know how far each other
+//! 5. A snapshot that was read to its end is told by the marks of whoever goes on behind that end (`EndsBelow`), once it has
+//!    seen it: a `repeat` that begins anew, a `shuffle` that gives the rest of its buffer. What is read again, and a pass that
+//!    goes on from a state, know of ends what marks tell, whatever has come to its end since.
+//! 6. Datasets that are read in turns, and an input beside the datasets that are made of it, do not know how far each other
 //!    are before all of them are read.
 
 use super::build::{BuildCx, Run};
@@ -63,45 +66,78 @@ fn upwards(ends: Option<&Arc<Ends>>) -> impl Iterator<Item = &Arc<Ends>> {
 
 /// What was read to its end and is kept in a folder.
 pub struct Ended {
+    /// The operator that keeps it.
+    node: u64,
+    /// Whoever reads again, if it did: it knows of no other ends than those before what it reads.
+    again: Option<Arc<AtomicBool>>,
     folder: String,
     ends: Option<Arc<Ends>>,
     /// Says so there.
-    tell: Option<Box<dyn Fn() + Send>>,
+    tell: Box<dyn Fn() + Send>,
+}
+
+impl Ended {
+    /// Whether it is for somebody to know. Inside of functions marks tell nothing of it, so that all of them know it.
+    fn is_for(&self, cx: &BuildCx) -> bool {
+        cx.inner || self.is_by(cx)
+    }
+    fn is_by(&self, cx: &BuildCx) -> bool {
+        self.again.as_ref().map(Arc::as_ptr) == cx.again.then_some(Arc::as_ptr(&cx.moving))
+    }
+    fn is_seen_by(&self, cx: &BuildCx) -> bool {
+        Ends::were_seen_by(self.ends.as_ref(), cx.ends.as_ref())
+    }
 }
 
 impl Run {
-    /// A part of the pass that is kept in a folder was read to its end. `tell` is called when its consumer has seen it.
-    pub fn note_end(&self, cx: &BuildCx, folder: &str, tell: impl Fn() + Send + 'static) {
-        self.add_end(Ended { folder: folder.into(), ends: cx.ends.clone(), tell: Some(Box::new(tell)) });
-    }
-    /// The same of a pass that goes on from a state: who has seen it is not known, but that somebody had.
-    pub fn recall_end(&self, folder: &str) {
-        self.add_end(Ended { folder: folder.into(), ends: None, tell: None });
-    }
-    fn add_end(&self, end: Ended) {
+    /// A part of the pass that an operator keeps in a folder was read to its end, now or before a state was taken. `tell` is
+    /// called when its consumer has seen it.
+    pub fn note_end(&self, cx: &BuildCx, node: u64, folder: &str, tell: impl Fn() + Send + 'static) {
         let _brief = brief();
         let mut ended = lock(&self.ended);
-        let known = |end: &Ended| (end.ends.as_ref().map(Arc::as_ptr), end.tell.is_some());
-        if !ended.iter().any(|one| one.folder == end.folder && known(one) == known(&end)) {
-            ended.push(end);
+        let is_known = |one: &Ended| {
+            let is_same = one.node == node && one.is_by(cx) && one.folder == folder;
+            is_same && one.ends.as_ref().map(Arc::as_ptr) == cx.ends.as_ref().map(Arc::as_ptr)
+        };
+        // Whoever read again may be gone.
+        ended.retain(|one| one.again.as_ref().is_none_or(|again| Arc::strong_count(again) > 1));
+        if !ended.iter().any(is_known) {
+            let (folder, ends, again) = (folder.into(), cx.ends.clone(), cx.again.then(|| cx.moving.clone()));
+            ended.push(Ended { node, again, folder, ends, tell: Box::new(tell) });
         }
+    }
+    /// Whoever reads again was sent to before that end.
+    fn forget_end(&self, cx: &BuildCx, node: u64) {
+        let _brief = brief();
+        lock(&self.ended).retain(|one| one.again.is_none() || one.node != node || !one.is_by(cx));
     }
     /// Whether somebody who begins now knows that what is kept there was read to its end.
     pub fn has_ended(&self, cx: &BuildCx, folder: &str) -> bool {
         let _brief = brief();
         let ended = lock(&self.ended);
-        ended.iter().any(|one| one.folder == folder && Ends::were_seen_by(one.ends.as_ref(), cx.ends.as_ref()))
+        ended.iter().any(|one| one.folder == folder && one.is_for(cx) && one.is_seen_by(cx))
+    }
+    /// The same of what that operator keeps.
+    fn has_ended_in(&self, cx: &BuildCx, node: u64) -> bool {
+        let _brief = brief();
+        let ended = lock(&self.ended);
+        ended.iter().any(|one| one.node == node && one.is_for(cx) && one.is_seen_by(cx))
     }
     /// The consumer has seen the end.
     pub(super) fn finish(&self) {
         self.finished.store(true, Relaxed);
         let ended = std::mem::take(&mut *lock(&self.ended));
-        let seen = ended.iter().filter(|one| Ends::were_seen(one.ends.as_ref()));
-        seen.filter_map(|one| one.tell.as_ref()).for_each(|tell| tell());
+        let seen = ended.iter().filter(|one| one.again.is_none() && Ends::were_seen(one.ends.as_ref()));
+        seen.for_each(|one| (one.tell)());
     }
 }
 
 impl BuildCx {
+    /// Whether what earlier passes left is for whoever begins now. Where something is read again, or goes on from a state, it
+    /// is what marks tell; inside of functions they do not.
+    pub fn finds_earlier_ends(&self) -> bool {
+        self.inner || !self.again && !self.run.resumed.load(Relaxed)
+    }
     /// An input of somebody who may end before it does, as a stage which notes whether its end was seen. See `cutting`.
     pub fn cut_stage(&self, plan: &Plan, exact: bool) -> Result<Box<dyn Stage>> {
         let ends = Ends::below(self, &Arc::default());
@@ -147,6 +183,59 @@ impl Waiting {
                     keeper.op.miss_pass(&self.cx, &mut told)?;
                     told.finish()?;
                 }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Which snapshots below somebody were read to their end, as far as it has seen the end of what it reads: workers may have
+/// come further. Its marks tell it, since what has ended is read no more by whoever resumes.
+pub struct EndsBelow {
+    /// With the ends of what is read, if there are any snapshots.
+    cx: Option<Box<BuildCx>>,
+    snapshots: Vec<(Plan, bool)>,
+}
+
+impl EndsBelow {
+    /// For whoever starts these one after the other: what earlier passes have read to its end is known from the start.
+    pub fn of_starter(cx: &BuildCx, plans: &[Plan]) -> Result<EndsBelow> {
+        let mut below = EndsBelow::new(cx, plans);
+        for (snapshot, ended) in &mut below.snapshots {
+            *ended = snapshot.op.has_ended(cx, snapshot)?;
+        }
+        Ok(below)
+    }
+    pub fn new(cx: &BuildCx, plans: &[Plan]) -> EndsBelow {
+        let mut snapshots: Vec<(Plan, bool)> = Vec::new();
+        let mut add = |p: &Plan| {
+            if p.op.is_read_by_ends() && !snapshots.iter().any(|(known, _)| known.id == p.id) {
+                snapshots.push((p.clone(), false));
+            }
+        };
+        // Inside of functions all know of all ends.
+        if !cx.inner {
+            plans.iter().for_each(|plan| plan.walk(&mut add));
+        }
+        EndsBelow { cx: (!snapshots.is_empty()).then(|| Box::new(cx.clone())), snapshots }
+    }
+    /// The end of what is read was seen, or of one of several.
+    pub fn note(&mut self) {
+        let Some(cx) = &self.cx else { return };
+        for (snapshot, ended) in &mut self.snapshots {
+            *ended |= cx.run.has_ended_in(cx, snapshot.id);
+        }
+    }
+    pub fn mark(&self, out: &mut Mark) {
+        self.snapshots.iter().for_each(|(_, ended)| out.flag(*ended));
+    }
+    pub fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
+        let Some(cx) = &self.cx else { return Ok(()) };
+        for (snapshot, ended) in &mut self.snapshots {
+            *ended = at.flag()?;
+            match *ended {
+                true => snapshot.op.recall_end(cx, snapshot)?,
+                false => cx.run.forget_end(cx, snapshot.id),
             }
         }
         Ok(())

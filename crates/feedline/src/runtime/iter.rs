@@ -129,6 +129,7 @@ fn traced_run(plan: &Plan, epoch: u64, pool: Arc<Pool>, trace: Option<Arc<Trace>
         budget,
         has_host,
         resuming: AtomicBool::new(false),
+        resumed: AtomicBool::new(false),
     })
 }
 
@@ -208,6 +209,7 @@ impl Iter {
         }
         super::state::set_kept(&state.kept, &build_cx(&run, bound, state.epoch), &bound.plan)?;
         run.resuming.store(true, Relaxed);
+        run.resumed.store(true, Relaxed);
         let budget = run.budget.clone();
         let _entered = budget.enter();
         let mut iter = Iter::build(bound, state.epoch, run)?;

@@ -29,7 +29,7 @@ mod trace;
 
 pub use budget::{Budget, Hold, Kept, Over, Promise, size as bytes_text};
 pub use build::{BuildCx, Built, Known, Run, mix};
-pub use ends::{Ends, Waiting};
+pub use ends::{Ends, EndsBelow, Waiting};
 pub use errors::{LeftOut, Tally};
 pub use given::Given;
 pub use index::Index;

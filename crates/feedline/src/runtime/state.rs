@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Changes whenever states of before cannot be read any more.
-const VERSION: u64 = 6;
+const VERSION: u64 = 7;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct State {

@@ -487,14 +487,17 @@ fn a_snapshot_can_be_resumed_where_there_is_none() {
             let what = format!("state {position} by {way:?}, resumed by {next:?}");
             let here = rest(resumed(&elsewhere(&plan(first), next), text, next.0, &what), &what);
             assert_eq!(here, events[position + 1..], "{what}");
-            // What the shuffle behind it holds comes out when the snapshot is whole already.
-            if position < 14 {
+            // What the shuffle behind it holds comes out when the snapshot is whole already: what follows that needs it.
+            if position < 19 {
                 let there = elsewhere(&plan(first + position + 1), next);
-                assert_eq!(
-                    rest(resumed(&there, text, next.0, &what), &what),
-                    events[position + 1..],
-                    "{what}, elsewhere"
-                );
+                let mut there = rest(resumed(&there, text, next.0, &what), &what);
+                let mut expected = &events[position + 1..];
+                let is_none = |event: &Event| matches!(event, Event::Failed(text) if text.contains("here is none"));
+                if position >= 14 && there.last().is_some_and(is_none) {
+                    there.pop();
+                    expected = &events[position + 1..19];
+                }
+                assert_eq!(there, expected, "{what}, elsewhere");
             }
         }
     }

@@ -92,12 +92,18 @@ impl Kept {
 fn first<T>(kept: impl Iterator<Item = T>, origin: impl Fn(&T) -> &Origin) -> Option<T> {
     let mut kept: Vec<T> = kept.collect();
     if kept.len() > 1 {
-        kept.sort_by_cached_key(|one| {
-            let origin = origin(one);
-            (origin.epoch, origin.to_json().map(|json| json.to_string()).ok())
-        });
+        kept.sort_by_cached_key(|one| rank(origin(one)));
     }
     kept.into_iter().next()
+}
+
+fn rank(origin: &Origin) -> (u64, Option<String>) {
+    (origin.epoch, origin.to_json().map(|json| json.to_string()).ok())
+}
+
+/// Whether passes give the one rather than the other.
+pub fn comes_first(one: &Origin, other: &Origin) -> bool {
+    one != other && rank(one) < rank(other)
 }
 
 impl Store {
@@ -148,16 +154,17 @@ impl Store {
         if let (None, Some(origin)) = (there, on_disk) {
             return Some((origin, true));
         }
-        let missed = missed.iter().filter(|missed| told(&missed.by));
-        let missed = || first(missed.map(|missed| (&missed.origin, &missed.by)), |one| one.0);
-        there.or_else(missed).map(|(origin, by)| (origin.clone(), by.is_over()))
+        let missed = missed.iter().filter(|missed| told(&missed.by)).map(|missed| (&missed.origin, &missed.by));
+        first(there.into_iter().chain(missed), |one| one.0).map(|(origin, by)| (origin.clone(), by.is_over()))
     }
     /// The first complete pass wins.
     pub fn put(&self, env: &Arc<[Value]>, filled: Filled, by: By) {
         let _brief = brief();
         let mut list = lock(&self.kept);
         list.retain(|kept| kept.env.as_ref().is_none_or(|k| k.strong_count() > 0) && !kept.by.is_left());
-        if !list.iter().any(|kept| kept.is_of(env) && kept.by.is_for(&by)) {
+        let is_other = |missed: &Missed| missed.origin != filled.origin && missed.by.is_for(&by);
+        let is_missed = env.is_empty() && lock(&self.missed).iter().any(is_other);
+        if !is_missed && !list.iter().any(|kept| kept.is_of(env) && kept.by.is_for(&by)) {
             list.push(Kept { env: (!env.is_empty()).then(|| Arc::downgrade(env)), filled, by });
         }
     }

@@ -3,7 +3,7 @@
 use super::OnFull;
 #[cfg(feature = "columnar")]
 use super::disk::Part;
-use super::memory::{By, Store};
+use super::memory::{By, Store, comes_first};
 use super::origin::Origin;
 #[cfg(feature = "columnar")]
 use super::place::from_disk;
@@ -81,7 +81,12 @@ impl CacheStage {
             part: None,
         };
         let missed = stage.store.missed(&stage.cx.env, &By::new(&stage.cx, false));
-        if let Some(filled) = stage.place.get(&stage.cx)? {
+        let is_given = |filled: &Filled| match &stage.place {
+            Place::Memory(_) => !missed.as_ref().is_some_and(|missed| comes_first(missed, &filled.origin)),
+            #[cfg(feature = "columnar")]
+            Place::Disk(_) => true,
+        };
+        if let Some(filled) = stage.place.get(&stage.cx)?.filter(is_given) {
             stage.read(filled, given, None)?;
         } else if let Some(origin) = missed {
             // Where it was kept, this pass would take no seeds.
@@ -119,6 +124,8 @@ impl CacheStage {
     /// Reads what is kept, from element `given` on. If that is not all, `filling` keeps what the input has behind it.
     fn read(&mut self, filled: Filled, given: Given, filling: Option<Filling>) -> Result<()> {
         self.forget_part();
+        // As in `begin_anew`.
+        self.source = Source::Ended;
         self.hold.inherit(filled.kept);
         let mut held = filled.rows.stage();
         let mut first = given.results();
@@ -174,6 +181,8 @@ impl CacheStage {
 
     /// Begins the pass with that origin once more, and leaves out what comes before element `given`.
     fn begin_anew(&mut self, cx: &BuildCx, origin: Origin, given: Given) -> Result<()> {
+        // Let go first: it may hold what the other one needs, as the writer of a snapshot does.
+        self.source = Source::Ended;
         let cx = BuildCx { epoch: origin.epoch, ..self.input_cx(cx) };
         let watched = Witness::enter(cx.witness.clone());
         let input = cx.stage_at(&self.plan, &origin.start)?;

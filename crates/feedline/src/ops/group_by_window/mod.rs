@@ -150,7 +150,7 @@ impl Op for GroupByWindow {
         let journal = Journal::new(size.sizes());
         let (taken, inner) = super::seeds_taken(cx, &[&self.reduce]);
         Ok(Built::Stage(Box::new(Stepping::new(GroupSteps {
-            input: Open::new(cx, cx.stage(&node.inputs[0])?),
+            input: Open::new(cx, &node.inputs, cx.stage(&node.inputs[0])?),
             key: MapFn(self.key.bound(cx)),
             size,
             reduce: self.reduce.bound(cx),

@@ -164,7 +164,7 @@ impl BufferStage {
         let start = Mark::start(&mut *input);
         let mut random = seeds.random();
         Ok(BufferStage {
-            input: Open::new(cx, input),
+            input: Open::new(cx, &node.inputs, input),
             size,
             bytes: bytes.map(Bytes::new),
             hold: cx.hold(node),

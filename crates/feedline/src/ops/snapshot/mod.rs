@@ -13,7 +13,8 @@
 //!    is kept beside the shards (`in_order.rs`). And what is written is the first pass over the input, whichever this is.
 //! 5. A state says which of these its pass did. One that wrote goes on with its input where the snapshot is whole by
 //!    now. Where there is none, it begins its input once more and leaves out what was given, so that what it writes is
-//!    whole and later passes find what they would have found. One that read what the reader gives needs the snapshot.
+//!    whole and later passes find what they would have found. One that read what the reader gives needs the snapshot, and so
+//!    does what begins behind an end that was seen.
 
 mod in_order;
 mod stage;
@@ -174,6 +175,7 @@ impl Snapshot {
         }
         let (folder, listed) = kept_set::place(&self.path, &identity, input, &cx.env)?;
         Ok(Place {
+            node: node.id,
             folder,
             files: KeptFiles::new("snapshot", listed, cx),
             spec: node.spec.clone(),
@@ -209,6 +211,15 @@ impl Op for Snapshot {
         let place = self.place(cx, node)?;
         let stage = SnapshotStage::new(cx.clone(), node.inputs[0].clone(), place, self.reader.clone())?;
         Ok(Built::Stage(Box::new(stage)))
+    }
+    fn is_read_by_ends(&self) -> bool {
+        true
+    }
+    fn has_ended(&self, cx: &BuildCx, node: &Plan) -> Result<bool> {
+        self.place(cx, node)?.has_ended(cx)
+    }
+    fn recall_end(&self, cx: &BuildCx, node: &Plan) -> Result<()> {
+        self.place(cx, node)?.recall_end(cx)
     }
     /// Where they are kept does not change what they are.
     fn tunables(&self) -> &'static [&'static str] {

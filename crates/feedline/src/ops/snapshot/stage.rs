@@ -18,6 +18,8 @@ use std::sync::Arc;
 
 /// The folder of a pipeline's snapshot.
 pub struct Place {
+    /// The operator that keeps it there.
+    pub node: u64,
     pub folder: String,
     pub files: KeptFiles,
     pub spec: Spec,
@@ -30,6 +32,34 @@ impl Place {
         let _unwatched = Witness::enter(None);
         let found = Leased::read(&self.folder).map_err(|error| self.advised(error))?;
         Ok(found.filter(|found| found.manifest.spec == self.spec && self.files.are_as_in(&found.manifest)))
+    }
+    /// Whether whoever begins now reads what the reader gives.
+    pub fn has_ended(&self, cx: &BuildCx) -> Result<bool> {
+        Ok(self.whole()?.is_some_and(|whole| self.is_read(cx, &whole)))
+    }
+    fn is_read(&self, cx: &BuildCx, whole: &Leased) -> bool {
+        whole.manifest.is_seen() && cx.finds_earlier_ends() || cx.run.has_ended(cx, &self.folder)
+    }
+    /// Where a state was taken, its end had been seen. Whether it is here matters to those who read it.
+    pub fn recall_end(&self, cx: &BuildCx) -> Result<()> {
+        match self.whole()? {
+            Some(whole) => self.note_end(cx, &whole),
+            None => cx.run.note_end(cx, self.node, &self.folder, || {}),
+        }
+        Ok(())
+    }
+    /// What a state needs is not here.
+    fn missing(&self, text: &str) -> Error {
+        Error::new(Kind::Precondition, text).in_file(&self.folder, None)
+    }
+    /// The end of a pass over it: who saw it is noted.
+    fn note_end(&self, cx: &BuildCx, whole: &Leased) {
+        let (folder, manifest) = (self.folder.clone(), whole.manifest.clone());
+        cx.run.note_end(cx, self.node, &self.folder, move || {
+            if !manifest.is_seen() {
+                tell_seen(&folder, &manifest);
+            }
+        });
     }
     /// What is wrong with the files is mended by a person. Readers may read others too.
     fn advised(&self, error: Error) -> Error {
@@ -153,8 +183,11 @@ impl SnapshotStage {
         let beside = false;
         let mut stage = SnapshotStage { cx, input, place, reader, source, origin, given, drop, sent, begun, beside };
         match stage.place.whole()? {
-            Some(whole) if whole.manifest.is_seen() || stage.is_read() => stage.read(&whole)?,
+            Some(whole) if stage.place.is_read(&stage.cx, &whole) => stage.read(&whole)?,
             Some(whole) => stage.read_in_order(&whole, Given::default())?,
+            None if !stage.cx.finds_earlier_ends() && stage.cx.run.has_ended(&stage.cx, &stage.place.folder) => {
+                return Err(stage.place.missing("the state was taken when a snapshot had been read, and here is none"));
+            }
             None => {
                 let _watched = Witness::enter(stage.cx.witness.clone());
                 let cx = Taken::first_pass(&stage.cx, &stage.input);
@@ -167,13 +200,11 @@ impl SnapshotStage {
         }
         Ok(stage)
     }
-    /// Whether its end was seen by whoever stands between it and this one.
-    fn is_read(&self) -> bool {
-        self.cx.run.has_ended(&self.cx, &self.place.folder)
-    }
     /// Begins the input as in the pass with that origin, leaves out what was given of it, and writes if nobody else does.
     fn begin_at(&mut self, origin: Origin, given: Given) -> Result<()> {
         self.let_go();
+        // It may hold what the other one needs.
+        self.source = Source::Ended;
         let keeping = self.place.begin(&self.cx)?;
         self.beside = keeping.is_none() && self.place.whole()?.is_none();
         let watched = Witness::enter(self.cx.witness.clone());
@@ -193,18 +224,13 @@ impl SnapshotStage {
         (self.given, self.drop, self.begun) = (Given::default(), given, false);
         Ok(())
     }
-    /// The end of the pass: who saw it is noted.
+    /// The end of the pass.
     fn end(&self) {
         if self.beside {
             return;
         }
         if let Ok(Some(whole)) = self.place.whole() {
-            let (folder, manifest) = (self.place.folder.clone(), whole.manifest.clone());
-            self.cx.run.note_end(&self.cx, &self.place.folder, move || {
-                if !manifest.is_seen() {
-                    tell_seen(&folder, &manifest);
-                }
-            });
+            self.place.note_end(&self.cx, &whole);
         }
     }
     /// Gives up what is written.
@@ -229,7 +255,11 @@ impl SnapshotStage {
         let may_move = !self.begun || self.cx.nested;
         match std::mem::replace(&mut self.source, Source::Ended) {
             Source::Input(input, _) if may_move && self.origin.epoch == origin.epoch => Ok(input),
-            _ => self.input_cx(origin).stage(&self.input),
+            other => {
+                // It may hold what the other one needs.
+                drop(other);
+                self.input_cx(origin).stage(&self.input)
+            }
         }
     }
     /// What the pass over the input with that origin starts with.
@@ -377,17 +407,17 @@ impl Stage for SnapshotStage {
         if kind == BY_READER {
             let origin = Origin::read(at)?;
             let Some(whole) = self.place.whole()? else {
-                let text = "the state was taken while a snapshot was read, and here is none";
-                return Err(Error::new(Kind::Precondition, text).in_file(&self.place.folder, None));
+                return Err(self.place.missing("the state was taken while a snapshot was read, and here is none"));
             };
             if !matches!(self.source, Source::Shards(_)) || (self.begun && !self.cx.nested) {
                 self.read(&whole)?;
             }
             if !is_same(&origin, &self.origin) && !self.input.is_pure() {
                 let text = "the state was taken while a snapshot was read that was made of another pass than this one";
-                return Err(Error::new(Kind::Precondition, text).in_file(&self.place.folder, None));
+                return Err(self.place.missing(text));
             }
-            self.cx.run.recall_end(&self.place.folder);
+            // Others may know more of it, and tell that.
+            self.place.note_end(&self.cx, &whole);
             let Source::Shards(reader) = &mut self.source else { return Ok(()) };
             let _unwatched = Witness::enter(None);
             return reader.seek(at).map_err(|error| self.place.advised(error));
