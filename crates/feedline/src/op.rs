@@ -65,6 +65,14 @@ pub trait Op: fmt::Debug + Send + Sync + Any {
     fn miss_pass(&self, _cx: &BuildCx, _at: &mut At<'_>) -> Result<()> {
         Ok(())
     }
+    /// The same of what it keeps for somebody who begins now.
+    fn kept_for(&self, _cx: &BuildCx, _out: &mut Mark) -> bool {
+        false
+    }
+    /// Where a state was taken, that was for all who begin where `cx` is.
+    fn miss_kept(&self, _cx: &BuildCx, _at: &mut At<'_>) -> Result<()> {
+        Ok(())
+    }
     /// What was missed before counts no more.
     fn miss_none(&self, _run: &Run) {}
     /// Whether passes read what it keeps otherwise once the end of one was seen.

@@ -8,9 +8,10 @@
 //!    `repeat` has read its input to the end when it begins anew, whoever reads the `repeat`.
 //! 4. A mark tells what waits for an end, in its place (`Waiting`); and what only waits for the consumer stands in the state.
 //!    Whoever resumes need not read it once more: it counts as soon as those ends were seen.
-//! 5. A snapshot that was read to its end is told by the marks of whoever goes on behind that end (`EndsBelow`), once it has
-//!    seen it: a `repeat` that begins anew, a `shuffle` that gives the rest of its buffer. What is read again, and a pass that
-//!    goes on from a state, know of ends what marks tell, whatever has come to its end since.
+//! 5. That is for those beyond the end, and told as far as workers were. For those below it, what was read to its end is told
+//!    by the marks of whoever goes on behind it (`EndsBelow`), once it has seen it: a `repeat` that begins anew, a `shuffle`
+//!    that gives the rest of its buffer. What is read again, and a pass that goes on from a state, know of the ends of
+//!    snapshots what marks tell, whatever has come to its end since.
 //! 6. Datasets that are read in turns, and an input beside the datasets that are made of it, do not know how far each other
 //!    are before all of them are read.
 
@@ -52,11 +53,15 @@ impl Ends {
         let is_common = |own: &Arc<Ends>| upwards(other).any(|one| Arc::ptr_eq(one, own));
         upwards(ends).take_while(|own| !is_common(own)).all(|own| own.seen.load(Relaxed))
     }
+    /// Whether it is below that end; all are below the consumer's.
+    pub fn is_below(ends: Option<&Arc<Ends>>, end: Option<&Arc<Ends>>) -> bool {
+        end.is_none_or(|end| upwards(ends).any(|own| Arc::ptr_eq(end, own)))
+    }
     /// Whether that end, or the consumer's if there is none, is the next that has to be seen.
     pub fn wait_for(ends: Option<&Arc<Ends>>, end: Option<&Arc<Ends>>) -> bool {
         let is_it = |own: &&Arc<Ends>| end.is_some_and(|end| Arc::ptr_eq(end, own));
         let mut below = upwards(ends).take_while(|own| !is_it(own));
-        below.all(|own| own.seen.load(Relaxed)) && (end.is_none() || upwards(ends).any(|own| is_it(&own)))
+        below.all(|own| own.seen.load(Relaxed)) && Ends::is_below(ends, end)
     }
 }
 
@@ -189,16 +194,19 @@ impl Waiting {
     }
 }
 
-/// Which snapshots below somebody were read to their end, as far as it has seen the end of what it reads: workers may have
-/// come further. Its marks tell it, since what has ended is read no more by whoever resumes.
+/// What below somebody was read to its end and is kept, as far as it has seen the end of what it reads: workers may have come
+/// further. Its marks tell it, since what has ended is read no more by whoever resumes.
 pub struct EndsBelow {
-    /// With the ends of what is read, if there are any snapshots.
+    /// With the ends of what is read, if anything is kept there.
     cx: Option<Box<BuildCx>>,
     snapshots: Vec<(Plan, bool)>,
+    /// With what they keep, as they tell it.
+    caches: Vec<(Plan, Option<Mark>)>,
 }
 
 impl EndsBelow {
-    /// For whoever starts these one after the other: what earlier passes have read to its end is known from the start.
+    /// For whoever starts these one after the other: what earlier passes have read to its end is known from the start. (What
+    /// caches kept of those stands in the state.)
     pub fn of_starter(cx: &BuildCx, plans: &[Plan]) -> Result<EndsBelow> {
         let mut below = EndsBelow::new(cx, plans);
         for (snapshot, ended) in &mut below.snapshots {
@@ -207,17 +215,21 @@ impl EndsBelow {
         Ok(below)
     }
     pub fn new(cx: &BuildCx, plans: &[Plan]) -> EndsBelow {
-        let mut snapshots: Vec<(Plan, bool)> = Vec::new();
+        let (mut snapshots, mut caches): (Vec<(Plan, bool)>, Vec<(Plan, Option<Mark>)>) = Default::default();
         let mut add = |p: &Plan| {
             if p.op.is_read_by_ends() && !snapshots.iter().any(|(known, _)| known.id == p.id) {
                 snapshots.push((p.clone(), false));
+            }
+            if p.op.keeps_passes() && !caches.iter().any(|(known, _)| known.id == p.id) {
+                caches.push((p.clone(), None));
             }
         };
         // Inside of functions all know of all ends.
         if !cx.inner {
             plans.iter().for_each(|plan| plan.walk(&mut add));
         }
-        EndsBelow { cx: (!snapshots.is_empty()).then(|| Box::new(cx.clone())), snapshots }
+        let any = !snapshots.is_empty() || !caches.is_empty();
+        EndsBelow { cx: any.then(|| Box::new(cx.clone())), snapshots, caches }
     }
     /// The end of what is read was seen, or of one of several.
     pub fn note(&mut self) {
@@ -225,9 +237,17 @@ impl EndsBelow {
         for (snapshot, ended) in &mut self.snapshots {
             *ended |= cx.run.has_ended_in(cx, snapshot.id);
         }
+        for (cache, told) in &mut self.caches {
+            let mut mark = Mark::default();
+            *told = cache.op.kept_for(cx, &mut mark).then_some(mark);
+        }
     }
     pub fn mark(&self, out: &mut Mark) {
         self.snapshots.iter().for_each(|(_, ended)| out.flag(*ended));
+        for (_, told) in &self.caches {
+            out.flag(told.is_some());
+            told.iter().for_each(|told| out.counted(told));
+        }
     }
     pub fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
         let Some(cx) = &self.cx else { return Ok(()) };
@@ -236,6 +256,19 @@ impl EndsBelow {
             match *ended {
                 true => snapshot.op.recall_end(cx, snapshot)?,
                 false => cx.run.forget_end(cx, snapshot.id),
+            }
+        }
+        for (cache, told) in &mut self.caches {
+            *told = None;
+            if at.flag()? {
+                let parts = at.counted()?;
+                *told = Some(Mark::from(parts));
+                // Whoever reads again counts for nobody.
+                if !cx.again {
+                    let mut at = At::new(parts);
+                    cache.op.miss_kept(cx, &mut at)?;
+                    at.finish()?;
+                }
             }
         }
         Ok(())

@@ -43,24 +43,31 @@ pub struct By {
     ends: Option<Arc<Ends>>,
     /// All passes give the same.
     pure: bool,
+    /// Only for those who are not below these ends.
+    beyond: bool,
 }
 
 impl By {
     pub fn new(cx: &BuildCx, pure: bool) -> By {
         let (run, finished) = (Arc::downgrade(&cx.run), cx.run.finished.clone());
-        By { run, finished, ends: cx.ends.clone(), pure }
+        By { run, finished, ends: cx.ends.clone(), pure, beyond: false }
     }
     /// A pass that is over.
     pub fn over() -> By {
-        By { run: Weak::new(), finished: Arc::default(), ends: None, pure: true }
+        By { run: Weak::new(), finished: Arc::default(), ends: None, pure: true, beyond: false }
+    }
+    /// Told as far as workers were: those below the ends are told by others, as far as whoever reads them was.
+    pub fn beyond(self) -> By {
+        By { beyond: true, ..self }
     }
     fn is_seen(&self) -> bool {
         Ends::were_seen(self.ends.as_ref())
     }
     /// Whether somebody may have what this one kept.
     fn is_for(&self, other: &By) -> bool {
-        let is_seen = || Ends::were_seen_by(self.ends.as_ref(), other.ends.as_ref());
-        self.is_over() || self.run.ptr_eq(&other.run) && is_seen()
+        let (ends, others) = (self.ends.as_ref(), other.ends.as_ref());
+        let is_meant = || !(self.beyond && Ends::is_below(others, ends)) && Ends::were_seen_by(ends, others);
+        self.is_over() || self.run.ptr_eq(&other.run) && is_meant()
     }
     /// Whether what it kept waits for that end of that pass, or for nobody if there is none.
     fn is_told(&self, run: &Arc<Run>, end: Option<&Arc<Ends>>) -> bool {
@@ -114,6 +121,12 @@ impl Store {
         list.retain(|kept| !kept.by.is_left());
         let there = list.iter().filter(|kept| kept.is_of(env) && kept.by.is_for(by));
         first(there, |kept| &kept.filled.origin).map(|kept| kept.filled.clone())
+    }
+    /// The pass that those give who begin now, if it is kept or was.
+    pub fn origin_for(&self, by: &By) -> Option<Origin> {
+        let none = Arc::from([]);
+        let there = self.get(&none, by).map(|filled| filled.origin);
+        first(there.into_iter().chain(self.missed(&none, by)), |origin| origin)
     }
     /// A state says that passes read what that one gave, those for whom it was kept.
     pub fn miss(&self, origin: Origin, by: By) {

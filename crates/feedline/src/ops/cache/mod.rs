@@ -116,6 +116,10 @@ impl Dataset {
 }
 
 impl Cache {
+    /// Whether passes over the input differ.
+    fn varies(&self) -> bool {
+        self.input.get().is_some_and(|input| !input.is_pure())
+    }
     fn place(&self, cx: &BuildCx, _node: &Plan) -> Result<Place> {
         #[cfg(feature = "columnar")]
         if let Some(filename) = &self.filename {
@@ -189,16 +193,24 @@ impl Op for Cache {
         true
     }
     fn kept_pass(&self, run: &Arc<Run>, ends: Option<&Arc<Ends>>, out: &mut Mark) -> bool {
-        let varies = self.input.get().is_some_and(|input| !input.is_pure());
-        let told = if varies { self.memory(run.errors.is_some()).passes_give(run, ends) } else { None };
+        let told = if self.varies() { self.memory(run.errors.is_some()).passes_give(run, ends) } else { None };
         let Some((origin, is_over)) = told.filter(|(origin, _)| origin.never.is_none()) else { return false };
         out.flag(is_over);
         origin.mark(out);
         true
     }
     fn miss_pass(&self, cx: &BuildCx, at: &mut At<'_>) -> Result<()> {
-        let by = if at.flag()? { By::over() } else { By::new(cx, false) };
+        let by = if at.flag()? { By::over() } else { By::new(cx, false).beyond() };
         self.memory(cx.run.errors.is_some()).miss(Origin::read(at)?, by);
+        Ok(())
+    }
+    fn kept_for(&self, cx: &BuildCx, out: &mut Mark) -> bool {
+        let kept = || self.memory(cx.run.errors.is_some()).origin_for(&By::new(cx, false));
+        let origin = if self.varies() { kept() } else { None };
+        origin.filter(|origin| origin.never.is_none()).inspect(|origin| origin.mark(out)).is_some()
+    }
+    fn miss_kept(&self, cx: &BuildCx, at: &mut At<'_>) -> Result<()> {
+        self.memory(cx.run.errors.is_some()).miss(Origin::read(at)?, By::new(cx, false));
         Ok(())
     }
     fn miss_none(&self, run: &Run) {
