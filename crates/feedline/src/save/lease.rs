@@ -104,16 +104,23 @@ impl Lease {
             None => true,
         }
     }
-    /// Whether a manifest names files of a run. The part is looked at first: it goes when the whole is there.
-    fn is_named(&self, run: &Path) -> bool {
+    /// Whether others have taken the place of a run: a manifest is there, and none names its files. The part is looked at
+    /// first: it goes when the whole is there. Where there is none at all, somebody removes the folder just now, and a run
+    /// that gets another name meanwhile would be in the way.
+    fn is_replaced(&self, run: &Path) -> bool {
         let (Some(folder), Some(run)) = (local(&self.folder), run.file_name().and_then(|name| name.to_str())) else {
-            return true;
+            return false;
         };
-        let names = |name: &str| match fs::read_to_string(folder.join(name)) {
-            Ok(text) => text.contains(&format!("\"{run}/")),
-            Err(e) => e.kind() != io::ErrorKind::NotFound,
-        };
-        names(PARTIAL) || names(MANIFEST)
+        let mut others = false;
+        for name in [PARTIAL, MANIFEST] {
+            match fs::read_to_string(folder.join(name)) {
+                Ok(text) if text.contains(&format!("\"{run}/")) => return false,
+                Ok(_) => others = true,
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                Err(_) => return false,
+            }
+        }
+        others
     }
 }
 
@@ -123,7 +130,7 @@ impl Drop for Lease {
         for (run, lock) in std::mem::take(&mut self.runs) {
             // The child of a fork has the same lock: it must not be changed, only closed.
             drop(lock);
-            if !is_current && !self.is_named(&run) {
+            if !is_current && self.is_replaced(&run) {
                 remove_run(&run);
             }
         }
@@ -241,6 +248,18 @@ mod tests {
         let ds = Dataset::load(dir.path().to_str().unwrap()).unwrap();
         let error = ds.iter().err().unwrap();
         assert!(error.to_string().contains("no such file"), "{error}");
+    }
+
+    #[test]
+    fn what_somebody_else_removes_is_left_to_them() {
+        let dir = tempfile::tempdir().unwrap();
+        save(3, dir.path());
+        let reader = Leased::read(dir.path().to_str().unwrap()).unwrap().unwrap();
+        fs::remove_file(dir.path().join(MANIFEST)).unwrap();
+        drop(reader);
+        assert_eq!(runs_in(dir.path()), 1);
+        save(4, dir.path());
+        assert_eq!(runs_in(dir.path()), 1, "the next writer removes it");
     }
 
     #[test]
