@@ -304,3 +304,73 @@ def test_a_cache_that_gives_up_keeps_nothing() -> None:
     for _ in range(150):
         next(it)
     assert held(it) == 0
+
+
+def shuffled(place: str, path: Path) -> Any:
+    """Twenty numbers in an order that each dataset draws for itself, kept somewhere."""
+    dataset = fl.Dataset.range(20).map(lambda x: fl.cast(x, fl.float32) + fl.random.uniform([])).shuffle(20)
+    if place == "memory":
+        return dataset.cache()
+    return dataset.cache(str(path)) if place == "disk" else dataset.snapshot(str(path))
+
+
+@pytest.mark.parametrize("place", ["memory", "disk", "snapshot"])
+def test_a_state_goes_on_where_other_seeds_filled_the_cache(place: str, tmp_path: Path) -> None:
+    first = iter(shuffled(place, tmp_path / "a"))
+    for _ in range(8):
+        next(first)
+    state, rest = first.state_dict(), list(first)
+    other = shuffled(place, tmp_path / "b")
+    assert len(list(other)) == 20
+    assert list(other.iter(state)) == rest
+    # In memory, what was kept with seeds that count no more is not given any more either.
+    if place == "memory":
+        assert list(other)[8:] == rest
+
+
+@pytest.mark.parametrize("place", ["disk", "snapshot"])
+def test_what_other_seeds_filled_is_not_made_again(place: str, tmp_path: Path) -> None:
+    kept = list(shuffled(place, tmp_path / "a"))
+    reading = iter(shuffled(place, tmp_path / "a"))
+    assert next(reading) == kept[0]
+    state = reading.state_dict()
+    assert list(shuffled(place, tmp_path / "a").iter(state)) == kept[1:]
+    with pytest.raises((ValueError, fl.errors.FailedPreconditionError), match=r"seeds|here is none"):
+        list(shuffled(place, tmp_path / "b").iter(state))
+
+
+def test_a_cache_is_filled_with_the_pass_that_a_state_tells_of() -> None:
+    calls = []
+
+    def make() -> Any:
+        signature = fl.TensorSpec((), fl.int64)
+        order = fl.Dataset.range(20).shuffle(20, seed=1)
+        return order.map(lambda x: calls.append(x) or x, python=True, output_signature=signature).cache()
+
+    dataset = make()
+    first = list(dataset)
+    reading = iter(dataset)
+    next(reading)
+    state = reading.state_dict()
+    other = make()
+    next(iter(other))  # left early, so that another pass is kept
+    assert list(other) != first
+    assert list(other.iter(state)) == first[1:]
+    list(other)
+    calls.clear()
+    assert list(other) == first and not calls
+
+
+def test_an_input_that_had_ended_is_let_go(tmp_path: Path) -> None:
+    def make(name: str) -> Any:
+        return fl.Dataset.range(20).shuffle(20, seed=5).snapshot(str(tmp_path / name)).shuffle(10, seed=3)
+
+    first = iter(make("a"))
+    for _ in range(15):
+        next(first)
+    state, rest = first.state_dict(), list(first)
+    drained = make("b").iter(state)
+    assert next(drained) == rest[0]
+    # Nobody writes there: another pass can.
+    assert sorted(make("b")) == list(range(20))
+    assert list((tmp_path / "b").glob("*/*.json")) and list(drained) == rest[1:]

@@ -56,7 +56,9 @@ mod glibc {
     static NOW: AtomicUsize = AtomicUsize::new(super::MOST);
     static IS_OURS: LazyLock<bool> = LazyLock::new(|| {
         let set = |name| std::env::var_os(name).is_some();
-        let tuned = std::env::var("GLIBC_TUNABLES").is_ok_and(|all| all.contains("glibc.malloc.mmap_threshold"));
+        let tunables = std::env::var("GLIBC_TUNABLES").unwrap_or_default();
+        let tuned =
+            ["mmap_threshold", "trim_threshold"].iter().any(|n| tunables.contains(&format!("glibc.malloc.{n}")));
         !tuned && !set("MALLOC_MMAP_THRESHOLD_") && !set("MALLOC_TRIM_THRESHOLD_")
     });
 

@@ -73,8 +73,8 @@ pub trait Op: fmt::Debug + Send + Sync + Any {
     fn miss_kept(&self, _cx: &BuildCx, _at: &mut At<'_>) -> Result<()> {
         Ok(())
     }
-    /// What was missed before counts no more.
-    fn miss_none(&self, _run: &Run) {}
+    /// What was missed before counts no more, nor what was kept with other seeds than those that its input has now.
+    fn miss_none(&self, _run: &Run, _node: &Plan) {}
     /// Whether passes read what it keeps otherwise once the end of one was seen.
     fn is_read_by_ends(&self) -> bool {
         false

@@ -1,13 +1,15 @@
 //! What a file says of itself in Thrift, looked at before the library believes it: the footer, the places of pages, and the
 //! headers of the pages that are left to it.
 //!
-//! The library trusts its bytes in four ways, each of which makes minutes, gigabytes or an overflowing stack of a few of them:
+//! The library trusts its bytes in five ways, each of which makes minutes, gigabytes or an overflowing stack of a few of them:
 //!
 //! 1. It passes over a list of booleans without taking bytes for them: a count costs a step for each that is claimed.
 //! 2. It takes memory for as many children as a group of the schema claims to have, and for as many pages as an index does.
 //! 3. It goes into the groups of a schema as deep as they are.
 //! 4. It reads a field as what the format says that it is, whatever type stands in front of it. So bytes can be one thing to
 //!    whoever goes by the types, and another to the library: both ways have to be the same.
+//! 5. It takes memory for all row groups or columns of a list before it reads the first, some hundred times the bytes that
+//!    a struct without fields has.
 //!
 //! One pass over the bytes, which takes no memory. Fields that the format does not have (yet) are passed over.
 
@@ -17,6 +19,9 @@ use feedline_io::{Error, Result};
 
 /// Groups inside of groups of a schema, at most. A list of lists is two of them, and other readers end at 64 lists.
 const MOST_GROUPS: usize = 200;
+
+/// Items of a list, at most: as many as Arrow's own reader takes.
+const MOST_ITEMS: usize = 1 << 20;
 
 /// What a field is written as.
 #[derive(Clone, Copy)]
@@ -113,8 +118,11 @@ fn value(reader: &mut Compact, shape: &Shape, ty: u8) -> Read<()> {
     match (shape, ty) {
         (Struct(fields), STRUCT) => reader.fields(|reader, number, ty| field(reader, fields, number, ty)),
         (List(item), LIST) => {
-            let (n, ty) = reader.list()?;
-            (0..n).try_for_each(|_| value(reader, item, ty))
+            let (n, ty) = items(reader)?;
+            (0..n).try_for_each(|_| match item {
+                Struct([_, ..]) if reader.is_empty_struct() => Err(NOTHING),
+                item => value(reader, item, ty),
+            })
         }
         (Schema, LIST) => schema(reader),
         (Bool, TRUE | FALSE) | (Byte, BYTE) | (Int, I16 | I32 | I64) => reader.skip(ty),
@@ -128,14 +136,25 @@ fn field(reader: &mut Compact, fields: &[Shape], number: i16, ty: u8) -> Read<bo
     value(reader, known.unwrap_or(&Any), ty).map(|()| true)
 }
 
+const NOTHING: &str = "an item of a list has none of the fields that it must have";
+
+/// How many items a list has that the library reads, and their type.
+fn items(reader: &mut Compact) -> Read<(usize, u8)> {
+    let (n, ty) = reader.list()?;
+    if n > MOST_ITEMS { Err("a list has more than a million items") } else { Ok((n, ty)) }
+}
+
 /// The elements of a schema, where those of a group stand behind it, and it says how many they are.
 fn schema(reader: &mut Compact) -> Read<()> {
-    let (n, ty) = reader.list()?;
+    let (n, ty) = items(reader)?;
     // The groups that the next element is in, and how many more each of them has.
     let (mut open, mut depth) = ([0; MOST_GROUPS], 0);
     for left in (0..n).rev() {
         if ty != STRUCT {
             return Err("the schema is no list of columns");
+        }
+        if reader.is_empty_struct() {
+            return Err(NOTHING);
         }
         let mut children = 0;
         reader.fields(|reader, number, ty| match (number, ty) {
@@ -303,6 +322,63 @@ mod tests {
         // Groups that are complete do not count.
         let wide: Vec<i64> = [2000].into_iter().chain([1, 1, 0].repeat(2000)).collect();
         assert!(check_footer(&schema_of(&wide), 0).is_ok());
+    }
+
+    #[test]
+    fn items_without_fields_are_refused() {
+        // A byte each in the file, and a hundred in memory.
+        let of = |list: &[u8], n: usize| {
+            let footer = schema_of(&[1, 0]);
+            let start = &footer[..footer.len() - 3];
+            open(parts().0, &[start, list, &[0xfc], &count(n as u64), &vec![0; n], &[0]].concat()).unwrap_err()
+        };
+        let (groups, pairs) = (&[0x19][..], &[0x19, 0x0c, 0x19][..]);
+        for (list, n) in [(groups, 1), (groups, 1000), (pairs, 1000)] {
+            let error = of(list, n);
+            assert!(error.message().contains("none of the fields"), "{error}");
+        }
+        assert!(of(groups, MOST_ITEMS + 1).message().contains("more than a million"));
+    }
+
+    /// Says how much was read of it.
+    #[derive(Debug)]
+    struct Counting(Arc<dyn feedline_io::Source>, std::sync::atomic::AtomicUsize);
+
+    impl feedline_io::Source for Counting {
+        fn name(&self) -> &str {
+            self.0.name()
+        }
+        fn stat(self: Arc<Self>) -> feedline_io::Task<Result<feedline_io::Stat>> {
+            self.0.clone().stat()
+        }
+        fn read(self: Arc<Self>, at: u64, len: usize) -> feedline_io::Task<Result<feedline_io::Buf>> {
+            self.1.fetch_add(len, std::sync::atomic::Ordering::Relaxed);
+            self.0.clone().read(at, len)
+        }
+    }
+
+    #[test]
+    fn what_lies_between_indexes_is_not_read() {
+        let (mut bytes, mut footer) = parts();
+        footer.push(0);
+        let file = open(bytes.clone(), &footer).unwrap();
+        let (len, meta) = (file.stat.len, file.meta.metadata().as_ref().clone());
+        let place = meta.row_group(0).column(1).offset_index_range().unwrap();
+        // The index of the second column lies far behind that of the first.
+        let index = bytes[place.start as usize..place.end as usize].to_vec();
+        let far = len + (32 << 20);
+        bytes.resize(far as usize, 0);
+        bytes.extend(index);
+        let group = meta.row_group(0).clone();
+        let second = group.column(1).clone().into_builder().set_offset_index_offset(Some(far as i64)).build().unwrap();
+        let group = group.clone().into_builder().set_column_metadata(vec![group.column(0).clone(), second]);
+        let meta = meta.into_builder().set_row_groups(vec![group.build().unwrap()]).build();
+        let source = Arc::new(Counting(File::of(&bytes), Default::default()));
+        let (len, as_source) = (bytes.len() as u64, source.clone() as Arc<dyn feedline_io::Source>);
+        let end = End { source: &as_source, bytes: Bytes::new(), at: len };
+        // Pages are found by their headers.
+        with_places(meta, &end, len).unwrap();
+        assert_eq!(source.1.load(std::sync::atomic::Ordering::Relaxed), 0);
     }
 
     #[test]

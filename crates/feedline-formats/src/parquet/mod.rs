@@ -42,7 +42,7 @@ use std::sync::Arc;
 /// Most footers fit into this, so that one read is enough.
 const FOOTER_BYTES: u64 = 64 << 10;
 /// A footer larger than this is taken for damage: it would describe some ten million column chunks.
-const MAX_FOOTER_BYTES: u64 = 1 << 30;
+const MAX_FOOTER_BYTES: u64 = 256 << 20;
 /// Ranges that are closer than this are read as one.
 const GAP_BYTES: u64 = 64 << 10;
 /// A read is not joined with the next beyond this, so that several can be under way.
@@ -242,7 +242,8 @@ impl End<'_> {
 }
 
 /// Adds the places of pages, where the file has them. One column's lie behind the other's: all of them have no more bytes
-/// than the file.
+/// than the file. The library wants all that lies between the first and the last: if that is much more, or is very much, pages
+/// are found by their headers, as in files without such places.
 fn with_places(meta: ParquetMetaData, end: &End, len: u64) -> Result<ParquetMetaData> {
     let columns = meta.row_groups().iter().flat_map(|group| group.columns());
     let places = columns.filter_map(|column| column.offset_index_range());
@@ -258,7 +259,8 @@ fn with_places(meta: ParquetMetaData, end: &End, len: u64) -> Result<ParquetMeta
             return Err(Error::data(text));
         }
     }
-    if first >= last {
+    let span = last.saturating_sub(first);
+    if span == 0 || span > sum.saturating_mul(2).saturating_add(GAP_BYTES).min(MAX_FOOTER_BYTES) {
         return Ok(meta);
     }
     let bytes = end.get(first..last)?;

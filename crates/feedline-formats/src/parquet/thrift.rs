@@ -77,6 +77,10 @@ impl<'a> Compact<'a> {
         let n = self.number()?;
         i32::try_from((n >> 1) as i64 ^ -((n & 1) as i64)).map_err(|_| "a number is too large")
     }
+    /// Whether a struct that begins here has no field.
+    pub fn is_empty_struct(&self) -> bool {
+        self.rest.first() == Some(&0)
+    }
     /// Passes over a field.
     pub fn skip(&mut self, ty: u8) -> Read<()> {
         self.skip_within(0, ty)

@@ -91,7 +91,7 @@ struct TakeStage {
 
 impl Stage for TakeStage {
     fn next(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
-        if self.left == 0 {
+        if self.left == 0 && self.input.is_open() {
             self.input.end();
         }
         let Some(input) = self.input.get() else { return Pull::End };

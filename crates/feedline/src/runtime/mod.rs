@@ -49,5 +49,5 @@ pub use segment::{Bounds, Segment, panic_error};
 pub use segment::{ahead_text, rows_text};
 pub use stage::{ChunkFn, Cx, Inline, Item, Pull, Stage, Wait, Wake, pop_rows};
 pub use stall::{Busy, Now, SegmentNow};
-pub use state::{Moment, Start, State, seeds_text};
+pub use state::{Moment, Start, State, seeds_hash};
 pub use trace::{Seen, Trace};

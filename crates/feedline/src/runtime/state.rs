@@ -8,6 +8,7 @@ use super::sync::atomic::AtomicBool;
 use super::{LeftOut, Meters, Tally};
 use crate::error::{Error, Result};
 use crate::expr::chance;
+use crate::expr::funcs::fingerprint64;
 use crate::plan::{Outline, Plan};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
@@ -15,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Changes whenever states of before cannot be read any more.
-const VERSION: u64 = 7;
+const VERSION: u64 = 8;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct State {
@@ -148,13 +149,16 @@ pub(super) fn drawn(plan: &Plan) -> Vec<Arc<AtomicU64>> {
     cells
 }
 
-/// The seeds of all operators and functions of a plan, given or drawn: with others, other elements come. As text, since not
-/// every program reads such numbers.
-pub fn seeds_text(plan: &Plan) -> String {
+/// Which seeds all operators and functions of a plan have, given or drawn: with others, other elements come. Below 2^52,
+/// since not every program that reads JSON has larger numbers.
+pub fn seeds_hash(plan: &Plan) -> u64 {
     let mut seeds = Vec::new();
     plan.walk_all(&mut |p| seeds.extend(p.op.seeds().map(|seeds| seeds.pair())));
     let drawn: Vec<u64> = drawn(plan).iter().map(|cell| cell.load(Relaxed)).collect();
-    format!("{seeds:?} {drawn:?}")
+    match seeds.is_empty() && drawn.is_empty() {
+        true => 0,
+        false => fingerprint64(format!("{seeds:?} {drawn:?}").as_bytes()) >> 12,
+    }
 }
 
 /// The passes whose results the plan's caches keep, where others would give something else. Nothing if none does.
@@ -174,10 +178,15 @@ pub(super) fn kept_of(plan: &Plan, run: &Arc<Run>) -> Result<Vec<Option<Json>>> 
 
 /// Tells caches of which pass they kept the results where the state was taken.
 pub(super) fn set_kept(kept: &[Option<Json>], cx: &BuildCx, plan: &Plan) -> Result<()> {
+    // Those inside of functions keep passes, too, of which a state tells nothing: but with its seeds others come.
+    plan.walk_all(&mut |p| {
+        if p.op.keeps_passes() {
+            p.op.miss_none(&cx.run, p);
+        }
+    });
     let (mut kept, mut told) = (kept.iter(), Ok(()));
     plan.walk(&mut |p| {
         if p.op.keeps_passes() && told.is_ok() {
-            p.op.miss_none(&cx.run);
             if let Some(json) = kept.next().and_then(Option::as_ref) {
                 told = mark::from_json(json).and_then(|parts| {
                     let mut at = At::new(&parts);

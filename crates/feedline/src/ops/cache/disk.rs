@@ -21,7 +21,7 @@ use crate::ops::kept_files::KeptFiles;
 use crate::ops::kept_set::{Writing, advised, is_out_of_reach, place};
 use crate::ops::stored_set::{StoredSet, positioned, positioned_spec};
 use crate::plan::Plan;
-use crate::runtime::{BuildCx, Run, Saved, seeds_text};
+use crate::runtime::{BuildCx, Run, Saved, seeds_hash};
 use crate::save::{Leased, Manifest, SetWriter};
 use feedline_io::{Scratch, Witness, scratch};
 use std::sync::Arc;
@@ -38,11 +38,8 @@ pub struct OnDisk {
     pub called: &'static str,
     compression: &'static str,
     /// What a part is gone on with by: another process draws other seeds where none are given.
-    seeds: String,
+    seeds: u64,
 }
-
-/// What an origin says of them.
-const SEEDS: &str = "seeds";
 
 /// The elements of a complete pass, with what was said of its origin.
 pub struct Kept {
@@ -63,7 +60,6 @@ pub struct Part {
 pub struct Keeping {
     set: SetWriter,
     steps: Vec<Step>,
-    seeds: String,
     files: KeptFiles,
     /// When it committed, and how long that took: the files of a pass may be many.
     committed: (Instant, Duration),
@@ -91,8 +87,7 @@ impl Keeping {
     pub fn commit(&mut self, origin: &Origin, rest: Vec<Saved>) -> Result<()> {
         let began = Instant::now();
         self.steps.push(Step { elements: self.set.elements(), rest: rest.into() });
-        let mut told = part_to_json(origin, &mut self.steps)?;
-        told[SEEDS] = self.seeds.as_str().into();
+        let told = part_to_json(origin, &mut self.steps)?;
         self.set.commit(self.files.tell(told))?;
         self.committed = (Instant::now(), began.elapsed());
         Ok(())
@@ -113,7 +108,7 @@ impl OnDisk {
     ) -> Result<OnDisk> {
         let (folder, listed) = place(filename, identity, input, &cx.env)?;
         let files = KeptFiles::new(called, listed, cx);
-        let (spec, seeds) = (positioned_spec(&input.spec), seeds_text(input));
+        let (spec, seeds) = (positioned_spec(&input.spec), seeds_hash(input));
         Ok(OnDisk { folder, files, spec, called, compression, seeds })
     }
     /// The elements of a complete pass.
@@ -134,7 +129,7 @@ impl OnDisk {
                 return Ok(None);
             };
             let origin = found.manifest.origin.clone().unwrap_or_default();
-            if origin[SEEDS].as_str() != Some(&self.seeds) {
+            if Origin::from_json(&origin)?.seeds != self.seeds {
                 return Err(Error::data(
                     "it drew other seeds than this process; give shuffles and random functions seeds",
                 ));
@@ -223,8 +218,7 @@ impl OnDisk {
         let working = scratch(set.working_bytes());
         let (files, writing) = (self.files.clone(), Writing::new(&self.folder, &run.cancelled, || {}));
         let committed = (Instant::now(), Duration::ZERO);
-        let seeds = self.seeds.clone();
-        Ok(Some(Keeping { set, steps, seeds, files, committed, working, writing }))
+        Ok(Some(Keeping { set, steps, files, committed, working, writing }))
     }
 }
 

@@ -120,7 +120,13 @@ impl Store {
         let mut list = lock(&self.kept);
         list.retain(|kept| !kept.by.is_left());
         let there = list.iter().filter(|kept| kept.is_of(env) && kept.by.is_for(by));
-        first(there, |kept| &kept.filled.origin).map(|kept| kept.filled.clone())
+        let there = first(there, |kept| &kept.filled.origin).map(|kept| (kept.filled.clone(), kept.by.is_over()));
+        // Nobody is given what comes behind one that all are given.
+        if let Some((given, true)) = &there {
+            let is_behind = |kept: &Kept| kept.is_of(env) && comes_first(&given.origin, &kept.filled.origin);
+            list.retain(|kept| !is_behind(kept));
+        }
+        there.map(|(filled, _)| filled)
     }
     /// The pass that those give who begin now, if it is kept or was.
     pub fn origin_for(&self, by: &By) -> Option<Origin> {
@@ -133,10 +139,11 @@ impl Store {
         let _brief = brief();
         lock(&self.missed).push(Missed { origin, by });
     }
-    /// Nothing that a state said counts any more.
-    pub fn miss_none(&self) {
+    /// Nothing that a state said counts any more, nor what was made with other seeds than these.
+    pub fn miss_none(&self, seeds: u64) {
         let _brief = brief();
         lock(&self.missed).clear();
+        lock(&self.kept).retain(|kept| kept.filled.origin.seeds == seeds);
     }
     /// Not for datasets inside of functions, which are new for each value.
     pub fn missed(&self, env: &Arc<[Value]>, by: &By) -> Option<Origin> {
@@ -170,14 +177,15 @@ impl Store {
         let missed = missed.iter().filter(|missed| told(&missed.by)).map(|missed| (&missed.origin, &missed.by));
         first(there.into_iter().chain(missed), |one| one.0).map(|(origin, by)| (origin.clone(), by.is_over()))
     }
-    /// The first complete pass wins.
+    /// The first complete pass wins, unless a state told of one before it.
     pub fn put(&self, env: &Arc<[Value]>, filled: Filled, by: By) {
         let _brief = brief();
         let mut list = lock(&self.kept);
         list.retain(|kept| kept.env.as_ref().is_none_or(|k| k.strong_count() > 0) && !kept.by.is_left());
         let is_other = |missed: &Missed| missed.origin != filled.origin && missed.by.is_for(&by);
         let is_missed = env.is_empty() && lock(&self.missed).iter().any(is_other);
-        if !is_missed && !list.iter().any(|kept| kept.is_of(env) && kept.by.is_for(&by)) {
+        let is_behind = |kept: &Kept| !comes_first(&filled.origin, &kept.filled.origin);
+        if !is_missed && !list.iter().any(|kept| kept.is_of(env) && kept.by.is_for(&by) && is_behind(kept)) {
             list.push(Kept { env: (!env.is_empty()).then(|| Arc::downgrade(env)), filled, by });
         }
     }
@@ -252,7 +260,7 @@ mod tests {
         let held = |n| Filled {
             rows: Rows::Memory(Held::new(Chunk::new(n, crate::element::Pos::Run(0), []))),
             rest: None,
-            origin: Origin { epoch: 0, start: Arc::new([]), never: None },
+            origin: Origin::default(),
             kept: Arc::default(),
         };
         let env = |n: i64| -> Arc<[Value]> { [Value::Tensor(Tensor::scalar(n))].into() };

@@ -24,7 +24,7 @@ use crate::element::Spec;
 use crate::error::Result;
 use crate::op::{Op, OpInfo, Param, Props, read};
 use crate::plan::{Card, Plan};
-use crate::runtime::{At, BuildCx, Built, Ends, Index, Mark, Run};
+use crate::runtime::{At, BuildCx, Built, Ends, Index, Mark, Run, seeds_hash};
 #[cfg(feature = "columnar")]
 use disk::OnDisk;
 use feedline_io::brief;
@@ -213,8 +213,8 @@ impl Op for Cache {
         self.memory(cx.run.errors.is_some()).miss(Origin::read(at)?, By::new(cx, false));
         Ok(())
     }
-    fn miss_none(&self, run: &Run) {
-        self.memory(run.errors.is_some()).miss_none();
+    fn miss_none(&self, run: &Run, node: &Plan) {
+        self.memory(run.errors.is_some()).miss_none(seeds_hash(&node.inputs[0]));
     }
     fn index(&self, cx: &BuildCx, node: &Plan) -> Result<Option<Arc<dyn Index>>> {
         match self.place(cx, node)?.get(cx)? {

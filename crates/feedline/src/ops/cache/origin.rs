@@ -1,45 +1,66 @@
 //! The pass that the elements of a cache come from, and from where its input goes on. A part of `cache`; a snapshot has
 //! an origin, too.
 
-use crate::error::Result;
-use crate::runtime::{At, BuildCx, Mark, Saved, Stage};
+use crate::error::{Error, Result};
+use crate::plan::Plan;
+use crate::runtime::{At, BuildCx, Mark, Saved, Stage, seeds_hash};
 use std::sync::Arc;
 
-/// A pass over the input: what it gives depends on its epoch and on the seeds that it began with.
+/// A pass over the input: what it gives depends on its epoch, on the seeds that operators and functions of the input have,
+/// and on which of these it began with.
 #[derive(Clone, Default, PartialEq)]
 pub struct Origin {
     pub epoch: u64,
+    /// Which seeds there were. Those that nobody gave are drawn, by each process others; a state brings them along.
+    pub seeds: u64,
     pub start: Arc<[Saved]>,
     /// Why there is no telling where it began.
     pub never: Option<&'static str>,
 }
 
 impl Origin {
-    pub fn of(cx: &BuildCx, input: &mut dyn Stage) -> Origin {
+    pub fn of(cx: &BuildCx, plan: &Plan, input: &mut dyn Stage) -> Origin {
         let (mut mark, mut start) = (Mark::default(), Vec::new());
         input.mark(&mut mark);
         let never = mark.saved(&mut start).err().map(|_| NEVER);
-        Origin { epoch: cx.epoch, start: start.into(), never }
+        Origin { epoch: cx.epoch, seeds: seeds_hash(plan), start: start.into(), never }
+    }
+    /// Whether two passes give the same elements.
+    pub fn is_same(&self, other: &Origin) -> bool {
+        (self.epoch, self.seeds, &self.start) == (other.epoch, other.seeds, &other.start)
+    }
+    /// Refuses to begin it with other seeds than it had.
+    pub fn check_seeds(&self, plan: &Plan) -> Result<()> {
+        if self.seeds == seeds_hash(plan) || plan.is_pure() {
+            return Ok(());
+        }
+        Err(Error::usage(
+            "the state was taken while a cache or snapshot was read that another process had filled, with seeds that it drew, \
+             and that is not here: bring it here too, or give shuffles and random functions in front of it seeds",
+        ))
     }
     pub fn mark(&self, out: &mut Mark) {
         out.number(self.epoch);
+        out.number(self.seeds);
         out.counted(&Mark::from(&*self.start));
         if let Some(why) = self.never {
             out.never(why);
         }
     }
     pub fn read(at: &mut At<'_>) -> Result<Origin> {
-        Ok(Origin { epoch: at.number()?, start: at.counted()?.into(), never: None })
+        Ok(Origin { epoch: at.number()?, seeds: at.number()?, start: at.counted()?.into(), never: None })
     }
     pub fn to_json(&self) -> Result<serde_json::Value> {
         let start = crate::runtime::parts_to_json(&self.start)?;
-        Ok(serde_json::json!({ "epoch": self.epoch, "start": start, "resumable": self.never.is_none() }))
+        let resumable = self.never.is_none();
+        Ok(serde_json::json!({ "epoch": self.epoch, "start": start, "resumable": resumable, "seeds": self.seeds }))
     }
     #[cfg(feature = "columnar")]
     pub fn from_json(json: &serde_json::Value) -> Result<Origin> {
         let start = crate::runtime::parts_from_json(&json["start"])?.into();
         let never = (json["resumable"].as_bool() != Some(true)).then_some(NEVER);
-        Ok(Origin { epoch: json["epoch"].as_u64().unwrap_or(0), start, never })
+        let number = |key: &str| json[key].as_u64().unwrap_or(0);
+        Ok(Origin { epoch: number("epoch"), seeds: number("seeds"), start, never })
     }
 }
 

@@ -98,7 +98,7 @@ impl CacheStage {
             let _watched = Witness::enter(stage.cx.witness.clone());
             let cx = stage.input_cx(&stage.cx);
             let mut input = cx.stage(&stage.plan)?;
-            let origin = Origin::of(&cx, &mut *input);
+            let origin = Origin::of(&cx, &stage.plan, &mut *input);
             stage.fill(input, origin)?;
         }
         Ok(stage)
@@ -183,6 +183,7 @@ impl CacheStage {
     fn begin_anew(&mut self, cx: &BuildCx, origin: Origin, given: Given) -> Result<()> {
         // Let go first: it may hold what the other one needs, as the writer of a snapshot does.
         self.source = Source::Ended;
+        origin.check_seeds(&self.plan)?;
         let cx = BuildCx { epoch: origin.epoch, ..self.input_cx(cx) };
         let watched = Witness::enter(cx.witness.clone());
         let input = cx.stage_at(&self.plan, &origin.start)?;

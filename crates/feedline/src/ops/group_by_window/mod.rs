@@ -477,7 +477,7 @@ impl Steps for GroupSteps {
         }
         let dealt = match self.current.take() {
             Some(current) => self.deal(current),
-            None if !self.input.is_open() => {
+            None if self.input.get().is_none() => {
                 // What is left, in rising order of the keys.
                 let Some((key, group)) = self.groups.pop_first() else { return Some(Pull::End) };
                 let _ = self.hold.set(self.hold.bytes().saturating_sub(group.bytes));

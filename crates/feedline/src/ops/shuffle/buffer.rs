@@ -420,7 +420,7 @@ impl BufferStage {
                     if !self.is_full() {
                         continue;
                     }
-                } else if self.input.is_open() {
+                } else if self.input.get().is_some() {
                     if cx.is_cancelled() {
                         return Pull::End;
                     }

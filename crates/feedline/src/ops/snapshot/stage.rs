@@ -170,11 +170,6 @@ const IN_ORDER: u64 = 2;
 /// Of the input, while somebody else in the same pass wrote.
 const BESIDE: u64 = 3;
 
-/// Whether two passes give the same elements.
-fn is_same(one: &Origin, other: &Origin) -> bool {
-    (one.epoch, &one.start) == (other.epoch, &other.start)
-}
-
 impl SnapshotStage {
     pub fn new(mut cx: BuildCx, input: Plan, place: Place, reader: Option<Function>) -> Result<SnapshotStage> {
         cx.witness = Some(place.files.witness.clone());
@@ -192,7 +187,7 @@ impl SnapshotStage {
                 let _watched = Witness::enter(stage.cx.witness.clone());
                 let cx = Taken::first_pass(&stage.cx, &stage.input);
                 let mut input = cx.stage(&stage.input)?;
-                stage.origin = Origin::of(&cx, &mut *input);
+                stage.origin = Origin::of(&cx, &stage.input, &mut *input);
                 let keeping = stage.place.begin(&stage.cx)?;
                 stage.beside = keeping.is_none();
                 stage.source = Source::Input(input, keeping);
@@ -207,6 +202,7 @@ impl SnapshotStage {
         self.source = Source::Ended;
         let keeping = self.place.begin(&self.cx)?;
         self.beside = keeping.is_none() && self.place.whole()?.is_none();
+        origin.check_seeds(&self.input)?;
         let watched = Witness::enter(self.cx.witness.clone());
         let input = self.input_cx(&origin).stage_at(&self.input, &origin.start)?;
         drop(watched);
@@ -412,7 +408,7 @@ impl Stage for SnapshotStage {
             if !matches!(self.source, Source::Shards(_)) || (self.begun && !self.cx.nested) {
                 self.read(&whole)?;
             }
-            if !is_same(&origin, &self.origin) && !self.input.is_pure() {
+            if !origin.is_same(&self.origin) && !self.input.is_pure() {
                 let text = "the state was taken while a snapshot was read that was made of another pass than this one";
                 return Err(self.place.missing(text));
             }
@@ -428,7 +424,7 @@ impl Stage for SnapshotStage {
             let whole = self.place.whole()?;
             let of_pass = |whole: &Arc<Leased>| {
                 let told = Origin::from_json(whole.manifest.origin.as_ref().unwrap_or_default());
-                self.input.is_pure() || told.is_ok_and(|told| is_same(&told, &origin))
+                self.input.is_pure() || told.is_ok_and(|told| told.is_same(&origin))
             };
             return match whole.filter(of_pass) {
                 Some(whole) => self.read_in_order(&whole, given),
@@ -436,6 +432,7 @@ impl Stage for SnapshotStage {
             };
         }
         let here = at.counted()?;
+        origin.check_seeds(&self.input)?;
         let mut input = self.input(&origin)?;
         let keeping = if self.beside { None } else { self.place.begin(&self.cx)? };
         if keeping.is_some() {

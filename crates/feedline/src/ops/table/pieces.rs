@@ -38,9 +38,19 @@ impl Drop for Working<'_> {
 
 #[derive(Default)]
 struct Kept {
-    pieces: HashMap<(usize, usize), (u64, Arc<Slot>)>,
+    pieces: HashMap<(usize, usize), Entry>,
+    /// What they have in all.
     bytes: usize,
     uses: u64,
+}
+
+#[derive(Default)]
+struct Entry {
+    /// When it was last asked for.
+    used: u64,
+    slot: Arc<Slot>,
+    /// What it counts for: nothing until it was decoded.
+    bytes: usize,
 }
 
 /// A piece, decoded by the first who asks for it while the others wait.
@@ -74,32 +84,38 @@ impl Pieces {
             kept.uses += 1;
             let uses = kept.uses;
             let entry = kept.pieces.entry(key).or_default();
-            entry.0 = uses;
-            entry.1.clone()
+            entry.used = uses;
+            entry.slot.clone()
         };
-        let mut slot = lock(&slot.0);
-        if let Some(piece) = &*slot {
+        let mut there = lock(&slot.0);
+        if let Some(piece) = &*there {
             return Ok(piece.clone());
         }
-        let piece = match decode() {
-            Ok(piece) => Arc::new(piece),
-            Err(error) => {
-                lock(&self.kept).pieces.remove(&key);
+        let decoded = decode().map(Arc::new);
+        *there = decoded.as_ref().ok().cloned();
+        drop(there);
+        let mut kept = lock(&self.kept);
+        let Kept { pieces, bytes, .. } = &mut *kept;
+        // It may have been let go of meanwhile, and another be decoded in its place: then it counts for nothing.
+        let own = pieces.get_mut(&key).filter(|entry| Arc::ptr_eq(&entry.slot, &slot));
+        let piece = match (decoded, own) {
+            (Ok(piece), Some(entry)) => {
+                entry.bytes = piece.chunk.nbytes();
+                *bytes += entry.bytes;
+                piece
+            }
+            (Ok(piece), None) => piece,
+            (Err(error), own) => {
+                if own.is_some() {
+                    pieces.remove(&key);
+                }
                 return Err(error);
             }
         };
-        *slot = Some(piece.clone());
-        drop(slot);
-        let mut kept = lock(&self.kept);
-        kept.bytes += piece.chunk.nbytes();
-        while kept.bytes > keep
-            && let Some(oldest) = kept.pieces.iter().min_by_key(|(_, (used, _))| *used).map(|(key, _)| *key)
+        while *bytes > keep
+            && let Some(oldest) = pieces.iter().min_by_key(|(_, entry)| entry.used).map(|(key, _)| *key)
         {
-            let Some((_, slot)) = kept.pieces.remove(&oldest) else { break };
-            // One that is being decoded right now has not been counted yet.
-            if let Ok(slot) = slot.0.try_lock() {
-                kept.bytes -= slot.as_ref().map_or(0, |p| p.chunk.nbytes());
-            }
+            *bytes -= pieces.remove(&oldest).map_or(0, |entry| entry.bytes);
         }
         drop(kept);
         // What it was decoded with, and older pieces, were many small blocks, which the C library would keep for this thread.
@@ -205,6 +221,23 @@ mod tests {
         (0..100).for_each(|row| assert_eq!(index.get(&[row]).unwrap().rows(), 1));
         let kept = lock(&pieces.kept);
         assert!(kept.bytes <= 100 && kept.pieces.len() <= 4, "{} {}", kept.bytes, kept.pieces.len());
+    }
+
+    #[test]
+    fn what_is_let_go_of_while_it_is_decoded_does_not_count() {
+        let pieces = Pieces::default();
+        let piece = |rows: usize| {
+            let n = crate::element::Tensor::zeros(crate::element::DType::Uint8, [rows]);
+            Ok(Piece { chunk: Chunk::new(rows, Pos::Run(0), [crate::element::Column::Dense(n)]), bad: vec![] })
+        };
+        let get = |key: usize, rows: usize| pieces.get((0, key), 1 << 20, || piece(rows)).map(|p| p.chunk.rows());
+        // While it is decoded, another one needs all the room.
+        let slow = pieces.get((0, 0), 1 << 20, || get(1, 2 << 20).and_then(|_| piece(600_000)));
+        assert_eq!(slow.unwrap().chunk.rows(), 600_000);
+        assert_eq!(get(2, 900_000).unwrap(), 900_000);
+        let kept = lock(&pieces.kept);
+        let counted: usize = kept.pieces.values().map(|entry| entry.bytes).sum();
+        assert_eq!((kept.bytes, kept.pieces.contains_key(&(0, 2))), (counted, true));
     }
 
     #[test]
