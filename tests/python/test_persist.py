@@ -374,3 +374,23 @@ def test_an_input_that_had_ended_is_let_go(tmp_path: Path) -> None:
     # Nobody writes there: another pass can.
     assert sorted(make("b")) == list(range(20))
     assert list((tmp_path / "b").glob("*/*.json")) and list(drained) == rest[1:]
+
+
+@pytest.mark.parametrize("rows", [1, 7, None])
+def test_a_part_that_ends_with_an_error_is_gone_on_with_as_it_was(rows: int | None, tmp_path: Path) -> None:
+    """What stands behind the error takes the seeds that it took in the first pass."""
+
+    def events(it: Any) -> list[Any]:
+        out: list[Any] = []
+        while True:
+            try:
+                out.append(int(next(it)))
+            except StopIteration:
+                return out
+            except fl.errors.DataError as error:
+                out.append(str(error))
+
+    windows = fl.Dataset.range(40).map(lambda x: x + 100 // (x - 20)).window(9, 7, 2)
+    dataset = windows.flat_map(lambda window: window.shuffle(4, seed=1)).cache(str(tmp_path))
+    first = events(dataset.iter(chunk_rows=rows))
+    assert events(dataset.iter(chunk_rows=rows)) == first and len(first) == 37

@@ -697,3 +697,71 @@ def test_what_did_not_fit_a_cache_keeps_its_seeds() -> None:
     first, *others = ([int(x[0]) for x in ds] for _ in range(3))
     assert sorted(first) == list(range(600))
     assert all(other == first for other in others)
+
+
+def test_a_plain_generator_is_not_called_once_more_for_a_state() -> None:
+    """Also where all that it gave so far came in one piece, or an operator would read it again."""
+    tickets = itertools.count()
+
+    def plain() -> Any:
+        for _ in range(20):
+            yield next(tickets) + 1
+
+    def make() -> Any:
+        return fl.Dataset.from_generator(plain, output_signature=SCALAR)
+
+    def windows(ds: Any) -> Any:
+        return ds.group_by_window(lambda x: x % 2, lambda key, window: window, window_size=3)
+
+    builds = (
+        lambda ds: ds,
+        windows,
+        lambda ds: ds.shuffle(9, seed=1),
+        lambda ds: ds.flat_map(fl.Dataset.range),
+    )
+    for build in builds:
+        # Nothing was asked of it so far.
+        iter(build(make())).state_dict()
+        it = build(make()).iter(chunk_rows=100)
+        next(it)
+        with pytest.raises(fl.errors.FailedPreconditionError, match=r"from_generator.*plain Python"):
+            it.state_dict()
+
+
+def test_what_comes_in_any_order_has_no_state() -> None:
+    ds = fl.Dataset.range(12).interleave(
+        fl.Dataset.range, cycle_length=3, num_parallel_calls=3, deterministic=False
+    )
+    it = iter(ds)
+    next(it)
+    with pytest.raises(fl.errors.FailedPreconditionError, match="deterministic=False"):
+        it.state_dict()
+
+
+def test_windows_of_windows_go_on_from_states_of_resumed_passes() -> None:
+    """Those know some rows by a state, and none of those between them."""
+
+    def windows(ds: Any) -> Any:
+        return ds.group_by_window(lambda x: x % 3, lambda key, window: window, window_size=3)
+
+    def make() -> Any:
+        return windows(windows(fl.Dataset.range(60)).map(lambda x: x * 36 % 1000))
+
+    whole = [int(x) for x in make()]
+    for start in range(33, 42):
+        it, at = iter(make()), start
+        for _ in range(start):
+            next(it)
+        for step in (6, 5, 7):
+            state = json.loads(json.dumps(it.state_dict()))
+            assert [int(x) for x in make().iter(state)] == whole[at:]
+            it, at = make().iter(state), at + step
+            for _ in range(step):
+                next(it)
+
+
+def test_a_refusal_names_what_differs() -> None:
+    it = iter(fl.Dataset.range(10).prefetch(2).batch(2))
+    next(it)
+    with pytest.raises(ValueError, match=r"operator 3 is batch\(batch_size=3\) here and was"):
+        fl.Dataset.range(10).prefetch(5).batch(3).iter(it.state_dict())

@@ -226,7 +226,7 @@ impl Inners {
             self.input.mark(out);
         } else {
             out.number(self.used + self.drop);
-            out.extend(&self.from);
+            out.extend_again(&self.from);
         }
         self.waiting.mark(out);
     }
@@ -339,7 +339,7 @@ impl Steps for FlatMapSteps {
         self.outer.mark(out);
         out.flag(self.inner.is_some());
         if let Some(inner) = &mut self.inner {
-            out.extend(&self.from);
+            out.extend_again(&self.from);
             inner.mark(out);
         }
     }

@@ -9,6 +9,7 @@ use crate::runtime::{At, BuildCx, Built, Cx, Mark, Pull, Saved, Stage, unfit};
 use serde_json::Value as Json;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
 
 pub static INFO: OpInfo = OpInfo {
@@ -92,6 +93,7 @@ impl Op for FromGenerator {
             next: None,
             ended: false,
             saved: None,
+            plain: Arc::default(),
         })))
     }
     fn code(&self) -> Option<String> {
@@ -119,6 +121,8 @@ struct GeneratorStage {
     ended: bool,
     /// Where the cursor is, once it was asked.
     saved: Option<Mark>,
+    /// Whether it cannot tell that: known when it was opened.
+    plain: Arc<AtomicBool>,
 }
 
 impl GeneratorStage {
@@ -152,7 +156,10 @@ impl Stage for GeneratorStage {
         self.saved = None;
         if self.cursor.is_none() {
             match self.generator.open() {
-                Ok(cursor) => self.cursor = Some(cursor),
+                Ok(mut cursor) => {
+                    cursor.scoped(&mut |cursor| self.plain.store(matches!(cursor.save(), Ok(None)), Relaxed));
+                    self.cursor = Some(cursor);
+                }
                 Err(error) => {
                     self.ended = true;
                     return Pull::Fail(error);
@@ -206,6 +213,9 @@ impl Stage for GeneratorStage {
         out.flag(self.cursor.is_some());
         if self.cursor.is_some() {
             out.extend(self.save());
+        } else if !self.ended {
+            // It can be called once more, and gives whatever it gives then.
+            out.once(self.plain.clone(), PLAIN);
         }
     }
     fn seek(&mut self, at: &mut At<'_>) -> Result<()> {

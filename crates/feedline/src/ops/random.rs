@@ -68,7 +68,7 @@ impl Op for Random {
         Card::Infinite
     }
     fn props(&self) -> Props {
-        Props { pure: !self.each_pass(), ..Props::default() }
+        Props { pure: self.seed.or(self.seed2).is_some() && !self.each_pass(), ..Props::default() }
     }
     fn seeds(&self) -> Option<&Arc<PassSeeds>> {
         Some(self.pass_seeds())

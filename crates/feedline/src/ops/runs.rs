@@ -134,7 +134,7 @@ impl Runs {
         self.open = false;
     }
     fn push(&mut self, from: Mark, rows: u32, picks: Option<Box<[u32]>>) {
-        let from = From::new(from);
+        let from = From::new(from.again());
         self.runs.push_back(Came { number: self.end, start: self.rows, from, rows, picks, left: rows });
         self.end += 1;
         self.rows += u64::from(rows);
@@ -204,6 +204,10 @@ impl Runs {
     /// Whether all that is to be told of these rows is there: runs from a stage that has much to tell cannot each tell it.
     pub fn is_whole(&self, numbers: &[u64]) -> bool {
         numbers.iter().all(|number| self.of(*number).from.is_whole())
+    }
+    /// Whether some of these rows are known by a state: of what came between them, and behind them, nothing is.
+    pub fn has_gaps(&self, numbers: &[u64]) -> bool {
+        numbers.iter().any(|number| self.of(*number).picks.is_some())
     }
     /// Tells of the oldest run of these rows: from there on all is read again, up to a walk. Gives each row's place in
     /// that, and how many rows it is.

@@ -315,7 +315,7 @@ impl Stage for WindowStage {
         out.number(self.next);
         out.number(self.begin);
         match self.held.front() {
-            Some(Read { from, .. }) => out.extend(from),
+            Some(Read { from, .. }) => out.extend_again(from),
             None => self.input.mark(out),
         }
     }

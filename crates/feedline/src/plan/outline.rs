@@ -103,7 +103,8 @@ impl Outline {
             return self.check_functions(here);
         }
         let both = self.operators.iter().zip(&here.operators);
-        let text = match both.enumerate().find(|(_, (was, is))| was != is) {
+        // Parameters that may differ are in the texts, too.
+        let text = match both.enumerate().find(|(_, (was, is))| was.1 != is.1) {
             Some((i, (Line(was, _), Line(is, _)))) if was != is => {
                 format!("operator {} is {is} here and was {was} there", i + 1)
             }

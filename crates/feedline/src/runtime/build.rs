@@ -254,9 +254,14 @@ impl BuildCx {
     }
     /// Starts an input where a mark of it says.
     pub fn stage_at(&self, plan: &Plan, at: &[Saved]) -> Result<Box<dyn Stage>> {
-        let cx = BuildCx { waits: true, ..self.clone() };
+        let mut cx = BuildCx { waits: true, ..self.clone() };
+        // From the first on: what it starts takes the seeds that the mark says, and no others.
+        let own = (!cx.again).then(|| {
+            cx.moving = Arc::new(AtomicBool::new(true));
+            Sent(Some(cx.moving.clone()))
+        });
         let mut stage = cx.stage(plan)?;
-        let _sent = cx.sent();
+        let _sent = own.unwrap_or_else(|| cx.sent());
         stage.seek(&mut At::new(at))?;
         Ok(stage)
     }

@@ -395,7 +395,7 @@ impl Iter {
         rest
     }
     fn count(&mut self, rows: usize) {
-        self.delivered += rows as u64;
+        self.delivered = self.delivered.saturating_add(rows as u64);
         self.run.meters.deliver(rows);
     }
     pub fn delivered(&self) -> u64 {

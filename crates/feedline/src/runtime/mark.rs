@@ -12,6 +12,7 @@ use crate::element::Value;
 use crate::error::{Error, Kind, Result};
 use serde_json::Value as Json;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 #[derive(Clone, Default)]
 pub struct Mark(Vec<Part>);
@@ -27,6 +28,11 @@ enum Part {
     Saved(Arc<[Saved]>),
     /// The operator cannot be resumed, and why.
     Never(&'static str),
+    /// The operator can begin here, but if the flag is set it does not give the same once more: nobody may make again what
+    /// it gave from here on. It tells nothing.
+    Once(Arc<AtomicBool>, &'static str),
+    /// Somebody would.
+    Again(Arc<AtomicBool>, &'static str),
     /// It should tell where it is, and failed.
     Failed(Box<Error>),
 }
@@ -60,8 +66,8 @@ impl Mark {
         let (mut mark, mut parts) = (Mark::default(), Vec::new());
         stage.mark(&mut mark);
         match mark.saved(&mut parts) {
-            Ok(()) => Mark::from(&parts[..]),
-            Err(_) => mark,
+            Ok(()) if !mark.0.iter().any(|part| matches!(part, Part::Once(..))) => Mark::from(&parts[..]),
+            _ => mark,
         }
     }
     pub fn number(&mut self, n: u64) {
@@ -80,15 +86,36 @@ impl Mark {
     pub fn never(&mut self, why: &'static str) {
         self.0.push(Part::Never(why));
     }
+    /// Says why nobody may make again what comes from here on, if it turns out to be so.
+    pub fn once(&mut self, so: Arc<AtomicBool>, why: &'static str) {
+        self.0.push(Part::Once(so, why));
+    }
     pub fn failed(&mut self, error: Error) {
         self.0.push(Part::Failed(Box::new(error)));
     }
     pub fn extend(&mut self, other: &Mark) {
         self.0.extend_from_slice(&other.0);
     }
+    /// The same where something came from there already, which is made again.
+    pub fn extend_again(&mut self, other: &Mark) {
+        self.0.extend(other.0.iter().map(|part| match part {
+            Part::Once(so, why) => Part::Again(so.clone(), why),
+            part => part.clone(),
+        }));
+    }
+    /// A mark of what is made again.
+    pub fn again(self) -> Mark {
+        let mut mark = Mark::default();
+        mark.extend_again(&self);
+        mark
+    }
     /// The same with the number of its parts, so that it can be read as a whole.
     pub fn counted(&mut self, other: &Mark) {
-        let parts = other.0.iter().map(|p| if let Part::Saved(parts) = p { parts.len() } else { 1 });
+        let parts = other.0.iter().map(|part| match part {
+            Part::Saved(parts) => parts.len(),
+            Part::Once(..) | Part::Again(..) => 0,
+            _ => 1,
+        });
         self.number(parts.sum::<usize>() as u64);
         self.extend(other);
     }
@@ -139,6 +166,8 @@ impl Mark {
                 Part::Later(who, at) => who.tell(*at, out)?,
                 Part::Saved(parts) => out.extend_from_slice(parts),
                 Part::Failed(error) => return Err((**error).clone()),
+                Part::Again(so, why) if so.load(Relaxed) => return Err(Error::new(Kind::Precondition, *why)),
+                Part::Once(..) | Part::Again(..) => {}
                 Part::Never(why) => return Err(Error::new(Kind::Precondition, *why)),
             }
         }

@@ -45,7 +45,7 @@ pub use quarantine::{Quarantined, quarantined};
 pub use recall::{Numbers, Run as RowRun, wait_for};
 pub use replay::{Replay, Tap};
 pub use seed::{PassSeeds, Seeded, Seeds, Taken};
-pub use segment::{Bounds, Segment, panic_error};
+pub use segment::{Bounds, Segment, UNORDERED, panic_error};
 pub use segment::{ahead_text, rows_text};
 pub use stage::{ChunkFn, Cx, Inline, Item, Pull, Stage, Wait, Wake, pop_rows};
 pub use stall::{Busy, Now, SegmentNow};

@@ -50,8 +50,12 @@ impl Stage for Replay {
     }
     fn mark(&mut self, out: &mut Mark) {
         self.note();
-        self.given.and(self.drop).mark(out);
-        out.extend(&self.from);
+        let given = self.given.and(self.drop);
+        given.mark(out);
+        match given.is_none() {
+            true => out.extend(&self.from),
+            false => out.extend_again(&self.from),
+        }
     }
     fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
         let (drop, resharded) = (Given::read(at)?, at.is_resharded());
@@ -111,7 +115,7 @@ impl Tap {
     pub fn mark(&mut self, holds: bool, out: &mut Mark) {
         if holds {
             Given::rows(self.used).mark(out);
-            out.extend(&self.from);
+            out.extend_again(&self.from);
         } else {
             self.drop.mark(out);
             self.stage.mark(out);

@@ -100,9 +100,9 @@ impl PassSeeds {
             // Whoever is about to be sent where a state says is told there which seeds it took. What is read again takes
             // those that follow what it was told, if it was told anything.
             let told_later = match cx.again {
-                true => cx.moving.load(Relaxed) || passes.of(&cx.pass).is_none(),
+                true => passes.of(&cx.pass).is_none(),
                 false => cx.run.resuming.load(Relaxed),
-            };
+            } || cx.moving.load(Relaxed);
             // Somebody who worked ahead of it, and has not heard.
             let is_over = !cx.again && (cx.run.finished.load(Relaxed) || cx.run.cancelled.load(Relaxed));
             if !told_later && !is_over {
@@ -219,7 +219,7 @@ impl Taken {
         if cx.cut == Some(0) || cx.in_turns {
             let branch = Arc::default();
             // A state tells where it is.
-            let told_later = if cx.again { cx.moving.load(Relaxed) } else { cx.run.resuming.load(Relaxed) };
+            let told_later = cx.moving.load(Relaxed) || !cx.again && cx.run.resuming.load(Relaxed);
             if !told_later {
                 seeds.iter().for_each(|seeds| seeds.branch(&cx, &branch));
             }

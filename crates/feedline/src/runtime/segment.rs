@@ -346,9 +346,13 @@ impl Stage for Segment {
             Some(slot) => (&slot.from, queue.taken),
             None => (&queue.from, Given::default()),
         };
-        from.skip.and(taken).and(self.drop).mark(out);
+        let given = from.skip.and(taken).and(self.drop);
+        given.mark(out);
         (1..self.layers).for_each(|_| Given::default().mark(out));
-        out.extend(&from.mark);
+        match given.is_none() {
+            true => out.extend(&from.mark),
+            false => out.extend_again(&from.mark),
+        }
     }
     fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
         let shared = &*self.shared;
@@ -390,7 +394,7 @@ impl Stage for Segment {
     }
 }
 
-const UNORDERED: &str = "with deterministic=False elements come in whatever order they are ready, and no state can say which \
+pub const UNORDERED: &str = "with deterministic=False elements come in whatever order they are ready, and no state can say which \
                          ones are left; leave it at True where a run is to be resumed";
 
 impl Shared {

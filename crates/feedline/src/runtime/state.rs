@@ -48,7 +48,12 @@ pub struct Moment {
 impl Moment {
     pub fn state(&self) -> Result<State> {
         let mut state = self.rest.clone();
-        self.mark.saved(&mut state.at)?;
+        let mut mark = Mark::default();
+        match self.row {
+            0 => mark.extend(&self.mark),
+            _ => mark.extend_again(&self.mark),
+        }
+        mark.saved(&mut state.at)?;
         Given::leave_out(&mut state.at, self.row);
         Ok(state)
     }

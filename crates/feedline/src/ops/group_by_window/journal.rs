@@ -183,10 +183,11 @@ impl Later for Pin {
         while open.dealt < dealt && open.deal(&book.runs, &book.keys, &book.sizes, &mut Vec::new()) {}
         open.windows.retain(|key, _| self.closed.is_none_or(|closed| *key > closed));
         let numbers: Vec<u64> = open.windows.values().flatten().copied().collect();
-        let whole = book.runs.is_whole(&numbers);
-        out.push(Saved::Number(whole.into()));
+        // Where rows are known by a state, nobody knows how many came behind the oldest: each run is told, however large.
+        let each = book.runs.is_whole(&numbers) || book.runs.has_gaps(&numbers);
+        out.push(Saved::Number(each.into()));
         let mut bytes = Vec::new();
-        let mut rows = if whole {
+        let mut rows = if each {
             book.runs.tell(&numbers, out)?.into_iter().map(u64::from).collect::<Vec<u64>>().into_iter()
         } else {
             let (rows, all) = book.runs.tell_oldest(&numbers, open.next, out)?;

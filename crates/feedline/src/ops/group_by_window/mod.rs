@@ -514,7 +514,7 @@ impl Steps for GroupSteps {
             Some(current) => {
                 out.number(current.row as u64);
                 out.flag(true);
-                out.extend(&self.from);
+                out.extend_again(&self.from);
             }
             None => {
                 out.number(self.drop);

@@ -92,7 +92,7 @@ impl Ahead {
     /// From where the next one comes that has no slot.
     pub fn mark(&self, outer: &mut Inners, out: &mut Mark) {
         match self.next.front() {
-            Some(first) => out.extend(&first.from),
+            Some(first) => out.extend_again(&first.from),
             None => outer.mark(out),
         }
     }

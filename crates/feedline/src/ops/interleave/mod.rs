@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::expr::{Builder, NodeId};
 use crate::op::{Function, Int, Op, OpInfo, Param, Props, at_least, read};
 use crate::plan::{Card, Plan};
-use crate::runtime::{At, BuildCx, Built, Cx, Mark, Pull, Replay, Stage, unfit};
+use crate::runtime::{At, BuildCx, Built, Cx, Mark, Pull, Replay, Stage, UNORDERED, unfit};
 use ahead::{Ahead, Opened};
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
@@ -367,6 +367,9 @@ impl Stage for InterleaveStage {
         collected(self.picked.take(&mut self.made), stop, &mut self.failed)
     }
     fn mark(&mut self, out: &mut Mark) {
+        if !self.ordered {
+            return out.never(UNORDERED);
+        }
         out.number(self.made);
         out.number(self.at as u64);
         out.number(self.taken as u64);
@@ -375,7 +378,7 @@ impl Stage for InterleaveStage {
         for slot in &mut self.slots.made {
             out.flag(slot.is_some());
             if let Some(Slot { source, from }) = slot {
-                out.extend(from);
+                out.extend_again(from);
                 source.mark(out);
             }
         }

@@ -469,7 +469,7 @@ impl Stage for BufferStage {
         let kind = match &self.origins {
             Origins::Lost => {
                 out.number(FROM_START);
-                out.counted(&self.start);
+                out.counted(&self.start.clone().again());
                 return;
             }
             Origins::Numbered => BY_NUMBER,

@@ -151,7 +151,12 @@ impl Op for Shuffle {
         inputs[0].card
     }
     fn props(&self) -> Props {
-        Props { pure: !self.each_pass(), carries: true, keeps: true, ..Props::default() }
+        Props {
+            pure: self.seed.or(self.seed2).is_some() && !self.each_pass(),
+            carries: true,
+            keeps: true,
+            ..Props::default()
+        }
     }
     fn seeds(&self) -> Option<&Arc<PassSeeds>> {
         Some(self.pass_seeds())
