@@ -238,14 +238,16 @@ THREADS = """if True:
     import feedline as fl
     from child import decoded, records
 
-    def is_worker(task):
-        name = Path("/proc/self/task", task, "comm").read_text().strip()
-        return name.startswith("feedline-") and name[9:].isdigit()
+    def workers():
+        tasks = Path("/proc/self/task").iterdir()
+        # Each has a name of its own. What a worker has just started has that worker's until it gets another.
+        names = {(task / "comm").read_text().strip() for task in tasks}
+        return sum(name.startswith("feedline-") and name[9:].isdigit() for name in names)
 
     fl.configure(**eval(sys.argv[1]))
     most = 0
     for _ in decoded(records(Path(sys.argv[2]), 16)).repeat(2):
-        most = max(most, sum(map(is_worker, os.listdir("/proc/self/task"))))
+        most = max(most, workers())
     print(fl.configuration()["cpu_budget"], most)
 """
 

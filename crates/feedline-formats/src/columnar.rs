@@ -13,8 +13,9 @@ use arrow_data::ArrayData;
 use arrow_schema::{ArrowError, DataType, Field, Fields};
 use bytes::Bytes;
 use feedline_io::{Buf, Error, Scratch, scratch};
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 /// Some rows of a column.
 pub enum Values {
@@ -83,9 +84,31 @@ pub fn counted(array: &dyn Array) -> ArrayRef {
     make_array(of(array.to_data()))
 }
 
+thread_local! {
+    /// Whether a panic of this thread becomes an error: then nothing is printed of it.
+    static GUARDED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Lets the hook that is there print all panics but those that become errors.
+fn be_quiet() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            if !GUARDED.get() {
+                before(panic);
+            }
+        }));
+    });
+}
+
 /// Runs a decoder on bytes that may be damaged: neither its errors nor its panics are more than an error here.
 pub fn guarded<T>(what: &str, decode: impl FnOnce() -> Result<T, String>) -> Result<T, Error> {
-    match catch_unwind(AssertUnwindSafe(decode)) {
+    be_quiet();
+    let around = GUARDED.replace(true);
+    let decoded = catch_unwind(AssertUnwindSafe(decode));
+    GUARDED.set(around);
+    match decoded {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(message)) => Err(Error::data(format!("{what}: {message}"))),
         Err(panic) => {

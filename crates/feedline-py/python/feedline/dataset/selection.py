@@ -214,7 +214,8 @@ class Selection(Core):
 
         A state that was taken while a snapshot was read needs that snapshot where it is resumed. One of a
         pass that wrote does not: where there is no snapshot, the input is read from its beginning once more,
-        so that it can be written whole.
+        so that it can be written whole; unless it had come to its end by then (a shuffle behind it still gave
+        elements), in which case the next pass writes it.
 
         Args:
             path: The folder.
