@@ -111,10 +111,11 @@ impl Packed {
         self.expect(&places[..places.len().min(GROUP)]);
         for (i, group) in places.chunks(GROUP).enumerate() {
             Packed::copy(&self.blocks, self.block_bits, row, group, &mut self.scratch);
-            self.expect(Packed::group_behind(places, i));
             let rows = &self.scratch[..group.len() * row];
             pos.extend(self.rows.positions(rows));
-            self.rows.take_apart(rows, &mut outs);
+            // A few at a time: the processor has room for some lines on their way, and would wait at the others.
+            let behind = Packed::group_behind(places, i);
+            self.rows.take_apart(rows, &mut outs, behind.len(), |share| self.expect(&behind[share]));
         }
         self.free.extend_from_slice(places);
         Chunk::new(places.len(), Pos::List(pos.into()), tensors.into_iter().map(Column::Dense))

@@ -118,10 +118,12 @@ impl Rows {
         let shape = |l: &Layout| std::iter::once(rows).chain(l.inner.iter().copied()).collect::<Shape>();
         self.columns.iter().map(|l| Tensor::new(l.dtype, shape(l))).collect()
     }
-    /// Takes some rows apart; the results' rests are those behind them.
-    pub fn take_apart(&self, rows: &[u8], outs: &mut [&mut [u8]]) {
-        let (row, count) = (self.bytes, rows.len() / self.bytes);
-        for (layout, out) in self.columns.iter().zip(outs) {
+    /// Takes some rows apart; the results' rests are those behind them. `between` is called before each column, with its
+    /// share of the numbers up to `of`.
+    pub fn take_apart(&self, rows: &[u8], outs: &mut [&mut [u8]], of: usize, mut between: impl FnMut(Range<usize>)) {
+        let (row, count, all) = (self.bytes, rows.len() / self.bytes, self.columns.len());
+        for (c, (layout, out)) in self.columns.iter().zip(outs).enumerate() {
+            between(c * of / all..(c + 1) * of / all);
             let (to, rest) = std::mem::take(out).split_at_mut(count * layout.bytes);
             expect(&rest[..rest.len().min(to.len())]);
             *out = rest;
@@ -143,7 +145,7 @@ impl Rows {
         let Some(rows) = self.whole(&chunk) else { return chunk };
         let mut tensors = self.columns(chunk.rows());
         let mut outs: Vec<&mut [u8]> = tensors.iter_mut().map(|t| t.bytes_mut()).collect();
-        rows.chunks(GROUP * self.bytes).for_each(|group| self.take_apart(group, &mut outs));
+        rows.chunks(GROUP * self.bytes).for_each(|group| self.take_apart(group, &mut outs, 0, |_| {}));
         Chunk::new(chunk.rows(), chunk.pos.clone(), tensors.into_iter().map(Column::Dense))
     }
     pub fn positions(&self, rows: &[u8]) -> Vec<u64> {
