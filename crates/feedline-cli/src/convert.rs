@@ -20,7 +20,8 @@ use std::time::Instant;
 /// Convert files to another format, other shards, another compression
 ///
 /// The format of OUT is told by its ending. Rows become tf.train.Examples in TFRecord files; Examples become rows by their
-/// schema, which is learned from the first 100 records, or given; a feature that none of these had is refused. Columns of
+/// schema, which is learned from the first 100 records, or given; a feature that none of these had is refused, and so are fields
+/// of JSON lines that come too late for --infer, and fields that the first sample of a tar file does not have. Columns of
 /// text are numbers (int64, float64, in JSON lines uint64 too) if all of their rows are, and come back as they were written:
 /// 007 stays text, and whole numbers that no type holds are refused. Nulls and empty numbers are refused, unless --fill says
 /// what stands for them. Shards are encoded and compressed side by side on all cores. Files appear under their names when all
@@ -259,6 +260,10 @@ impl Convert {
             text if self.schema.is_none() && text.contains("feature") => {
                 "if the first records are not like the others: --infer 0 learns from all, --schema says what to read"
             }
+            text if text.contains("those before it have not") => {
+                "--infer 0 learns from all, --columns NAME,… says which fields are read"
+            }
+            text if text.contains("and the first has not") => "--columns NAME,… says which fields are read",
             text if text.contains("would not stay so") || text.contains(", not an int64") => {
                 "if the first rows are not like the others: --infer 0 learns from all"
             }

@@ -698,6 +698,64 @@ fn whole_numbers_beyond_int64_are_kept_or_refused() {
 }
 
 #[test]
+fn whole_numbers_beside_fractions_are_not_rounded() {
+    let place = Place::new();
+    for (number, is_kept) in [("9007199254740993", false), ("-9007199254740993", false), ("9007199254740992", true)] {
+        for lines in [format!("{{\"n\":0.5}}\n{{\"n\":{number}}}\n"), format!("{{\"n\":[{number},0.5]}}\n")] {
+            place.put("a.jsonl", &lines);
+            let ran = place.run(&["convert", "a.jsonl", "b.parquet", "--overwrite"]);
+            assert_eq!(ran.code == 0, is_kept, "{lines}: {}", ran.err);
+            assert!(is_kept || ran.err.contains(number) && ran.err.contains("a.jsonl"), "{}", ran.err);
+            assert_eq!(place.run(&["inspect", "a.jsonl"]).code, 0);
+        }
+    }
+    // Behind the lines that tell the types, too.
+    place.put("a.jsonl", "{\"n\":0.5}\n{\"n\":9007199254740993}\n");
+    let ran = place.run(&["convert", "a.jsonl", "c.parquet", "--infer", "1"]);
+    assert!(ran.code == 1 && ran.err.contains("9007199254740993, which would not stay so"), "{}", ran.err);
+}
+
+#[test]
+fn fields_that_come_late_are_refused() {
+    let place = Place::new();
+    let late = |place: &Place, line: &str| place.put("a.jsonl", "{\"a\":1,\"o\":{\"x\":1}}\n".repeat(120) + line);
+    let infer = ["convert", "a.jsonl", "b.jsonl", "--overwrite", "--infer", "100"];
+    for (line, name) in [
+        ("{\"a\":2,\"b\":3,\"o\":{\"x\":1}}\n", "\"b\""),
+        ("{\"a\":2,\"o\":{\"x\":1,\"y\":2}}\n", "\"o.y\""),
+    ] {
+        late(&place, line);
+        let ran = place.run(&infer);
+        let said = format!("the line has the field {name}, and those before it have not");
+        for part in [&*said, "record 120", "a.jsonl", "--infer 0"] {
+            assert!(ran.code == 1 && ran.err.contains(part), "{part}: {}", ran.err);
+        }
+        assert_eq!(place.run(&["convert", "a.jsonl", "c.jsonl", "--overwrite", "--fill", "0"]).code, 0);
+    }
+    // What nobody asked for may come; what is inside of what was asked for may not.
+    assert_eq!(place.run(&[&infer[..], &["--columns", "a"]].concat()).code, 0);
+    assert_eq!(place.run(&[&infer[..], &["--columns", "o"]].concat()).code, 1);
+    late(&place, "{\"a\":2,\"b\":3,\"o\":{\"x\":1}}\n");
+    assert_eq!(place.run(&[&infer[..], &["--columns", "o"]].concat()).code, 0);
+    assert_eq!(place.run(&["head", "a.jsonl"]).code, 0);
+
+    let mut samples = tar::Writer::new(Vec::new());
+    for n in 0..120 {
+        samples.append(format!("{n:04}.txt").as_bytes(), b"text", 0).unwrap();
+    }
+    samples.append(b"0120.txt", b"text", 0).unwrap();
+    samples.append(b"0120.cls", b"7", 0).unwrap();
+    place.put("a.tar", samples.finish().unwrap());
+    for infer in [&[][..], &["--infer", "100"]] {
+        let ran = place.run(&[&["convert", "a.tar", "d.jsonl"], infer].concat());
+        for part in ["the sample \"0120\" has the field \"cls\"", "a.tar", "byte 122880", "--columns"] {
+            assert!(ran.code == 1 && ran.err.contains(part), "{part}: {}", ran.err);
+        }
+    }
+    assert_eq!(place.run(&["convert", "a.tar", "d.jsonl", "--columns", "txt"]).code, 0);
+}
+
+#[test]
 fn nothing_stands_for_empty_fields_unasked() {
     let place = Place::new();
     place.put("a.csv", "n,x,t\n1,1.5,a\n,2.5,\n3,,c\n");

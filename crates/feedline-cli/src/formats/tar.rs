@@ -9,7 +9,7 @@ use feedline::element::{DType, Spec, Tensor, Tree};
 use feedline::{Dataset, Error, Result};
 use feedline_formats::tar::{Member, Step, Tar, is_header};
 use feedline_formats::tar_index::Index;
-use feedline_formats::webdataset::{Sample, Samples};
+use feedline_formats::webdataset::Samples;
 use serde_json::{Value as Json, json};
 
 pub static FORMAT: Format = Format {
@@ -36,39 +36,10 @@ fn params(files: &[File], wanted: &Wanted<'_>) -> Result<Json> {
     let named: Vec<&String> = wanted.columns.iter().filter(|name| *name != "__key__").collect();
     if !named.is_empty() {
         params["fields"] = json!(named);
-    } else if wanted.strict && wanted.columns.is_empty() {
-        check_fields(files, wanted)?;
     }
+    // Fields that the first sample does not have would be lost.
+    params["strict"] = (wanted.strict && wanted.columns.is_empty()).into();
     Ok(params)
-}
-
-/// Refuses samples with fields that the first does not have: they would be lost.
-fn check_fields(files: &[File], wanted: &Wanted<'_>) -> Result<()> {
-    let (mut first, mut strange) = (None, None);
-    let most = wanted.rows(files);
-    for file in files {
-        let (mut samples, mut seen) = (Samples::<()>::default(), 0);
-        let mut look = |sample: Option<Sample<()>>| {
-            let Some(sample) = sample.filter(|_| seen < most && strange.is_none()) else { return };
-            seen += 1;
-            let fields: Vec<Vec<u8>> = sample.fields.into_iter().map(|(extension, ())| extension).collect();
-            let known = first.get_or_insert_with(|| fields.clone());
-            if let Some(new) = fields.iter().find(|field| !known.contains(field)) {
-                let text = format!(
-                    "the sample {:?} has the field {:?}, and the first has not; --columns NAME,… says which fields are read",
-                    String::from_utf8_lossy(&sample.key),
-                    String::from_utf8_lossy(new)
-                );
-                strange = Some(Error::data(text).in_file(&file.name, Some(sample.header)));
-            }
-        };
-        // What is damaged is said by whoever reads all of it.
-        each_member(file, wanted.watch, &mut |member| {
-            look(member.ok().and_then(|member| samples.push(&member, ())));
-        })?;
-        look(samples.finish());
-    }
-    strange.map_or(Ok(()), Err)
 }
 
 /// With a `__key__`, which names a sample in a tar file: the number of the row, unless rows have one.
