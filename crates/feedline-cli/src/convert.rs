@@ -2,7 +2,7 @@
 
 use crate::examples::{self, Schema};
 use crate::file::{File, Inputs, Reading, open_all};
-use crate::formats::{self, Format, Kind, Writing};
+use crate::formats::{self, Format, Kind, Writing, table};
 use crate::rows::{self, Base64, Records, SEEN_RECORDS};
 use crate::session::{Session, Unit, bytes, plural, rate};
 use crate::wanted::{Columns, Fill, Wanted, in_our_words};
@@ -14,6 +14,7 @@ use feedline::{Dataset, Error, Result};
 use feedline_formats::compress::Compression;
 use serde_json::json;
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -37,7 +38,10 @@ Examples:
   feedline convert a.parquet a.csv --columns id,age --fill age=-1
 
 Types: an Example stores int64, float32 and strings; other whole numbers and truth values become int64, other floats
-float32. Rows get a __key__ (their number) in tar files, where numbers are text. Rows of CSV files are scalars.")]
+float32. Rows get a __key__ (their number) in tar files, where numbers are text. Rows of CSV files are scalars.
+Columns of instants, dates, times and decimals stay what they are from Parquet and Arrow to Parquet and Arrow; in other
+formats, and inside of lists and structures, they are plain numbers in the type's unit, which is remarked. Decimals of
+more than 15 digits are refused, since float64 would change them; --columns leaves them out.")]
 pub struct Convert {
     /// Files, folders or patterns to read, then the file to write
     #[arg(required = true, num_args = 2.., value_names = ["IN", "OUT"])]
@@ -104,6 +108,8 @@ struct Looked {
     /// About how many rows there are.
     about: u64,
     binary: Vec<String>,
+    /// Types of columns that rows do not have, and OUT has again.
+    types: BTreeMap<String, String>,
 }
 
 impl Convert {
@@ -125,17 +131,19 @@ impl Convert {
                 Wanted { columns, fill: &fill, infer, strict: true, watch: &watch, remarks: RefCell::default() };
             let (rows, mut remarks) = self.rows(&files, to, schema.as_ref(), &wanted)?;
             remarks.extend(wanted.remarks.take());
+            let (types, lost) = table::types(&files, to, &wanted)?;
+            remarks.extend(lost);
             let about = rows::estimate(&files, &rows, &watch)?;
             let binary = match (to.kind, self.binary.is_empty()) {
                 (Kind::Table, true) => rows::binary(&rows, &watch)?,
                 _ => self.binary.clone(),
             };
-            Ok(Looked { rows, remarks, about, binary })
+            Ok(Looked { rows, remarks, about, binary, types })
         });
         watch.finish();
-        let Looked { rows, remarks, about, binary } = looked.map_err(|e| self.explained(e))?;
+        let Looked { rows, remarks, about, binary, types } = looked.map_err(|e| self.explained(e))?;
         let compression = self.compression.map(Packing::compression);
-        let writing = Writing { name: &out, compression, binary: &binary };
+        let writing = Writing { name: &out, compression, binary: &binary, types: &types };
         let open = save::format(to.writer, &(to.options)(&writing)?)?;
         remarks.iter().for_each(|remark| session.remark(remark));
 

@@ -803,6 +803,74 @@ fn nothing_stands_for_empty_fields_unasked() {
 }
 
 #[test]
+fn types_of_columns_are_kept_or_remarked() {
+    use feedline_formats::arrow_ipc::ArrowFile;
+    use feedline_formats::columnar::array::builder::{ListBuilder, TimestampMicrosecondBuilder};
+    use feedline_formats::columnar::array::{ArrayRef, Date32Array, Decimal128Array, DurationSecondArray};
+    use feedline_formats::columnar::array::{RecordBatch, Time64NanosecondArray, TimestampMicrosecondArray};
+    use std::sync::Arc;
+
+    let place = Place::new();
+    let put = |name: &str, columns: Vec<(&str, ArrayRef)>| {
+        let batch = RecordBatch::try_from_iter(columns).unwrap();
+        let mut out = feedline_formats::arrow_ipc::ArrowWriter::new(Vec::new(), &batch.schema(), "none").unwrap();
+        out.write(&batch).unwrap();
+        place.put(name, out.finish().unwrap());
+    };
+    let get = |name: &str| {
+        let file = ArrowFile::open(feedline_io::open(place.path(name).to_str().unwrap()).unwrap()).unwrap();
+        let columns: Vec<usize> = (0..file.schema().fields().len()).collect();
+        file.decode(0, &columns, 0..2, None).unwrap()
+    };
+    let decimal = |values: [i128; 2], digits, scale| -> ArrayRef {
+        Arc::new(Decimal128Array::from(values.to_vec()).with_precision_and_scale(digits, scale).unwrap())
+    };
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("at", Arc::new(TimestampMicrosecondArray::from(vec![1_700_000_000_000_001, -1]).with_timezone("UTC"))),
+        ("day", Arc::new(Date32Array::from(vec![19_000, -1]))),
+        ("time", Arc::new(Time64NanosecondArray::from(vec![1, 86_399_999_999_999]))),
+        ("took", Arc::new(DurationSecondArray::from(vec![5, -5]))),
+        ("price", decimal([999_999_999_999_999, -110], 15, 2)),
+    ];
+    put("a.arrow", columns.clone());
+    for to in ["b.parquet", "b.arrow"] {
+        let ran = place.run(&["convert", "a.arrow", to]);
+        assert!(ran.code == 0 && !ran.err.contains("; its values"), "{}", ran.err);
+        assert_eq!(place.run(&["convert", "--overwrite", to, "c.arrow"]).code, 0);
+        assert_eq!(get("c.arrow"), get("a.arrow"), "{to}");
+    }
+    let ran = place.run(&["convert", "a.arrow", "c.csv"]);
+    for (name, plain) in [("at is Timestamp", "int64"), ("day is Date32", "int32"), ("price is Decimal", "float64")] {
+        let said = ran.err.lines().any(|line| line.contains(name) && line.contains(plain));
+        assert!(ran.code == 0 && said, "{name}: {}", ran.err);
+    }
+    assert_eq!(place.get("c.csv").split(|b| *b == b'\n').nth(2).unwrap(), b"-1,-1,86399999999999,-5,-1.1");
+
+    // Files that do not agree, and what lies inside of lists.
+    let mut lists = ListBuilder::new(TimestampMicrosecondBuilder::new());
+    lists.append_value([Some(1)]);
+    lists.append_value([]);
+    put("l.arrow", vec![("l", Arc::new(lists.finish()))]);
+    let ran = place.run(&["convert", "l.arrow", "l.parquet"]);
+    assert!(ran.code == 0 && ran.err.contains("l is Timestamp"), "{}", ran.err);
+    put("d1.arrow", vec![("x", decimal([1, 2], 5, 1))]);
+    put("d2.arrow", vec![("x", decimal([1, 2], 5, 3))]);
+    let ran = place.run(&["convert", "d1.arrow", "d2.arrow", "d.arrow"]);
+    assert!(ran.code == 0 && ran.err.contains("x is Decimal"), "{}", ran.err);
+    assert_eq!(place.rows("d.arrow")[3]["x"], 0.002);
+
+    // What a float64 would change is refused.
+    put("m.arrow", vec![("id", columns[1].1.clone()), ("money", decimal([1_000_000_000_000_000_001, 1], 19, 0))]);
+    for to in ["m.parquet", "m.csv"] {
+        let ran = place.run(&["convert", "m.arrow", to]);
+        for part in ["\"money\" is Decimal128(19, 0)", "m.arrow", "15 digits", "--columns"] {
+            assert!(ran.code == 1 && ran.err.contains(part), "{part}: {}", ran.err);
+        }
+    }
+    assert_eq!(place.run(&["convert", "m.arrow", "m.csv", "--columns", "id"]).code, 0);
+}
+
+#[test]
 fn nulls_of_tables_are_no_damage() {
     use feedline_formats::columnar::array::builder::{Int64Builder, ListBuilder, StringBuilder};
     use feedline_formats::columnar::array::{ArrayRef, RecordBatch, StructArray};
