@@ -991,6 +991,47 @@ fn a_name_that_is_no_text_costs_one_file() {
 }
 
 #[test]
+fn folders_that_hugging_face_saved() {
+    let place = Place::new();
+    std::fs::create_dir_all(place.path("set/train")).unwrap();
+    place.put("a.csv", "n\n1\n2\n");
+    place.put("b.csv", "n\n3\n");
+    assert_eq!(place.run(&["convert", "a.csv", "set/train/data-1.arrow"]).code, 0);
+    assert_eq!(place.run(&["convert", "b.csv", "set/train/data-0.arrow"]).code, 0);
+    place.put("set/train/dataset_info.json", "{\"features\": {}}");
+    let state = |files: &str| place.put("set/train/state.json", format!("{{\"_data_files\": {files}, \"_split\": null}}"));
+    // The order is that of the list.
+    state("[{\"filename\": \"data-1.arrow\"}, {\"filename\": \"data-0.arrow\"}]");
+    for folder in ["set/train", "set/train/"] {
+        assert!(place.run(&["count", folder]).out.ends_with("3\ttotal\n"));
+        let (code, json) = place.json(&["verify", folder]);
+        assert_eq!((code, json["files"].as_array().unwrap().len(), &json["records"]), (0, 2, &3.into()), "{json}");
+        assert_eq!(place.run(&["convert", "--overwrite", folder, "o.csv"]).code, 0);
+        assert_eq!(place.get("o.csv"), b"n\n1\n2\n3\n");
+        for command in ["head", "inspect"] {
+            assert_eq!(place.run(&[command, folder]).code, 0, "{command}");
+        }
+    }
+    state("[{\"filename\": \"data-1.arrow\"}, {\"filename\": \"data-2.arrow\"}]");
+    let ran = place.run(&["verify", "set/train"]);
+    assert!(ran.code == 1 && ran.out.contains("data-2.arrow"), "{}", ran.out);
+    state("1");
+    let ran = place.run(&["verify", "set/train"]);
+    assert!(ran.code == 1 && ran.out.contains("_data_files"), "{}", ran.out);
+    // Several splits: which one is for the user to say.
+    place.put("set/dataset_dict.json", "{\"splits\": [\"train\", \"test\"]}");
+    for words in [&["verify", "set"][..], &["count", "set"], &["head", "set"], &["inspect", "set"], &["convert", "set", "p.csv"]]
+    {
+        let ran = place.run(words);
+        assert!(ran.code == 2 && ran.err.contains("name one of them: set/train, set/test"), "{}", ran.err);
+    }
+    // Somebody else's.
+    std::fs::create_dir(place.path("own")).unwrap();
+    place.put("own/state.json", "{\"a\": 1}\n{\"a\": 2}\n");
+    assert_eq!(place.json(&["count", "own"]).1["records"], 2);
+}
+
+#[test]
 fn small_things_of_convert() {
     let place = Place::new();
     place.put("a.csv", "a,b\n1,2\n");
