@@ -39,7 +39,7 @@ Examples:
 
 Types: an Example stores int64, float32 and strings; other whole numbers and truth values become int64, other floats
 float32. Rows get a __key__ (their number) in tar files, where numbers are text. Rows of CSV files are scalars.
-Columns of instants, dates, times and decimals stay what they are from Parquet and Arrow to Parquet and Arrow; in other
+A file .npy has one array, a file .npz any number of them. Columns of instants, dates, times and decimals stay what they are from Parquet and Arrow to Parquet and Arrow; in other
 formats, and inside of lists and structures, they are plain numbers in the type's unit, which is remarked. Decimals of
 more than 15 digits are refused, since float64 would change them; --columns leaves them out.")]
 pub struct Convert {
@@ -272,6 +272,7 @@ impl Convert {
                 "--infer 0 learns from all, --columns NAME,… says which fields are read"
             }
             text if text.contains("and the first has not") => "--columns NAME,… says which fields are read",
+            text if text.contains("an .npy file has one array") => "--columns NAME picks one",
             text if text.contains("would not stay so") || text.contains(", not an int64") => {
                 "if the first rows are not like the others: --infer 0 learns from all"
             }

@@ -991,6 +991,23 @@ fn a_name_that_is_no_text_costs_one_file() {
 }
 
 #[test]
+fn numpy_files_are_what_their_names_say() {
+    let place = Place::new();
+    place.put("a.csv", "n,x\n1,0.5\n2,1.5\n");
+    assert_eq!(place.run(&["convert", "a.csv", "two.npz"]).code, 0);
+    let ran = place.run(&["convert", "two.npz", "two.npy"]);
+    assert!(ran.code == 2 && ran.err.contains("n, x; an .npz") && ran.err.contains("--columns"), "{}", ran.err);
+    // One array is one, whatever it lies in.
+    assert_eq!(place.run(&["convert", "two.npz", "n.npy", "--columns", "n"]).code, 0);
+    assert!(place.get("n.npy").starts_with(b"\x93NUMPY"));
+    assert_eq!(place.run(&["convert", "n.npy", "n.npz"]).code, 0);
+    assert!(place.get("n.npz").starts_with(b"PK"));
+    assert_eq!(place.rows("n.npz"), [serde_json::json!({ "arr_0": 1 }), serde_json::json!({ "arr_0": 2 })]);
+    assert_eq!(place.run(&["convert", "n.npz", "back.npy"]).code, 0);
+    assert_eq!(place.get("back.npy"), place.get("n.npy"));
+}
+
+#[test]
 fn folders_that_hugging_face_saved() {
     let place = Place::new();
     std::fs::create_dir_all(place.path("set/train")).unwrap();

@@ -163,7 +163,12 @@ fn in_pages(writing: &Writing<'_>) -> Result<Json> {
 fn not_compressed(writing: &Writing<'_>) -> Result<Json> {
     not_whole(writing)?;
     match writing.compression {
-        None | Some(Compression::None) => Ok(json!({})),
+        // What the name says is what is written.
+        None | Some(Compression::None) => Ok(match super::ending(writing.name).as_deref() {
+            Some("npz") => json!({ "archive": true }),
+            Some("npy") => json!({ "archive": false }),
+            _ => json!({}),
+        }),
         Some(kind) => Err(Error::usage(format!("NumPy files are not compressed with {}", compression_name(kind)))),
     }
 }
