@@ -60,20 +60,20 @@ fn with_keys(rows: Dataset) -> Result<(Dataset, Vec<String>)> {
     Ok((keyed, vec![]))
 }
 
-/// Calls `each` with every member, or with what stands in the place of one.
-fn each_member(file: &File, watch: &Watch<'_>, each: &mut dyn FnMut(Result<Member>)) -> Result<()> {
+/// Calls `each` with every member, or with what stands in the place of one. Gives the byte of the end if nothing marks it.
+fn each_member(file: &File, watch: &Watch<'_>, each: &mut dyn FnMut(Result<Member>)) -> Result<Option<u64>> {
     let (mut tar, mut contents) = (Tar::default(), file.contents(watch)?);
     loop {
         match tar.next(&mut |_| false) {
             Step::Member(member, _) => each(Ok(member)),
             Step::Fail(error) => each(Err(error.in_file(&file.name, None))),
-            Step::End => return Ok(()),
+            Step::End => return Ok(tar.unmarked_end()),
             Step::More => match contents.next() {
                 Some(Ok(block)) => tar.feed(block),
                 None => tar.finish(),
                 Some(Err(error)) if is_damage(&error) => {
                     each(Err(error.in_file(&file.name, None)));
-                    return Ok(());
+                    return Ok(None);
                 }
                 Some(Err(error)) => return Err(error.in_file(&file.name, None)),
             },
@@ -81,16 +81,32 @@ fn each_member(file: &File, watch: &Watch<'_>, each: &mut dyn FnMut(Result<Membe
     }
 }
 
-/// Headers have checksums, contents do not.
+/// Headers have checksums, contents do not. Whoever reads a file without the mark at its end reads it all; that more was in
+/// it is for people to know.
 fn check(file: &File, watch: &Watch<'_>) -> Result<Checked> {
-    let (mut checked, mut number) = (Checked::default(), 0);
-    each_member(file, watch, &mut |member| {
+    let (mut checked, mut samples) = (Checked::default(), Samples::<()>::default());
+    let (mut whole, mut ends_broken) = (0, false);
+    let end = each_member(file, watch, &mut |member| {
+        ends_broken = member.is_err();
         match member {
-            Ok(member) => checked.good(member.header),
-            Err(error) => checked.bad(error, number),
+            Ok(member) => {
+                checked.good(member.header);
+                whole += u64::from(samples.push(&member, ()).is_some());
+            }
+            Err(error) => {
+                // What is left of a sample around it is not known to be all of it.
+                samples.finish();
+                checked.bad(error, whole);
+            }
         }
-        number += 1;
     })?;
+    whole += u64::from(samples.finish().is_some());
+    if let Some(byte) = end.filter(|_| !ends_broken) {
+        let text = "the end mark is missing: the file may be cut off, and members behind the last one lost";
+        checked.bad(Error::loss(text).at_byte(byte).in_file(&file.name, None), whole);
+    }
+    checked.members = Some(checked.records);
+    checked.records = whole;
     Ok(checked)
 }
 
