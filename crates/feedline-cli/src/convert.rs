@@ -4,10 +4,10 @@ use crate::examples::{self, Schema};
 use crate::file::{File, Inputs, Reading, open_all};
 use crate::formats::{self, Format, Kind, Writing, table};
 use crate::rows::{self, Base64, Records, SEEN_RECORDS};
-use crate::session::{Session, Unit, bytes, plural, rate};
+use crate::session::{Session, Unit, Watch, bytes, plural, rate};
 use crate::wanted::{Columns, Fill, Wanted, in_our_words};
 use clap::{Args, ValueEnum};
-use feedline::element::Tree;
+use feedline::element::{Tree, Value};
 use feedline::plan::Bound;
 use feedline::save::{self, Target};
 use feedline::{Dataset, Error, Result};
@@ -103,6 +103,9 @@ impl Packing {
 
 /// What is known before anything is written.
 struct Looked {
+    /// What the files have.
+    source: Dataset,
+    /// What is written.
     rows: Dataset,
     remarks: Vec<String>,
     /// About how many rows there are.
@@ -129,7 +132,8 @@ impl Convert {
             let (columns, infer) = (&self.columns.columns, self.infer);
             let wanted =
                 Wanted { columns, fill: &fill, infer, strict: true, watch: &watch, remarks: RefCell::default() };
-            let (rows, mut remarks) = self.rows(&files, to, schema.as_ref(), &wanted)?;
+            let source = rows::dataset(&files, &wanted)?;
+            let (rows, mut remarks) = self.rows(source.clone(), &files, to, schema.as_ref(), &wanted)?;
             remarks.extend(wanted.remarks.take());
             let (types, lost) = table::types(&files, to, &wanted)?;
             remarks.extend(lost);
@@ -138,10 +142,10 @@ impl Convert {
                 (Kind::Table, true) => rows::binary(&rows, &watch)?,
                 _ => self.binary.clone(),
             };
-            Ok(Looked { rows, remarks, about, binary, types })
+            Ok(Looked { source, rows, remarks, about, binary, types })
         });
         watch.finish();
-        let Looked { rows, remarks, about, binary, types } = looked.map_err(|e| self.explained(e))?;
+        let Looked { source, rows, remarks, about, binary, types } = looked.map_err(|e| self.explained(e))?;
         let compression = self.compression.map(Packing::compression);
         let writing = Writing { name: &out, compression, binary: &binary, types: &types };
         let open = save::format(to.writer, &(to.options)(&writing)?)?;
@@ -155,7 +159,12 @@ impl Convert {
             session.go_on()
         });
         watch.finish();
-        let saved = saved.map_err(|e| self.explained(e))?;
+        let saved = saved.map_err(|e| {
+            let watch = session.watch("looking", 0, Unit::Bytes);
+            let located = session.aside(|| located(e.clone(), &source, &watch));
+            watch.finish();
+            self.explained(located)
+        })?;
         let read: u64 = files.iter().map(|f| f.stat.len).sum();
         let took = start.elapsed();
         if session.json {
@@ -209,13 +218,14 @@ impl Convert {
     /// The rows as the other format wants them, and what is not the same in them.
     fn rows(
         &self,
+        source: Dataset,
         files: &[File],
         to: &Format,
         schema: Option<&Schema>,
         wanted: &Wanted<'_>,
     ) -> Result<(Dataset, Vec<String>)> {
         let from = files[0].format;
-        let mut rows = rows::dataset(files, wanted)?;
+        let mut rows = source;
         let is_whole = schema.is_none() && wanted.columns.is_empty();
         if from.kind == Kind::Records && to.kind == Kind::Records && is_whole {
             return Ok((rows, vec![]));
@@ -280,4 +290,28 @@ impl Convert {
         };
         with_place(format!("{}; {hint}", error.message()))
     }
+}
+
+/// An error of what is done to rows with the place of the row, which only the reader knows: it is asked again.
+fn located(error: Error, source: &Dataset, watch: &Watch<'_>) -> Error {
+    let at = error.at();
+    let (None, Some(element)) = (&at.file, at.element) else { return error };
+    let row = i64::try_from(element).map_err(|_| Error::internal("beyond all rows"));
+    let row = row.and_then(|row| source.skip(row)?.take(1)?.with_origin());
+    let Ok((found, _)) = row.and_then(|row| rows::first(&row, 1, watch)) else { return error };
+    // The origin's components stand behind those of the row.
+    let Some([file, record, byte, _]) = found.first().and_then(|row| row.last_chunk()) else { return error };
+    let number = |value: &Value| u64::try_from(value.tensor().item::<i64>()).ok();
+    let file = String::from_utf8_lossy(file.tensor().str_at(0)).into_owned();
+    if file.is_empty() {
+        return error;
+    }
+    let said = match number(record) {
+        Some(record) => {
+            Error::new(error.kind(), format!("{}, in record {record} of the file", error.message())).at_record(record)
+        }
+        None => Error::new(error.kind(), error.message()),
+    };
+    let said = number(byte).into_iter().fold(said, Error::at_byte);
+    said.in_file(&file, None).at_element(element)
 }

@@ -728,10 +728,9 @@ fn fields_that_come_late_are_refused() {
     let place = Place::new();
     let late = |place: &Place, line: &str| place.put("a.jsonl", "{\"a\":1,\"o\":{\"x\":1}}\n".repeat(120) + line);
     let infer = ["convert", "a.jsonl", "b.jsonl", "--overwrite", "--infer", "100"];
-    for (line, name) in [
-        ("{\"a\":2,\"b\":3,\"o\":{\"x\":1}}\n", "\"b\""),
-        ("{\"a\":2,\"o\":{\"x\":1,\"y\":2}}\n", "\"o.y\""),
-    ] {
+    for (line, name) in
+        [("{\"a\":2,\"b\":3,\"o\":{\"x\":1}}\n", "\"b\""), ("{\"a\":2,\"o\":{\"x\":1,\"y\":2}}\n", "\"o.y\"")]
+    {
         late(&place, line);
         let ran = place.run(&infer);
         let said = format!("the line has the field {name}, and those before it have not");
@@ -999,6 +998,30 @@ fn a_name_that_is_no_text_costs_one_file() {
 }
 
 #[test]
+fn a_bad_record_of_several_files_is_named() {
+    let place = Place::new();
+    let late = {
+        let mut out = Vec::new();
+        put_example(&mut out, Some(&[(b"n", Values::Ints(&[1])), (b"late", Values::Ints(&[1]))]));
+        out
+    };
+    let good = || {
+        let mut out = Vec::new();
+        put_example(&mut out, Some(&[(b"n", Values::Ints(&[1]))]));
+        out
+    };
+    place.put("a.tfrecord", framed((0..120).map(|_| good())));
+    place.put("b.tfrecord", framed((0..50).map(|_| good()).chain([late]).chain((0..50).map(|_| good()))));
+    // Of the record itself, behind its length and the checksum of that.
+    let byte = 50 * (good().len() + 16) + 12;
+    let ran = place.run(&["convert", "a.tfrecord", "b.tfrecord", "c.jsonl"]);
+    let place_of = format!("b.tfrecord at byte {byte}");
+    for part in ["the feature \"late\"", "in record 50 of the file", "b.tfrecord", &place_of, "--infer 0"] {
+        assert!(ran.code == 1 && ran.err.contains(part), "{part}: {}", ran.err);
+    }
+}
+
+#[test]
 fn numpy_files_are_what_their_names_say() {
     let place = Place::new();
     place.put("a.csv", "n,x\n1,0.5\n2,1.5\n");
@@ -1024,7 +1047,8 @@ fn folders_that_hugging_face_saved() {
     assert_eq!(place.run(&["convert", "a.csv", "set/train/data-1.arrow"]).code, 0);
     assert_eq!(place.run(&["convert", "b.csv", "set/train/data-0.arrow"]).code, 0);
     place.put("set/train/dataset_info.json", "{\"features\": {}}");
-    let state = |files: &str| place.put("set/train/state.json", format!("{{\"_data_files\": {files}, \"_split\": null}}"));
+    let state =
+        |files: &str| place.put("set/train/state.json", format!("{{\"_data_files\": {files}, \"_split\": null}}"));
     // The order is that of the list.
     state("[{\"filename\": \"data-1.arrow\"}, {\"filename\": \"data-0.arrow\"}]");
     for folder in ["set/train", "set/train/"] {
@@ -1045,7 +1069,8 @@ fn folders_that_hugging_face_saved() {
     assert!(ran.code == 1 && ran.out.contains("_data_files"), "{}", ran.out);
     // Several splits: which one is for the user to say.
     place.put("set/dataset_dict.json", "{\"splits\": [\"train\", \"test\"]}");
-    for words in [&["verify", "set"][..], &["count", "set"], &["head", "set"], &["inspect", "set"], &["convert", "set", "p.csv"]]
+    for words in
+        [&["verify", "set"][..], &["count", "set"], &["head", "set"], &["inspect", "set"], &["convert", "set", "p.csv"]]
     {
         let ran = place.run(words);
         assert!(ran.code == 2 && ran.err.contains("name one of them: set/train, set/test"), "{}", ran.err);
