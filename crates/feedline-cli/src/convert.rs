@@ -2,25 +2,27 @@
 
 use crate::examples::{self, Schema};
 use crate::file::{File, Inputs, Reading, open_all};
-use crate::formats::{self, Format, Kind, Writing};
+use crate::formats::{self, Format, Kind, Writing, table};
 use crate::rows::{self, Base64, Records, SEEN_RECORDS};
-use crate::session::{Session, Unit, bytes, plural, rate};
+use crate::session::{Session, Unit, Watch, bytes, plural, rate};
 use crate::wanted::{Columns, Fill, Wanted, in_our_words};
 use clap::{Args, ValueEnum};
-use feedline::element::Tree;
+use feedline::element::{Tree, Value};
 use feedline::plan::Bound;
 use feedline::save::{self, Target};
 use feedline::{Dataset, Error, Result};
 use feedline_formats::compress::Compression;
 use serde_json::json;
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
 /// Convert files to another format, other shards, another compression
 ///
 /// The format of OUT is told by its ending. Rows become tf.train.Examples in TFRecord files; Examples become rows by their
-/// schema, which is learned from the first 100 records, or given; a feature that none of these had is refused. Columns of
+/// schema, which is learned from the first 100 records, or given; a feature that none of these had is refused, and so are fields
+/// of JSON lines that come too late for --infer, and fields that the first sample of a tar file does not have. Columns of
 /// text are numbers (int64, float64, in JSON lines uint64 too) if all of their rows are, and come back as they were written:
 /// 007 stays text, and whole numbers that no type holds are refused. Nulls and empty numbers are refused, unless --fill says
 /// what stands for them. Shards are encoded and compressed side by side on all cores. Files appear under their names when all
@@ -36,7 +38,10 @@ Examples:
   feedline convert a.parquet a.csv --columns id,age --fill age=-1
 
 Types: an Example stores int64, float32 and strings; other whole numbers and truth values become int64, other floats
-float32. Rows get a __key__ (their number) in tar files, where numbers are text. Rows of CSV files are scalars.")]
+float32. Rows get a __key__ (their number) in tar files, where numbers are text. Rows of CSV files are scalars.
+A file .npy has one array, a file .npz any number of them. Columns of instants, dates, times and decimals stay what they are from Parquet and Arrow to Parquet and Arrow; in other
+formats, and inside of lists and structures, they are plain numbers in the type's unit, which is remarked. Decimals of
+more than 15 digits are refused, since float64 would change them; --columns leaves them out.")]
 pub struct Convert {
     /// Files, folders or patterns to read, then the file to write
     #[arg(required = true, num_args = 2.., value_names = ["IN", "OUT"])]
@@ -98,11 +103,16 @@ impl Packing {
 
 /// What is known before anything is written.
 struct Looked {
+    /// What the files have.
+    source: Dataset,
+    /// What is written.
     rows: Dataset,
     remarks: Vec<String>,
     /// About how many rows there are.
     about: u64,
     binary: Vec<String>,
+    /// Types of columns that rows do not have, and OUT has again.
+    types: BTreeMap<String, String>,
 }
 
 impl Convert {
@@ -122,19 +132,22 @@ impl Convert {
             let (columns, infer) = (&self.columns.columns, self.infer);
             let wanted =
                 Wanted { columns, fill: &fill, infer, strict: true, watch: &watch, remarks: RefCell::default() };
-            let (rows, mut remarks) = self.rows(&files, to, schema.as_ref(), &wanted)?;
+            let source = rows::dataset(&files, &wanted)?;
+            let (rows, mut remarks) = self.rows(source.clone(), &files, to, schema.as_ref(), &wanted)?;
             remarks.extend(wanted.remarks.take());
+            let (types, lost) = table::types(&files, to, &wanted)?;
+            remarks.extend(lost);
             let about = rows::estimate(&files, &rows, &watch)?;
             let binary = match (to.kind, self.binary.is_empty()) {
                 (Kind::Table, true) => rows::binary(&rows, &watch)?,
                 _ => self.binary.clone(),
             };
-            Ok(Looked { rows, remarks, about, binary })
+            Ok(Looked { source, rows, remarks, about, binary, types })
         });
         watch.finish();
-        let Looked { rows, remarks, about, binary } = looked.map_err(|e| self.explained(e))?;
+        let Looked { source, rows, remarks, about, binary, types } = looked.map_err(|e| self.explained(e))?;
         let compression = self.compression.map(Packing::compression);
-        let writing = Writing { name: &out, compression, binary: &binary };
+        let writing = Writing { name: &out, compression, binary: &binary, types: &types };
         let open = save::format(to.writer, &(to.options)(&writing)?)?;
         remarks.iter().for_each(|remark| session.remark(remark));
 
@@ -146,7 +159,12 @@ impl Convert {
             session.go_on()
         });
         watch.finish();
-        let saved = saved.map_err(|e| self.explained(e))?;
+        let saved = saved.map_err(|e| {
+            let watch = session.watch("looking", 0, Unit::Bytes);
+            let located = session.aside(|| located(e.clone(), &source, &watch));
+            watch.finish();
+            self.explained(located)
+        })?;
         let read: u64 = files.iter().map(|f| f.stat.len).sum();
         let took = start.elapsed();
         if session.json {
@@ -200,13 +218,14 @@ impl Convert {
     /// The rows as the other format wants them, and what is not the same in them.
     fn rows(
         &self,
+        source: Dataset,
         files: &[File],
         to: &Format,
         schema: Option<&Schema>,
         wanted: &Wanted<'_>,
     ) -> Result<(Dataset, Vec<String>)> {
         let from = files[0].format;
-        let mut rows = rows::dataset(files, wanted)?;
+        let mut rows = source;
         let is_whole = schema.is_none() && wanted.columns.is_empty();
         if from.kind == Kind::Records && to.kind == Kind::Records && is_whole {
             return Ok((rows, vec![]));
@@ -259,6 +278,11 @@ impl Convert {
             text if self.schema.is_none() && text.contains("feature") => {
                 "if the first records are not like the others: --infer 0 learns from all, --schema says what to read"
             }
+            text if text.contains("those before it have not") => {
+                "--infer 0 learns from all, --columns NAME,… says which fields are read"
+            }
+            text if text.contains("and the first has not") => "--columns NAME,… says which fields are read",
+            text if text.contains("an .npy file has one array") => "--columns NAME picks one",
             text if text.contains("would not stay so") || text.contains(", not an int64") => {
                 "if the first rows are not like the others: --infer 0 learns from all"
             }
@@ -266,4 +290,28 @@ impl Convert {
         };
         with_place(format!("{}; {hint}", error.message()))
     }
+}
+
+/// An error of what is done to rows with the place of the row, which only the reader knows: it is asked again.
+fn located(error: Error, source: &Dataset, watch: &Watch<'_>) -> Error {
+    let at = error.at();
+    let (None, Some(element)) = (&at.file, at.element) else { return error };
+    let row = i64::try_from(element).map_err(|_| Error::internal("beyond all rows"));
+    let row = row.and_then(|row| source.skip(row)?.take(1)?.with_origin());
+    let Ok((found, _)) = row.and_then(|row| rows::first(&row, 1, watch)) else { return error };
+    // The origin's components stand behind those of the row.
+    let Some([file, record, byte, _]) = found.first().and_then(|row| row.last_chunk()) else { return error };
+    let number = |value: &Value| u64::try_from(value.tensor().item::<i64>()).ok();
+    let file = String::from_utf8_lossy(file.tensor().str_at(0)).into_owned();
+    if file.is_empty() {
+        return error;
+    }
+    let said = match number(record) {
+        Some(record) => {
+            Error::new(error.kind(), format!("{}, in record {record} of the file", error.message())).at_record(record)
+        }
+        None => Error::new(error.kind(), error.message()),
+    };
+    let said = number(byte).into_iter().fold(said, Error::at_byte);
+    said.in_file(&file, None).at_element(element)
 }

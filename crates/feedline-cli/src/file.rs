@@ -1,6 +1,7 @@
 //! A file as commands see it: named on the command line, opened, and recognised by its first bytes.
 
 use crate::formats::{self, Format};
+use crate::saved;
 use crate::session::{Session, Unit, Watch};
 use clap::Args;
 use feedline::{Error, Kind, Result};
@@ -163,6 +164,15 @@ impl Job {
     fn named(name: &str) -> Job {
         Job { name: name.into(), found: false, missing: None }
     }
+    fn found(given: &str, found: Result<String>) -> Job {
+        match found {
+            Ok(name) => Job { name, found: true, missing: None },
+            Err(error) => {
+                let name = error.at().file.as_deref().unwrap_or(given).to_owned();
+                Job { name, found: true, missing: Some(error) }
+            }
+        }
+    }
 }
 
 /// Opens what the command line names. A file that was found in a folder or by a pattern and is no data is left out.
@@ -172,13 +182,15 @@ pub fn open_each(session: &Session<'_>, inputs: &Inputs) -> Result<Vec<(String, 
         session.go_on()?;
         match feedline_io::expand_each(given) {
             Ok(found) if matches!(found.as_slice(), [Ok(name)] if name == given) => jobs.push(Job::named(given)),
-            Ok(found) => jobs.extend(found.into_iter().map(|found| match found {
-                Ok(name) => Job { name, found: true, missing: None },
-                Err(error) => {
-                    let name = error.at().file.as_deref().unwrap_or(given).to_owned();
-                    Job { name, found: true, missing: Some(error) }
+            Ok(found) => {
+                let names: Vec<String> = found.iter().flatten().cloned().collect();
+                match saved::data_files(given, &names) {
+                    Ok(Some(saved)) => jobs.extend(saved.iter().map(|name| Job::named(name))),
+                    Ok(None) => jobs.extend(found.into_iter().map(|found| Job::found(given, found))),
+                    Err(error) if error.kind() == Kind::Usage => return Err(error),
+                    Err(error) => jobs.push(Job { missing: Some(error), ..Job::named(given) }),
                 }
-            })),
+            }
             Err(error) => jobs.push(Job { missing: Some(error), ..Job::named(given) }),
         }
     }

@@ -22,6 +22,7 @@ mod inspect;
 mod record;
 mod retry;
 mod rows;
+mod saved;
 mod session;
 mod show;
 mod terminal;

@@ -24,7 +24,8 @@ Examples:
 What is checked:
   tfrecord       the checksums of lengths and data; that the file ends with a record
   gzip, zstd     their own checksums, too
-  tar            the checksums of headers; that all members are there (contents have no checksums)
+  tar            the checksums of headers; that all members are there, and the mark at the end (contents have no
+                 checksums); records are samples, of a member or several each
   csv            quotes, and that all rows have as many fields as the first
   jsonl          that each line is a JSON object in UTF-8
   parquet, arrow, npy    that everything can be read; checksums of pages and of arrays in .npz files")]
@@ -138,8 +139,14 @@ fn as_json(name: &str, file: &Result<File>, checked: &Result<Checked>) -> Json {
                 json!({ "record": d.record, "byte": d.error.at().byte, "lost_bytes": d.lost_bytes,
                         "message": d.error.message() })
             });
-            json!({ "file": name, "format": format, "bytes": size, "records": checked.records,
-                    "broken": checked.broken, "lost_bytes": checked.lost_bytes, "damage": damage.collect::<Vec<_>>() })
+            let mut json = json!({ "file": name, "format": format, "bytes": size, "records": checked.records });
+            if let Some(members) = checked.members {
+                json["members"] = members.into();
+            }
+            json["broken"] = checked.broken.into();
+            json["lost_bytes"] = checked.lost_bytes.into();
+            json["damage"] = damage.collect();
+            json
         }
     }
 }
@@ -150,7 +157,10 @@ fn as_text(session: &Session<'_>, name: &str, file: &Result<File>, checked: &Res
         Err(error) => return session.line(format!("broken  {name}: {}", error.message())),
         Ok(checked) => checked,
     };
-    let records = plural(checked.records, "record");
+    let records = match checked.members {
+        None => plural(checked.records, "record"),
+        Some(members) => format!("{}, {}", plural(checked.records, "sample"), plural(members, "member")),
+    };
     if checked.broken == 0 {
         return session.line(format!("ok      {name}  {format}, {records}"));
     }

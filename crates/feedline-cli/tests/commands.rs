@@ -72,12 +72,9 @@ fn good_files() {
             assert_eq!(file["rows"].as_array().unwrap().len(), rows.min(3) as usize, "{name}");
             assert!(!file["schema"].as_object().unwrap().is_empty(), "{name}: {json}");
             let (code, json) = place.json(&["verify", name]);
-            let records = if name == "g.tar" { 2 * rows } else { rows };
-            assert_eq!(
-                (code, &json["records"], &json["broken_files"]),
-                (0, &records.into(), &0.into()),
-                "{name}: {json}"
-            );
+            assert_eq!((code, &json["records"], &json["broken_files"]), (0, &rows.into(), &0.into()), "{name}: {json}");
+            let members = if name == "g.tar" { (2 * rows).into() } else { Json::Null };
+            assert_eq!(json["files"][0]["members"], members, "{name}");
             let (code, json) = place.json(&["count", name]);
             assert_eq!((code, &json["records"]), (0, &rows.into()), "{name}: {json}");
             assert_eq!(place.rows(name).len(), rows as usize, "{name}");
@@ -198,6 +195,17 @@ fn damage_of_other_formats() {
             assert!(ran.code <= 1, "{command} {name}: {}", ran.err);
         }
     }
+    // A tar file that is cut between two members can be read, and is not all there.
+    files(&place, 50);
+    let whole = place.run(&["verify", "g.tar"]);
+    assert!(whole.code == 0 && whole.out.contains("tar, 50 samples, 100 members"), "{}", whole.out);
+    place.put("g.tar", &place.get("g.tar")[..60 * 1024]);
+    let (code, json) = place.json(&["verify", "g.tar"]);
+    let file = &json["files"][0];
+    assert_eq!((code, &file["records"], &file["members"]), (1, &30.into(), &60.into()), "{json}");
+    assert_eq!((&file["damage"][0]["byte"], &file["broken"]), (&(60 * 1024).into(), &1.into()), "{json}");
+    assert!(place.run(&["verify", "g.tar"]).out.contains("the end mark is missing"));
+    assert_eq!(place.json(&["count", "g.tar"]).1["records"], 30);
     let broken = |name: &str, text: &str, byte: u64, record: u64| {
         place.put(name, text);
         let (code, json) = place.json(&["verify", name]);
@@ -698,6 +706,63 @@ fn whole_numbers_beyond_int64_are_kept_or_refused() {
 }
 
 #[test]
+fn whole_numbers_beside_fractions_are_not_rounded() {
+    let place = Place::new();
+    for (number, is_kept) in [("9007199254740993", false), ("-9007199254740993", false), ("9007199254740992", true)] {
+        for lines in [format!("{{\"n\":0.5}}\n{{\"n\":{number}}}\n"), format!("{{\"n\":[{number},0.5]}}\n")] {
+            place.put("a.jsonl", &lines);
+            let ran = place.run(&["convert", "a.jsonl", "b.parquet", "--overwrite"]);
+            assert_eq!(ran.code == 0, is_kept, "{lines}: {}", ran.err);
+            assert!(is_kept || ran.err.contains(number) && ran.err.contains("a.jsonl"), "{}", ran.err);
+            assert_eq!(place.run(&["inspect", "a.jsonl"]).code, 0);
+        }
+    }
+    // Behind the lines that tell the types, too.
+    place.put("a.jsonl", "{\"n\":0.5}\n{\"n\":9007199254740993}\n");
+    let ran = place.run(&["convert", "a.jsonl", "c.parquet", "--infer", "1"]);
+    assert!(ran.code == 1 && ran.err.contains("9007199254740993, which would not stay so"), "{}", ran.err);
+}
+
+#[test]
+fn fields_that_come_late_are_refused() {
+    let place = Place::new();
+    let late = |place: &Place, line: &str| place.put("a.jsonl", "{\"a\":1,\"o\":{\"x\":1}}\n".repeat(120) + line);
+    let infer = ["convert", "a.jsonl", "b.jsonl", "--overwrite", "--infer", "100"];
+    for (line, name) in
+        [("{\"a\":2,\"b\":3,\"o\":{\"x\":1}}\n", "\"b\""), ("{\"a\":2,\"o\":{\"x\":1,\"y\":2}}\n", "\"o.y\"")]
+    {
+        late(&place, line);
+        let ran = place.run(&infer);
+        let said = format!("the line has the field {name}, and those before it have not");
+        for part in [&*said, "record 120", "a.jsonl", "--infer 0"] {
+            assert!(ran.code == 1 && ran.err.contains(part), "{part}: {}", ran.err);
+        }
+        assert_eq!(place.run(&["convert", "a.jsonl", "c.jsonl", "--overwrite", "--fill", "0"]).code, 0);
+    }
+    // What nobody asked for may come; what is inside of what was asked for may not.
+    assert_eq!(place.run(&[&infer[..], &["--columns", "a"]].concat()).code, 0);
+    assert_eq!(place.run(&[&infer[..], &["--columns", "o"]].concat()).code, 1);
+    late(&place, "{\"a\":2,\"b\":3,\"o\":{\"x\":1}}\n");
+    assert_eq!(place.run(&[&infer[..], &["--columns", "o"]].concat()).code, 0);
+    assert_eq!(place.run(&["head", "a.jsonl"]).code, 0);
+
+    let mut samples = tar::Writer::new(Vec::new());
+    for n in 0..120 {
+        samples.append(format!("{n:04}.txt").as_bytes(), b"text", 0).unwrap();
+    }
+    samples.append(b"0120.txt", b"text", 0).unwrap();
+    samples.append(b"0120.cls", b"7", 0).unwrap();
+    place.put("a.tar", samples.finish().unwrap());
+    for infer in [&[][..], &["--infer", "100"]] {
+        let ran = place.run(&[&["convert", "a.tar", "d.jsonl"], infer].concat());
+        for part in ["the sample \"0120\" has the field \"cls\"", "a.tar", "byte 122880", "--columns"] {
+            assert!(ran.code == 1 && ran.err.contains(part), "{part}: {}", ran.err);
+        }
+    }
+    assert_eq!(place.run(&["convert", "a.tar", "d.jsonl", "--columns", "txt"]).code, 0);
+}
+
+#[test]
 fn nothing_stands_for_empty_fields_unasked() {
     let place = Place::new();
     place.put("a.csv", "n,x,t\n1,1.5,a\n,2.5,\n3,,c\n");
@@ -742,6 +807,74 @@ fn nothing_stands_for_empty_fields_unasked() {
     let tar = ["convert", "a.tfrecord", "t.csv", "--fill", "1"];
     files(&place, 3);
     assert_eq!(place.run(&tar).code, 2);
+}
+
+#[test]
+fn types_of_columns_are_kept_or_remarked() {
+    use feedline_formats::arrow_ipc::ArrowFile;
+    use feedline_formats::columnar::array::builder::{ListBuilder, TimestampMicrosecondBuilder};
+    use feedline_formats::columnar::array::{ArrayRef, Date32Array, Decimal128Array, DurationSecondArray};
+    use feedline_formats::columnar::array::{RecordBatch, Time64NanosecondArray, TimestampMicrosecondArray};
+    use std::sync::Arc;
+
+    let place = Place::new();
+    let put = |name: &str, columns: Vec<(&str, ArrayRef)>| {
+        let batch = RecordBatch::try_from_iter(columns).unwrap();
+        let mut out = feedline_formats::arrow_ipc::ArrowWriter::new(Vec::new(), &batch.schema(), "none").unwrap();
+        out.write(&batch).unwrap();
+        place.put(name, out.finish().unwrap());
+    };
+    let get = |name: &str| {
+        let file = ArrowFile::open(feedline_io::open(place.path(name).to_str().unwrap()).unwrap()).unwrap();
+        let columns: Vec<usize> = (0..file.schema().fields().len()).collect();
+        file.decode(0, &columns, 0..2, None).unwrap()
+    };
+    let decimal = |values: [i128; 2], digits, scale| -> ArrayRef {
+        Arc::new(Decimal128Array::from(values.to_vec()).with_precision_and_scale(digits, scale).unwrap())
+    };
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("at", Arc::new(TimestampMicrosecondArray::from(vec![1_700_000_000_000_001, -1]).with_timezone("UTC"))),
+        ("day", Arc::new(Date32Array::from(vec![19_000, -1]))),
+        ("time", Arc::new(Time64NanosecondArray::from(vec![1, 86_399_999_999_999]))),
+        ("took", Arc::new(DurationSecondArray::from(vec![5, -5]))),
+        ("price", decimal([999_999_999_999_999, -110], 15, 2)),
+    ];
+    put("a.arrow", columns.clone());
+    for to in ["b.parquet", "b.arrow"] {
+        let ran = place.run(&["convert", "a.arrow", to]);
+        assert!(ran.code == 0 && !ran.err.contains("; its values"), "{}", ran.err);
+        assert_eq!(place.run(&["convert", "--overwrite", to, "c.arrow"]).code, 0);
+        assert_eq!(get("c.arrow"), get("a.arrow"), "{to}");
+    }
+    let ran = place.run(&["convert", "a.arrow", "c.csv"]);
+    for (name, plain) in [("at is Timestamp", "int64"), ("day is Date32", "int32"), ("price is Decimal", "float64")] {
+        let said = ran.err.lines().any(|line| line.contains(name) && line.contains(plain));
+        assert!(ran.code == 0 && said, "{name}: {}", ran.err);
+    }
+    assert_eq!(place.get("c.csv").split(|b| *b == b'\n').nth(2).unwrap(), b"-1,-1,86399999999999,-5,-1.1");
+
+    // Files that do not agree, and what lies inside of lists.
+    let mut lists = ListBuilder::new(TimestampMicrosecondBuilder::new());
+    lists.append_value([Some(1)]);
+    lists.append_value([]);
+    put("l.arrow", vec![("l", Arc::new(lists.finish()))]);
+    let ran = place.run(&["convert", "l.arrow", "l.parquet"]);
+    assert!(ran.code == 0 && ran.err.contains("l is Timestamp"), "{}", ran.err);
+    put("d1.arrow", vec![("x", decimal([1, 2], 5, 1))]);
+    put("d2.arrow", vec![("x", decimal([1, 2], 5, 3))]);
+    let ran = place.run(&["convert", "d1.arrow", "d2.arrow", "d.arrow"]);
+    assert!(ran.code == 0 && ran.err.contains("x is Decimal"), "{}", ran.err);
+    assert_eq!(place.rows("d.arrow")[3]["x"], 0.002);
+
+    // What a float64 would change is refused.
+    put("m.arrow", vec![("id", columns[1].1.clone()), ("money", decimal([1_000_000_000_000_000_001, 1], 19, 0))]);
+    for to in ["m.parquet", "m.csv"] {
+        let ran = place.run(&["convert", "m.arrow", to]);
+        for part in ["\"money\" is Decimal128(19, 0)", "m.arrow", "15 digits", "--columns"] {
+            assert!(ran.code == 1 && ran.err.contains(part), "{part}: {}", ran.err);
+        }
+    }
+    assert_eq!(place.run(&["convert", "m.arrow", "m.csv", "--columns", "id"]).code, 0);
 }
 
 #[test]
@@ -862,6 +995,90 @@ fn a_name_that_is_no_text_costs_one_file() {
         assert!(ran.out.contains("a.csv  csv, 1 record") && ran.out.contains("odd\\xff.csv: the name"), "{}", ran.out);
         assert!(ran.out.contains("2 files, 1 broken"), "{}", ran.out);
     }
+}
+
+#[test]
+fn a_bad_record_of_several_files_is_named() {
+    let place = Place::new();
+    let late = {
+        let mut out = Vec::new();
+        put_example(&mut out, Some(&[(b"n", Values::Ints(&[1])), (b"late", Values::Ints(&[1]))]));
+        out
+    };
+    let good = || {
+        let mut out = Vec::new();
+        put_example(&mut out, Some(&[(b"n", Values::Ints(&[1]))]));
+        out
+    };
+    place.put("a.tfrecord", framed((0..120).map(|_| good())));
+    place.put("b.tfrecord", framed((0..50).map(|_| good()).chain([late]).chain((0..50).map(|_| good()))));
+    // Of the record itself, behind its length and the checksum of that.
+    let byte = 50 * (good().len() + 16) + 12;
+    let ran = place.run(&["convert", "a.tfrecord", "b.tfrecord", "c.jsonl"]);
+    let place_of = format!("b.tfrecord at byte {byte}");
+    for part in ["the feature \"late\"", "in record 50 of the file", "b.tfrecord", &place_of, "--infer 0"] {
+        assert!(ran.code == 1 && ran.err.contains(part), "{part}: {}", ran.err);
+    }
+}
+
+#[test]
+fn numpy_files_are_what_their_names_say() {
+    let place = Place::new();
+    place.put("a.csv", "n,x\n1,0.5\n2,1.5\n");
+    assert_eq!(place.run(&["convert", "a.csv", "two.npz"]).code, 0);
+    let ran = place.run(&["convert", "two.npz", "two.npy"]);
+    assert!(ran.code == 2 && ran.err.contains("n, x; an .npz") && ran.err.contains("--columns"), "{}", ran.err);
+    // One array is one, whatever it lies in.
+    assert_eq!(place.run(&["convert", "two.npz", "n.npy", "--columns", "n"]).code, 0);
+    assert!(place.get("n.npy").starts_with(b"\x93NUMPY"));
+    assert_eq!(place.run(&["convert", "n.npy", "n.npz"]).code, 0);
+    assert!(place.get("n.npz").starts_with(b"PK"));
+    assert_eq!(place.rows("n.npz"), [serde_json::json!({ "arr_0": 1 }), serde_json::json!({ "arr_0": 2 })]);
+    assert_eq!(place.run(&["convert", "n.npz", "back.npy"]).code, 0);
+    assert_eq!(place.get("back.npy"), place.get("n.npy"));
+}
+
+#[test]
+fn folders_that_hugging_face_saved() {
+    let place = Place::new();
+    std::fs::create_dir_all(place.path("set/train")).unwrap();
+    place.put("a.csv", "n\n1\n2\n");
+    place.put("b.csv", "n\n3\n");
+    assert_eq!(place.run(&["convert", "a.csv", "set/train/data-1.arrow"]).code, 0);
+    assert_eq!(place.run(&["convert", "b.csv", "set/train/data-0.arrow"]).code, 0);
+    place.put("set/train/dataset_info.json", "{\"features\": {}}");
+    let state =
+        |files: &str| place.put("set/train/state.json", format!("{{\"_data_files\": {files}, \"_split\": null}}"));
+    // The order is that of the list.
+    state("[{\"filename\": \"data-1.arrow\"}, {\"filename\": \"data-0.arrow\"}]");
+    for folder in ["set/train", "set/train/"] {
+        assert!(place.run(&["count", folder]).out.ends_with("3\ttotal\n"));
+        let (code, json) = place.json(&["verify", folder]);
+        assert_eq!((code, json["files"].as_array().unwrap().len(), &json["records"]), (0, 2, &3.into()), "{json}");
+        assert_eq!(place.run(&["convert", "--overwrite", folder, "o.csv"]).code, 0);
+        assert_eq!(place.get("o.csv"), b"n\n1\n2\n3\n");
+        for command in ["head", "inspect"] {
+            assert_eq!(place.run(&[command, folder]).code, 0, "{command}");
+        }
+    }
+    state("[{\"filename\": \"data-1.arrow\"}, {\"filename\": \"data-2.arrow\"}]");
+    let ran = place.run(&["verify", "set/train"]);
+    assert!(ran.code == 1 && ran.out.contains("data-2.arrow"), "{}", ran.out);
+    state("1");
+    let ran = place.run(&["verify", "set/train"]);
+    assert!(ran.code == 1 && ran.out.contains("_data_files"), "{}", ran.out);
+    // Several splits: which one is for the user to say.
+    place.put("set/dataset_dict.json", "{\"splits\": [\"train\", \"test\"]}");
+    for words in
+        [&["verify", "set"][..], &["count", "set"], &["head", "set"], &["inspect", "set"], &["convert", "set", "p.csv"]]
+    {
+        let ran = place.run(words);
+        assert!(ran.code == 2 && ran.err.contains("name one of them: set/train, set/test"), "{}", ran.err);
+    }
+    // Somebody else's.
+    std::fs::create_dir(place.path("own")).unwrap();
+    place.put("own/state.json", "{\"a\": 1}\n{\"a\": 2}\n");
+    assert_eq!(place.json(&["count", "own"]).1["records"], 2);
 }
 
 #[test]

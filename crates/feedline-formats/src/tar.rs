@@ -115,6 +115,13 @@ impl Tar {
         self.carry.finish();
     }
 
+    /// After the end: where the file ends, if the empty blocks are missing that mark the end. One that is cut between two
+    /// members looks like this, and so do the files of writers that leave the mark out; nothing at all is an empty file.
+    pub fn unmarked_end(&self) -> Option<u64> {
+        let at = self.carry.offset() + self.carry.rest().len() as u64;
+        Some(at).filter(|at| *at > 0 && self.empty == 0)
+    }
+
     /// After `More`: where the block that is fed next must begin if it is not the one that follows, because more than `gap`
     /// bytes are to be passed over. Those of a member that ends beyond the `len` bytes of the file have to be fed.
     pub fn hop(&mut self, gap: u64, len: u64) -> Option<u64> {
@@ -690,6 +697,22 @@ mod tests {
         // The padding and the end may be missing.
         assert_eq!(read(&file[..515], 300).len(), 1);
         assert_eq!(read(&file[..1024], 300).len(), 1);
+    }
+
+    #[test]
+    fn a_missing_end_can_be_asked_for() {
+        let file = ours(&some());
+        let all = file.len();
+        for (cut, at) in [(515, Some(515)), (1024, Some(1024)), (all - 1024, Some(all as u64 - 1024)), (0, None)] {
+            let mut tar = Tar::default();
+            collect(&mut tar, file[..cut].chunks(300), &mut |_| false);
+            assert_eq!(tar.unmarked_end(), at, "{cut}");
+        }
+        for cut in [all - 512, all] {
+            let mut tar = Tar::default();
+            collect(&mut tar, file[..cut].chunks(300), &mut |_| false);
+            assert_eq!(tar.unmarked_end(), None, "{cut}");
+        }
     }
 
     #[test]

@@ -109,6 +109,8 @@ pub struct Reader {
     tar: Tar,
     samples: Samples<Option<View>>,
     fields: Vec<Vec<u8>>,
+    /// Fields that are not wanted are refused.
+    strict: bool,
     ended: bool,
     /// What `cut` found when it had something to give first.
     later: Option<Cut>,
@@ -116,11 +118,24 @@ pub struct Reader {
 
 impl Reader {
     pub fn new(fields: Vec<Vec<u8>>) -> Reader {
-        Reader { tar: Tar::default(), samples: Samples::default(), fields, ended: false, later: None }
+        let (tar, samples) = (Tar::default(), Samples::default());
+        Reader { tar, samples, fields, strict: false, ended: false, later: None }
+    }
+    /// Refuses samples with fields that are not wanted, for fields that were learned from another: they would be lost.
+    pub fn strict(self, strict: bool) -> Reader {
+        Reader { strict, ..self }
     }
     /// Hands out a whole sample, or says what is wrong with it.
     fn put(&self, sample: &Sample<Option<View>>, out: &mut dyn Out) -> Result<()> {
         sample.check()?;
+        let is_strange = |e: &[u8]| self.strict && !self.fields.iter().any(|field| is_one_of(e, field));
+        if let Some((extension, _)) = sample.fields.iter().find(|(extension, _)| is_strange(extension)) {
+            return Err(Error::data(format!(
+                "the sample {:?} has the field {:?}, and the first has not",
+                String::from_utf8_lossy(&sample.key),
+                String::from_utf8_lossy(extension)
+            )));
+        }
         let view = |field: &Vec<u8>| sample.field(field).and_then(Option::as_ref).ok_or_else(|| sample.missing(field));
         let views = self.fields.iter().map(view).collect::<Result<Vec<_>>>()?;
         out.copy(sample.header, &sample.key);

@@ -19,6 +19,8 @@ pub struct Damage {
 pub struct Checked {
     /// Records that are whole.
     pub records: u64,
+    /// Files that are whole, where records are made of several.
+    pub members: Option<u64>,
     pub damage: Vec<Damage>,
     /// How many places are broken, those included that are not listed.
     pub broken: u64,

@@ -48,19 +48,19 @@ pub fn arrow(file: &File, rows: Range<usize>, limit: Limit, watch: &Watch<'_>) -
 }
 
 /// A file whatever its columns are.
-enum Opened {
+pub enum Opened {
     Parquet(Arc<ParquetFile>),
     Arrow(ArrowFile),
 }
 
 impl Opened {
-    fn new(file: &File) -> Result<Opened> {
+    pub fn new(file: &File) -> Result<Opened> {
         match file.format.name {
             "parquet" => Ok(Opened::Parquet(Arc::new(ParquetFile::open(file.source.clone())?))),
             _ => Ok(Opened::Arrow(ArrowFile::open(file.source.clone())?)),
         }
     }
-    fn schema(&self) -> SchemaRef {
+    pub fn schema(&self) -> SchemaRef {
         match self {
             Opened::Parquet(file) => file.schema().clone(),
             Opened::Arrow(file) => Arc::new(file.schema()),

@@ -50,7 +50,14 @@ fn likely(head: &[u8]) -> Likely {
 
 fn params(files: &[File], wanted: &Wanted<'_>) -> Result<Json> {
     let schema = json_schema::learned(files, wanted)?;
-    Ok(json!({ "files": files_param(files)?, "schema": schema, "compression_type": files[0].compression.name() }))
+    // Lines that nobody learned from may have what the schema has no place for.
+    let strict = match (wanted.strict, wanted.columns) {
+        (false, _) => "no",
+        (true, []) => "all",
+        (true, _) => "inside",
+    };
+    let compression = files[0].compression.name();
+    Ok(json!({ "files": files_param(files)?, "schema": schema, "compression_type": compression, "strict": strict }))
 }
 
 /// Objects as they stand in the file.

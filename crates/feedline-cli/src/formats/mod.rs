@@ -8,6 +8,8 @@ mod csv;
 mod csv_columns;
 mod json_lines;
 mod json_schema;
+#[cfg(feature = "columnar")]
+mod logical;
 mod records;
 pub mod table;
 pub mod tar;
@@ -27,6 +29,7 @@ use feedline_formats::compress::Compression;
 use feedline_formats::records::Records;
 use feedline_formats::side_index::SideIndex;
 use serde_json::{Value as Json, json};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::PathBuf;
 
@@ -121,6 +124,8 @@ pub struct Writing<'a> {
     pub compression: Option<Compression>,
     /// Fields of strings that are no text.
     pub binary: &'a [String],
+    /// Columns that had a type which elements have not, and this type, for formats that know it.
+    pub types: &'a BTreeMap<String, String>,
 }
 
 impl Writing<'_> {

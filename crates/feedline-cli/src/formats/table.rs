@@ -1,6 +1,8 @@
 //! Formats that are tables with a footer or a header: Parquet, Arrow, NumPy. They are read where the operators read them;
 //! how many rows there are is known at once.
 
+#[cfg(feature = "columnar")]
+use super::logical::{self, Logical};
 use super::records::is_damage;
 use super::{Checked, Format, Kind, Likely, Show, Writing, as_they_are, no_fill};
 use crate::file::{File, compression_name};
@@ -14,6 +16,7 @@ use feedline::{Error, Result};
 use feedline_formats::compress::Compression;
 use feedline_formats::npz;
 use serde_json::{Value as Json, json};
+use std::collections::BTreeMap;
 
 #[cfg(feature = "columnar")]
 const SHOW: [Option<Show>; 2] = [Some(super::columnar::parquet), Some(super::columnar::arrow)];
@@ -150,7 +153,7 @@ fn unfilled(files: &[File], columns: &[String]) -> Result<Json> {
 /// Pages are compressed, not the file.
 fn in_pages(writing: &Writing<'_>) -> Result<Json> {
     not_whole(writing)?;
-    let mut options = json!({ "binary": writing.binary });
+    let mut options = json!({ "binary": writing.binary, "types": writing.types });
     if let Some(kind) = writing.compression {
         options["compression"] = compression_name(kind).into();
     }
@@ -160,7 +163,12 @@ fn in_pages(writing: &Writing<'_>) -> Result<Json> {
 fn not_compressed(writing: &Writing<'_>) -> Result<Json> {
     not_whole(writing)?;
     match writing.compression {
-        None | Some(Compression::None) => Ok(json!({})),
+        // What the name says is what is written.
+        None | Some(Compression::None) => Ok(match super::ending(writing.name).as_deref() {
+            Some("npz") => json!({ "archive": true }),
+            Some("npy") => json!({ "archive": false }),
+            _ => json!({}),
+        }),
         Some(kind) => Err(Error::usage(format!("NumPy files are not compressed with {}", compression_name(kind)))),
     }
 }
@@ -172,6 +180,28 @@ fn not_whole(writing: &Writing<'_>) -> Result<()> {
             Err(Error::usage(format!("{} cannot be: a file of this format is not compressed as a whole", writing.name)))
         }
     }
+}
+
+/// The types of columns that rows do not have: those that files of the other format have again, and remarks on what becomes
+/// of the others. What rows would change is refused.
+#[cfg(feature = "columnar")]
+pub fn types(files: &[File], to: &Format, wanted: &Wanted<'_>) -> Result<(BTreeMap<String, String>, Vec<String>)> {
+    let knows_types = |format: &Format| [&PARQUET, &ARROW].iter().any(|f| std::ptr::eq(*f, format));
+    let (mut types, mut remarks) = (BTreeMap::new(), Vec::new());
+    if !knows_types(files[0].format) {
+        return Ok((types, remarks));
+    }
+    for Logical { path, stored, plain, is_kept } in logical::of(files, wanted.columns, wanted.watch)? {
+        match is_kept && knows_types(to) {
+            true => drop(types.insert(path, stored)),
+            false => remarks.push(format!("{path} is {stored}; its values are written as {plain}")),
+        }
+    }
+    Ok((types, remarks))
+}
+#[cfg(not(feature = "columnar"))]
+pub fn types(_: &[File], _: &Format, _: &Wanted<'_>) -> Result<(BTreeMap<String, String>, Vec<String>)> {
+    Ok(Default::default())
 }
 
 /// Reads everything: pages have checksums, and everything has to fit together. Nulls are no damage: something stands for

@@ -9,7 +9,7 @@ use feedline::element::{DType, Spec, Tensor, Tree};
 use feedline::{Dataset, Error, Result};
 use feedline_formats::tar::{Member, Step, Tar, is_header};
 use feedline_formats::tar_index::Index;
-use feedline_formats::webdataset::{Sample, Samples};
+use feedline_formats::webdataset::Samples;
 use serde_json::{Value as Json, json};
 
 pub static FORMAT: Format = Format {
@@ -36,39 +36,10 @@ fn params(files: &[File], wanted: &Wanted<'_>) -> Result<Json> {
     let named: Vec<&String> = wanted.columns.iter().filter(|name| *name != "__key__").collect();
     if !named.is_empty() {
         params["fields"] = json!(named);
-    } else if wanted.strict && wanted.columns.is_empty() {
-        check_fields(files, wanted)?;
     }
+    // Fields that the first sample does not have would be lost.
+    params["strict"] = (wanted.strict && wanted.columns.is_empty()).into();
     Ok(params)
-}
-
-/// Refuses samples with fields that the first does not have: they would be lost.
-fn check_fields(files: &[File], wanted: &Wanted<'_>) -> Result<()> {
-    let (mut first, mut strange) = (None, None);
-    let most = wanted.rows(files);
-    for file in files {
-        let (mut samples, mut seen) = (Samples::<()>::default(), 0);
-        let mut look = |sample: Option<Sample<()>>| {
-            let Some(sample) = sample.filter(|_| seen < most && strange.is_none()) else { return };
-            seen += 1;
-            let fields: Vec<Vec<u8>> = sample.fields.into_iter().map(|(extension, ())| extension).collect();
-            let known = first.get_or_insert_with(|| fields.clone());
-            if let Some(new) = fields.iter().find(|field| !known.contains(field)) {
-                let text = format!(
-                    "the sample {:?} has the field {:?}, and the first has not; --columns NAME,… says which fields are read",
-                    String::from_utf8_lossy(&sample.key),
-                    String::from_utf8_lossy(new)
-                );
-                strange = Some(Error::data(text).in_file(&file.name, Some(sample.header)));
-            }
-        };
-        // What is damaged is said by whoever reads all of it.
-        each_member(file, wanted.watch, &mut |member| {
-            look(member.ok().and_then(|member| samples.push(&member, ())));
-        })?;
-        look(samples.finish());
-    }
-    strange.map_or(Ok(()), Err)
 }
 
 /// With a `__key__`, which names a sample in a tar file: the number of the row, unless rows have one.
@@ -89,20 +60,20 @@ fn with_keys(rows: Dataset) -> Result<(Dataset, Vec<String>)> {
     Ok((keyed, vec![]))
 }
 
-/// Calls `each` with every member, or with what stands in the place of one.
-fn each_member(file: &File, watch: &Watch<'_>, each: &mut dyn FnMut(Result<Member>)) -> Result<()> {
+/// Calls `each` with every member, or with what stands in the place of one. Gives the byte of the end if nothing marks it.
+fn each_member(file: &File, watch: &Watch<'_>, each: &mut dyn FnMut(Result<Member>)) -> Result<Option<u64>> {
     let (mut tar, mut contents) = (Tar::default(), file.contents(watch)?);
     loop {
         match tar.next(&mut |_| false) {
             Step::Member(member, _) => each(Ok(member)),
             Step::Fail(error) => each(Err(error.in_file(&file.name, None))),
-            Step::End => return Ok(()),
+            Step::End => return Ok(tar.unmarked_end()),
             Step::More => match contents.next() {
                 Some(Ok(block)) => tar.feed(block),
                 None => tar.finish(),
                 Some(Err(error)) if is_damage(&error) => {
                     each(Err(error.in_file(&file.name, None)));
-                    return Ok(());
+                    return Ok(None);
                 }
                 Some(Err(error)) => return Err(error.in_file(&file.name, None)),
             },
@@ -110,16 +81,32 @@ fn each_member(file: &File, watch: &Watch<'_>, each: &mut dyn FnMut(Result<Membe
     }
 }
 
-/// Headers have checksums, contents do not.
+/// Headers have checksums, contents do not. Whoever reads a file without the mark at its end reads it all; that more was in
+/// it is for people to know.
 fn check(file: &File, watch: &Watch<'_>) -> Result<Checked> {
-    let (mut checked, mut number) = (Checked::default(), 0);
-    each_member(file, watch, &mut |member| {
+    let (mut checked, mut samples) = (Checked::default(), Samples::<()>::default());
+    let (mut whole, mut ends_broken) = (0, false);
+    let end = each_member(file, watch, &mut |member| {
+        ends_broken = member.is_err();
         match member {
-            Ok(member) => checked.good(member.header),
-            Err(error) => checked.bad(error, number),
+            Ok(member) => {
+                checked.good(member.header);
+                whole += u64::from(samples.push(&member, ()).is_some());
+            }
+            Err(error) => {
+                // What is left of a sample around it is not known to be all of it.
+                samples.finish();
+                checked.bad(error, whole);
+            }
         }
-        number += 1;
     })?;
+    whole += u64::from(samples.finish().is_some());
+    if let Some(byte) = end.filter(|_| !ends_broken) {
+        let text = "the end mark is missing: the file may be cut off, and members behind the last one lost";
+        checked.bad(Error::loss(text).at_byte(byte).in_file(&file.name, None), whole);
+    }
+    checked.members = Some(checked.records);
+    checked.records = whole;
     Ok(checked)
 }
 

@@ -40,8 +40,10 @@ enum What {
 struct Whole {
     /// One of them is negative.
     negative: bool,
-    /// One that is beyond int64: one that a float64 would change, if there is any.
+    /// One that is beyond int64.
     large: Option<u64>,
+    /// One that a float64 would change.
+    inexact: Option<i128>,
 }
 
 /// A whole number as it reads back from a float64.
@@ -49,24 +51,25 @@ fn as_float(digits: &str) -> Option<String> {
     digits.parse::<f64>().ok().map(|x| x.to_string())
 }
 
+/// Whether a whole number reads back from a float64 as it is written.
+pub(super) fn is_exact(n: i128) -> bool {
+    n.unsigned_abs() <= 1 << f64::MANTISSA_DIGITS || as_float(&n.to_string()) == Some(n.to_string())
+}
+
 impl Whole {
-    fn of(n: u64) -> Whole {
-        Whole { negative: false, large: Some(n).filter(|n| *n > i64::MAX as u64) }
-    }
-    /// The one that would be another number as a float64.
-    fn changed(&self) -> Option<String> {
-        self.large.map(|n| n.to_string()).filter(|n| as_float(n).as_ref() != Some(n))
+    fn of(n: i128) -> Whole {
+        let large = u64::try_from(n).ok().filter(|n| *n > i64::MAX as u64);
+        Whole { negative: n < 0, large, inexact: Some(n).filter(|n| !is_exact(*n)) }
     }
     fn joined(self, other: Whole) -> What {
-        let changed = self.changed().is_some();
-        let large = if changed || other.large.is_none() { self.large } else { other.large };
+        let (large, inexact) = (self.large.or(other.large), self.inexact.or(other.inexact));
         match (self.negative || other.negative, large) {
             (true, Some(n)) => What::Changed(n.to_string()),
-            (negative, large) => What::Int(Whole { negative, large }),
+            (negative, large) => What::Int(Whole { negative, large, inexact }),
         }
     }
     fn as_floats(&self) -> What {
-        self.changed().map_or(What::Float, What::Changed)
+        self.inexact.map_or(What::Float, |n| What::Changed(n.to_string()))
     }
 }
 
@@ -120,8 +123,8 @@ impl What {
             Json::Null => What::Unknown,
             Json::Bool(_) => What::Bool,
             Json::Number(n) => match (n.as_u64(), n.as_i64()) {
-                (Some(n), _) => What::Int(Whole::of(n)),
-                (None, Some(_)) => What::Int(Whole { negative: true, large: None }),
+                (Some(n), _) => What::Int(Whole::of(n.into())),
+                (None, Some(n)) => What::Int(Whole::of(n.into())),
                 (None, None) => {
                     let is_it = |(x, _): &&(f64, &str)| n.as_f64() == Some(*x);
                     endless.iter().find(is_it).map_or(What::Float, |(_, number)| What::Changed((*number).into()))

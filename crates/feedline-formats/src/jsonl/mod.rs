@@ -13,7 +13,7 @@ pub use writer::Writer;
 use feedline_io::{Error, Result};
 use serde::de::DeserializeSeed;
 use std::ops::Range;
-use visit::Seed;
+use visit::{Rules, Seed};
 
 /// What a leaf's items are.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -68,6 +68,19 @@ pub enum Node {
 pub struct Schema {
     root: Tree,
     leaves: Vec<Leaf>,
+    strict: Strict,
+}
+
+/// What is refused because it would be lost: a schema that was learned from some lines may not fit others.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Strict {
+    /// Nothing is.
+    #[default]
+    No,
+    /// Fields inside of wanted ones that the schema does not have, and whole numbers that a float64 would change.
+    Inside,
+    /// The same, and all other fields that the schema does not have.
+    All,
 }
 
 /// The same with numbers in the place of leaves.
@@ -104,7 +117,10 @@ impl Schema {
         if leaves.is_empty() {
             return Err(Error::usage("no field is asked for"));
         }
-        Ok(Schema { root, leaves })
+        Ok(Schema { root, leaves, strict: Strict::No })
+    }
+    pub fn strict(self, strict: Strict) -> Schema {
+        Schema { strict, ..self }
     }
     pub fn leaves(&self) -> &[Leaf] {
         &self.leaves
@@ -167,7 +183,8 @@ impl Row {
         self.wrong = None;
         let base = line.as_ptr() as usize;
         let mut json = serde_json::Deserializer::from_slice(without_mark(line));
-        let seed = Seed { tree: &schema.root, leaves: &schema.leaves, row: self, base };
+        let rules = Rules { leaves: &schema.leaves, strict: schema.strict != Strict::No, base };
+        let seed = Seed { tree: &schema.root, rules, closed: schema.strict == Strict::All, row: self };
         let read = seed.deserialize(&mut json).and_then(|()| json.end());
         if let Err(error) = read {
             return Err(self.failed(&error, line));

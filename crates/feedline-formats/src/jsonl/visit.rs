@@ -1,17 +1,28 @@
 //! A line's values on their way into the cells of a row: what serde calls while it reads.
 
+use super::infer::is_exact;
 use super::{Cell, Kind, Leaf, Row, Text, Tree};
 use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use std::fmt;
 
+/// What is the same for all of a line.
+#[derive(Clone, Copy)]
+pub(super) struct Rules<'a> {
+    pub leaves: &'a [Leaf],
+    /// What would be lost is refused.
+    pub strict: bool,
+    /// The address of the line.
+    pub base: usize,
+}
+
 /// Reads one node of the schema into the row.
 pub(super) struct Seed<'a> {
     pub tree: &'a Tree,
-    pub leaves: &'a [Leaf],
+    pub rules: Rules<'a>,
+    /// Fields that the node does not have are refused.
+    pub closed: bool,
     pub row: &'a mut Row,
-    /// The address of the line.
-    pub base: usize,
 }
 
 impl<'de> DeserializeSeed<'de> for Seed<'_> {
@@ -22,10 +33,11 @@ impl<'de> DeserializeSeed<'de> for Seed<'_> {
         match self.tree {
             Tree::Fields(_) => json.deserialize_any(self),
             Tree::Leaf(i) => {
-                let leaf = &self.leaves[*i];
+                let Rules { leaves, strict, base } = self.rules;
+                let leaf = &leaves[*i];
                 if leaf.kind == Kind::Json {
                     let raw: &RawValue = serde::Deserialize::deserialize(json)?;
-                    let start = raw.get().as_ptr() as usize - self.base;
+                    let start = raw.get().as_ptr() as usize - base;
                     let cell = &mut self.row.cells[*i];
                     // Null is a text like any other, unless something is to stand for it.
                     if raw.get() == "null" && leaf.fill.is_some() {
@@ -36,7 +48,7 @@ impl<'de> DeserializeSeed<'de> for Seed<'_> {
                     cell.texts.push(Text::View(start..start + raw.get().len()));
                     return Ok(());
                 }
-                json.deserialize_any(Items { leaf, i: *i, depth: 0, row: self.row, base: self.base })
+                json.deserialize_any(Items { leaf, i: *i, depth: 0, row: self.row, base, strict })
             }
         }
     }
@@ -51,12 +63,19 @@ impl<'de> Visitor<'de> for Seed<'_> {
         let Tree::Fields(fields) = self.tree else { unreachable!("only trees of fields are visited") };
         // Lines mostly have their fields in one order.
         let mut guess = 0;
-        while let Some(found) = map.next_key_seed(Key { fields, guess })? {
+        let Seed { rules, closed, .. } = self;
+        let mut strange = None;
+        while let Some(found) = map.next_key_seed(Key { fields, guess, strange: closed.then_some(&mut strange) })? {
             match found {
                 Some(i) => {
                     guess = i + 1;
-                    let Seed { leaves, base, .. } = self;
-                    map.next_value_seed(Seed { tree: &fields[i].1, leaves, row: &mut *self.row, base })?;
+                    let (tree, row) = (&fields[i].1, &mut *self.row);
+                    map.next_value_seed(Seed { tree, rules, closed: rules.strict, row })?;
+                }
+                None if closed => {
+                    let path = above(fields, rules.leaves) + &strange.unwrap_or_default();
+                    self.row.wrong = Some(format!("the line has the field {path:?}, and those before it have not"));
+                    return Err(de::Error::custom(""));
                 }
                 None => {
                     map.next_value::<IgnoredAny>()?;
@@ -71,10 +90,22 @@ impl<'de> Visitor<'de> for Seed<'_> {
     }
 }
 
+/// What stands before the names of these fields in the paths of their leaves.
+fn above(fields: &[(String, Tree)], leaves: &[Leaf]) -> String {
+    let Some((name, tree)) = fields.first() else { return String::new() };
+    let (path, behind) = match tree {
+        Tree::Leaf(i) => (leaves[*i].path.clone(), name.clone()),
+        Tree::Fields(inner) => (above(inner, leaves), format!("{name}.")),
+    };
+    path.strip_suffix(&behind).unwrap_or_default().into()
+}
+
 /// Finds a field by its name.
 struct Key<'a> {
     fields: &'a [(String, Tree)],
     guess: usize,
+    /// Where a name goes that is none of them, if anybody asks.
+    strange: Option<&'a mut Option<String>>,
 }
 
 impl<'de> DeserializeSeed<'de> for Key<'_> {
@@ -93,7 +124,11 @@ impl Visitor<'_> for Key<'_> {
         if self.fields.get(self.guess).is_some_and(|(n, _)| n == name) {
             return Ok(Some(self.guess));
         }
-        Ok(self.fields.iter().position(|(n, _)| n == name))
+        let found = self.fields.iter().position(|(n, _)| n == name);
+        if let (None, Some(strange)) = (found, self.strange) {
+            *strange = Some(name.into());
+        }
+        Ok(found)
     }
 }
 
@@ -105,6 +140,7 @@ struct Items<'a> {
     depth: usize,
     row: &'a mut Row,
     base: usize,
+    strict: bool,
 }
 
 impl Items<'_> {
@@ -134,6 +170,16 @@ impl Items<'_> {
         let lists = "a list of ".repeat(self.leaf.rank.saturating_sub(self.depth));
         self.row.wrong = Some(format!("the field {:?} is {what}, not {lists}{wanted}", self.leaf.path));
         E::custom("")
+    }
+    /// A whole number where floats are.
+    fn whole<E: de::Error>(mut self, n: i128, what: &dyn fmt::Display) -> std::result::Result<(), E> {
+        if self.strict && !is_exact(n) {
+            self.row.wrong =
+                Some(format!("the field {:?} is {what}, which would not stay so as a float64", self.leaf.path));
+            return Err(E::custom(""));
+        }
+        self.item(what, true)?.floats.push(n as f64);
+        Ok(())
     }
     fn int<E: de::Error>(mut self, n: Option<i64>, what: &dyn fmt::Display) -> std::result::Result<(), E> {
         match (self.leaf.kind, n) {
@@ -183,17 +229,15 @@ impl<'de> Visitor<'de> for Items<'_> {
         self.item(&b, fits)?.ints.push(b as i64);
         Ok(())
     }
-    fn visit_i64<E: de::Error>(mut self, n: i64) -> std::result::Result<(), E> {
+    fn visit_i64<E: de::Error>(self, n: i64) -> std::result::Result<(), E> {
         if self.leaf.kind == Kind::Float {
-            self.item(&n, true)?.floats.push(n as f64);
-            return Ok(());
+            return self.whole(n.into(), &n);
         }
         self.int(Some(n), &n)
     }
     fn visit_u64<E: de::Error>(mut self, n: u64) -> std::result::Result<(), E> {
         if self.leaf.kind == Kind::Float {
-            self.item(&n, true)?.floats.push(n as f64);
-            return Ok(());
+            return self.whole(n.into(), &n);
         }
         if self.leaf.kind == Kind::Uint64 {
             self.item(&n, true)?.ints.push(n as i64);
@@ -234,7 +278,7 @@ impl<'de> Visitor<'de> for Items<'_> {
         Err(self.wrong(&"an object"))
     }
     fn visit_seq<A: SeqAccess<'de>>(mut self, mut list: A) -> std::result::Result<(), A::Error> {
-        let Items { leaf, i, depth, base, .. } = self;
+        let Items { leaf, i, depth, base, strict, .. } = self;
         if depth == leaf.rank {
             return Err(self.wrong(&"a list"));
         }
@@ -243,7 +287,8 @@ impl<'de> Visitor<'de> for Items<'_> {
             self.row.cells[i].shape.push(0);
         }
         let mut n = 0;
-        while list.next_element_seed(Inner { leaf, i, depth: depth + 1, row: &mut *self.row, base })?.is_some() {
+        while list.next_element_seed(Inner { leaf, i, depth: depth + 1, row: &mut *self.row, base, strict })?.is_some()
+        {
             n += 1;
         }
         let cell = &mut self.row.cells[i];
@@ -273,12 +318,13 @@ struct Inner<'a> {
     depth: usize,
     row: &'a mut Row,
     base: usize,
+    strict: bool,
 }
 
 impl<'de> DeserializeSeed<'de> for Inner<'_> {
     type Value = ();
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> std::result::Result<(), D::Error> {
-        let Inner { leaf, i, depth, row, base } = self;
-        json.deserialize_any(Items { leaf, i, depth, row, base })
+        let Inner { leaf, i, depth, row, base, strict } = self;
+        json.deserialize_any(Items { leaf, i, depth, row, base, strict })
     }
 }

@@ -41,12 +41,31 @@ pub struct JsonLines {
     compression_type: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     buffer_size: Option<i64>,
+    /// What would be lost is refused: for commands that write the rows again, and no parameter of Python's.
+    #[serde(default, skip_serializing_if = "Strict::is_no")]
+    strict: Strict,
     #[serde(skip)]
     learned: OnceLock<Result<Vec<Field>>>,
 }
 
 fn hundred() -> usize {
     100
+}
+
+/// As `jsonl::Strict` has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Strict {
+    #[default]
+    No,
+    Inside,
+    All,
+}
+
+impl Strict {
+    fn is_no(&self) -> bool {
+        *self == Strict::No
+    }
 }
 
 /// A wanted field as parameters have it.
@@ -196,6 +215,7 @@ impl Dataset {
             infer_lines: hundred(),
             compression_type: String::new(),
             buffer_size: None,
+            strict: Strict::No,
             learned: OnceLock::new(),
         })
     }
@@ -270,7 +290,12 @@ impl Op for JsonLines {
         let files = self.files.get(cx)?;
         let places = Places(files.clone().into());
         let head = RecordFiles::new(files, self.reading()?).traced(cx, node);
-        let schema = Schema::new(nodes(self.fields()?, "")?)?;
+        let strict = match self.strict {
+            Strict::No => jsonl::Strict::No,
+            Strict::Inside => jsonl::Strict::Inside,
+            Strict::All => jsonl::Strict::All,
+        };
+        let schema = Schema::new(nodes(self.fields()?, "")?)?.strict(strict);
         let leaves = node.spec.leaves().into_iter().cloned().collect();
         Ok(cx.open(node, Box::new(head), Arc::new(ParseLines { schema, leaves, places })))
     }

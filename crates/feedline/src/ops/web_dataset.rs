@@ -49,6 +49,9 @@ pub struct WebDataset {
     on_error: Option<OnError>,
     #[serde(default)]
     index: bool,
+    /// Fields that are not wanted are refused: for commands that write the samples again, and no parameter of Python's.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    strict: bool,
     #[serde(skip)]
     learned: OnceLock<Result<Vec<String>>>,
     #[serde(skip)]
@@ -80,6 +83,7 @@ impl Dataset {
             buffer_size: None,
             on_error: None,
             index,
+            strict: false,
             learned: OnceLock::new(),
             found: OnceLock::new(),
         })
@@ -113,13 +117,13 @@ impl WebDataset {
         Error::usage(format!("{} has no samples to learn from: say which fields are wanted", self.files.show()))
     }
     fn reading(&self) -> Result<Reading> {
-        let fields = extensions(self.fields()?);
+        let (fields, strict) = (extensions(self.fields()?), self.strict);
         Ok(Reading {
             compression: Compression::parse(&self.compression_type)?,
             buffer: block_bytes(self.buffer_size)?,
             parts: fields.len() + 1,
             places: self.url,
-            reader: Box::new(move |_| Ok(Box::new(Reader::new(fields.clone())))),
+            reader: Box::new(move |_| Ok(Box::new(Reader::new(fields.clone()).strict(strict)))),
         })
     }
     fn numbered(&self) -> Result<&Numbered> {

@@ -1,6 +1,7 @@
 //! Rows as Parquet and Arrow files.
 
 use super::arrays::{Binary, batch_of, schema_of};
+use super::logical::{Types, called, typed};
 use super::{Format, Open, Output, Writer};
 use crate::element::{Chunk, Pos};
 use crate::error::Result;
@@ -22,6 +23,8 @@ struct ParquetOptions {
     row_group_rows: usize,
     #[serde(default)]
     binary: Binary,
+    #[serde(default)]
+    types: Types,
 }
 
 fn snappy() -> String {
@@ -32,25 +35,28 @@ fn group_rows() -> usize {
 }
 
 fn make_parquet(options: &serde_json::Value) -> Result<Box<Open<'static>>> {
-    let ParquetOptions { compression, row_group_rows, binary } = ParquetOptions::deserialize(options)?;
+    let ParquetOptions { compression, row_group_rows, binary, types } = ParquetOptions::deserialize(options)?;
     let options = WriteOptions { compression, group_rows: row_group_rows.max(1) };
     Ok(Box::new(move |output, spec| {
         let schema = schema_of(spec, &binary)?;
-        let writer = ParquetWriter::new(output, schema.clone(), &options)?;
-        Ok(Box::new(Parquet { writer, schema, held: scratch(0) }))
+        let stored = typed(&schema, &types)?;
+        let writer = ParquetWriter::new(output, stored.clone(), &options)?;
+        Ok(Box::new(Parquet { writer, schema, stored, held: scratch(0) }))
     }))
 }
 
 struct Parquet {
     writer: ParquetWriter<Box<dyn Output>>,
     schema: SchemaRef,
+    /// The same with the types that elements do not have.
+    stored: SchemaRef,
     /// The row group that is being made: its bytes lie in the library's memory.
     held: Scratch,
 }
 
 impl Writer for Parquet {
     fn write(&mut self, rows: &Chunk) -> Result<()> {
-        self.writer.write(&batch_of(rows, &self.schema)?)?;
+        self.writer.write(&called(batch_of(rows, &self.schema)?, &self.stored)?)?;
         self.held = scratch(self.writer.held_bytes());
         Ok(())
     }
@@ -80,6 +86,8 @@ struct ArrowOptions {
     batch_rows: usize,
     #[serde(default)]
     binary: Binary,
+    #[serde(default)]
+    types: Types,
 }
 
 fn none() -> String {
@@ -90,13 +98,15 @@ fn batch_rows() -> usize {
 }
 
 fn make_arrow(options: &serde_json::Value) -> Result<Box<Open<'static>>> {
-    let ArrowOptions { compression, batch_rows, binary } = ArrowOptions::deserialize(options)?;
+    let ArrowOptions { compression, batch_rows, binary, types } = ArrowOptions::deserialize(options)?;
     Ok(Box::new(move |output, spec| {
         let schema = schema_of(spec, &binary)?;
-        let writer = ArrowWriter::new(output, &schema, &compression)?;
+        let stored = typed(&schema, &types)?;
+        let writer = ArrowWriter::new(output, &stored, &compression)?;
         Ok(Box::new(Arrow {
             writer,
             schema,
+            stored,
             batch_rows: batch_rows.max(1),
             waiting: vec![],
             rows: 0,
@@ -113,6 +123,8 @@ const BATCH_BYTES: usize = if cfg!(test) { 8 << 20 } else { 1 << 30 };
 struct Arrow {
     writer: ArrowWriter<Box<dyn Output>>,
     schema: SchemaRef,
+    /// The same with the types that elements do not have.
+    stored: SchemaRef,
     batch_rows: usize,
     /// Rows of the next batch, as chunks; what they take is counted here, since they were handed out.
     waiting: Vec<Chunk>,
@@ -127,7 +139,7 @@ impl Arrow {
         (self.rows, self.bytes) = (0, 0);
         // The arrays of it and the message that they become are the library's.
         self.held = scratch(2 * rows.nbytes());
-        let written = self.writer.write(&batch_of(&rows, &self.schema)?);
+        let written = self.writer.write(&called(batch_of(&rows, &self.schema)?, &self.stored)?);
         self.held = scratch(0);
         written
     }

@@ -18,6 +18,8 @@ mod folder;
 mod json_lines;
 #[cfg(feature = "columnar")]
 mod lease;
+#[cfg(feature = "columnar")]
+mod logical;
 mod npy;
 mod output;
 mod portions;

@@ -12,14 +12,31 @@ pub static FORMAT: Format = Format { name: "npy", endings: &["npy", "npz"], make
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Options {}
+struct Options {
+    /// Several arrays in one .npz; None: as the elements are.
+    #[serde(default)]
+    archive: Option<bool>,
+}
 
 fn make(options: &serde_json::Value) -> Result<Box<Open<'static>>> {
-    let Options {} = Options::deserialize(options)?;
-    Ok(Box::new(|output, spec| {
-        let arrays = columns(spec)?.into_iter().zip(spec.leaves()).map(|(name, leaf)| Array::new(name, leaf));
+    let Options { archive } = Options::deserialize(options)?;
+    Ok(Box::new(move |output, spec| {
+        let archive = archive.unwrap_or(!matches!(spec, Tree::Leaf(_)));
+        let mut names = columns(spec)?;
+        match (archive, &mut names[..]) {
+            // As NumPy calls an array without a name.
+            (true, [name]) if name.is_empty() => *name = "arr_0".into(),
+            (false, [_, _, ..]) => crate::bail!(
+                Usage,
+                "an .npy file has one array, and the elements have {}: {}; an .npz file takes them all",
+                names.len(),
+                names.join(", ")
+            ),
+            _ => {}
+        }
+        let arrays = names.into_iter().zip(spec.leaves()).map(|(name, leaf)| Array::new(name, leaf));
         let arrays = arrays.collect::<Result<Vec<_>>>()?;
-        Ok(Box::new(NpyWriter { output, arrays, archive: !matches!(spec, Tree::Leaf(_)) }))
+        Ok(Box::new(NpyWriter { output, arrays, archive }))
     }))
 }
 
