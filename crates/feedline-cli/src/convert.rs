@@ -39,9 +39,10 @@ Examples:
 
 Types: an Example stores int64, float32 and strings; other whole numbers and truth values become int64, other floats
 float32. Rows get a __key__ (their number) in tar files, where numbers are text. Rows of CSV files are scalars.
-A file .npy has one array, a file .npz any number of them. Columns of instants, dates, times and decimals stay what they are from Parquet and Arrow to Parquet and Arrow; in other
-formats, and inside of lists and structures, they are plain numbers in the type's unit, which is remarked. Decimals of
-more than 15 digits are refused, since float64 would change them; --columns leaves them out.")]
+A file .npy has one array, a file .npz any number of them. Columns of instants, dates, times and decimals stay what they
+are from Parquet and Arrow to Parquet and Arrow; in other formats, and inside of lists and structures, they are plain
+numbers in the type's unit, which is remarked. Decimals of more than 15 digits are refused, since float64 would change
+them; --columns leaves them out.")]
 pub struct Convert {
     /// Files, folders or patterns to read, then the file to write
     #[arg(required = true, num_args = 2.., value_names = ["IN", "OUT"])]

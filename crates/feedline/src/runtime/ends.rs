@@ -215,7 +215,7 @@ impl EndsBelow {
         Ok(below)
     }
     pub fn new(cx: &BuildCx, plans: &[Plan]) -> EndsBelow {
-        let (mut snapshots, mut caches): (Vec<(Plan, bool)>, Vec<(Plan, Option<Mark>)>) = Default::default();
+        let (mut snapshots, mut caches) = (Vec::<(Plan, bool)>::new(), Vec::<(Plan, Option<Mark>)>::new());
         let mut add = |p: &Plan| {
             if p.op.is_read_by_ends() && !snapshots.iter().any(|(known, _)| known.id == p.id) {
                 snapshots.push((p.clone(), false));
