@@ -115,6 +115,10 @@ pub struct Reader {
 }
 
 impl Reader {
+    /// Longer members are passed over, with an error in the place of each.
+    pub fn max_bytes(self, max_bytes: u64) -> Reader {
+        Reader { tar: self.tar.max_bytes(max_bytes), ..self }
+    }
     pub fn new(fields: Vec<Vec<u8>>) -> Reader {
         Reader { tar: Tar::default(), samples: Samples::default(), fields, ended: false, later: None }
     }
