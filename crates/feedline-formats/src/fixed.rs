@@ -3,6 +3,9 @@
 use crate::records::{Carry, Cut, Out, Records};
 use feedline_io::{Buf, Error, Result};
 
+/// Memory is taken ahead for records of that size at most.
+const TRUSTED_BYTES: u64 = 64 << 20;
+
 /// The layout of a file of records of one length, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
@@ -109,6 +112,10 @@ impl Records for Fixed {
         let there = (self.carry.rest().len() as u64).saturating_sub(self.layout.footer) / self.layout.record;
         let n = there.min(want as u64) as usize;
         if n == 0 || self.header_left > 0 {
+            // Collected in one piece: one that grows would be there twice.
+            if self.layout.record <= TRUSTED_BYTES && self.header_left == 0 {
+                self.carry.need(self.layout.record as usize);
+            }
             return if self.carry.is_finished() { self.end() } else { Cut::More };
         }
         let record = self.layout.record as usize;

@@ -1,7 +1,7 @@
 //! What the formats that are a row of records (TFRecord, lines, fixed lengths) share: they are fed blocks in order and cut
 //! records out of them, which point into the blocks.
 
-use feedline_io::{Buf, Error};
+use feedline_io::{Buf, Error, Kind, Result};
 use std::ops::Range;
 
 /// Where cut records go.
@@ -23,6 +23,40 @@ pub enum Cut {
     More,
     /// After `finish`: all is cut. Also where the rest of a damaged file is given up.
     End,
+}
+
+/// How long a record may be whose length is known before it is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Longest {
+    pub bytes: u64,
+    /// That much of this memory_limit.
+    pub limit: u64,
+}
+
+impl Default for Longest {
+    fn default() -> Longest {
+        Longest { bytes: u64::MAX, limit: u64::MAX }
+    }
+}
+
+impl Longest {
+    /// Refuses one that is longer.
+    pub fn check(&self, bytes: u64) -> Result<()> {
+        if bytes <= self.bytes {
+            return Ok(());
+        }
+        let mega = |bytes: f64| format!("{:.1} MB", bytes / 1e6);
+        let (own, most, limit) = (bytes as f64, self.bytes as f64, self.limit as f64);
+        let text = format!(
+            "a record of {} is longer than the {} that one may have of a memory_limit of {}: raise it to {} or more, or write \
+             shorter records",
+            mega(own),
+            mega(most),
+            mega(limit),
+            mega(own / most * limit + 100_000.0)
+        );
+        Err(Error::new(Kind::Budget, text))
+    }
 }
 
 /// Records that were passed over.

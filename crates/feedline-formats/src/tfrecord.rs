@@ -1,7 +1,7 @@
 //! TFRecord: each record is its length (8 bytes), the masked CRC-32C of these 8 bytes, the data, and the masked CRC-32C of
 //! the data. There is no header, no footer and no index; `index` makes one.
 
-use crate::records::{Carry, Cut, Hop, Out, Records};
+use crate::records::{Carry, Cut, Hop, Longest, Out, Records};
 use feedline_io::{Buf, Error};
 use std::collections::HashSet;
 
@@ -71,6 +71,9 @@ pub struct Reader {
     state: State,
     /// The bytes of records whose data was damaged.
     damaged: u64,
+    longest: Longest,
+    /// Bytes to pass over: of a record that was too long.
+    passing: u64,
 }
 
 #[derive(PartialEq)]
@@ -83,7 +86,22 @@ enum State {
 
 impl Reader {
     pub fn new(options: Options, file_len: Option<u64>) -> Reader {
-        Reader { carry: Carry::default(), options, file_len, record: 0, state: State::Reading, damaged: 0 }
+        let (carry, longest, state) = (Carry::default(), Longest::default(), State::Reading);
+        Reader { carry, options, file_len, record: 0, state, damaged: 0, longest, passing: 0 }
+    }
+    /// Longer records are passed over, with an error in the place of each.
+    pub fn longest(self, longest: Longest) -> Reader {
+        Reader { longest, ..self }
+    }
+    /// Passes over what is left of a record that was too long. False if more bytes are needed.
+    fn pass(&mut self) -> bool {
+        let there = self.passing.min(self.carry.rest().len() as u64);
+        self.carry.advance(there as usize);
+        self.passing -= there;
+        if self.passing > 0 && self.carry.is_finished() {
+            (self.passing, self.state) = (0, State::Ended);
+        }
+        self.passing == 0
     }
     /// Starts in the middle of a file, where record number `record` begins.
     pub fn at(options: Options, file_len: u64, offset: u64, record: u64) -> Reader {
@@ -234,12 +252,12 @@ impl Records for Reader {
         self.carry.base()
     }
     fn place(&self) -> Option<u64> {
-        (self.state == State::Reading).then(|| self.carry.offset())
+        (self.state == State::Reading).then(|| self.carry.offset() + self.passing)
     }
     fn go_to(&mut self, byte: u64, record: u64) -> bool {
         let there = self.state == State::Reading && self.carry.reach(byte);
         if there {
-            self.record = record;
+            (self.record, self.passing) = (record, 0);
         }
         there
     }
@@ -248,7 +266,7 @@ impl Records for Reader {
     }
     fn hop(&mut self, most: u64, gap: u64) -> Option<Hop> {
         let (mut records, mut to) = (0, None);
-        while self.state == State::Reading && records < most && to.is_none() {
+        while self.state == State::Reading && self.passing == 0 && records < most && to.is_none() {
             let rest = self.carry.rest();
             // What is wrong with a header is said where it is cut.
             let Some(length) = rest.first_chunk().and_then(length).filter(|n| *n <= self.limit()) else { break };
@@ -267,12 +285,15 @@ impl Records for Reader {
         (records > 0).then_some(Hop { records, to })
     }
     fn start_at(&mut self, byte: u64, record: u64) -> bool {
-        (self.carry, self.record) = (Carry::at(byte), record);
+        (self.carry, self.record, self.passing) = (Carry::at(byte), record, 0);
         true
     }
     fn cut(&mut self, want: usize, out: &mut dyn Out) -> Cut {
         let (mut cut, mut last) = (0, 0);
         while cut < want {
+            if self.passing > 0 && !self.pass() {
+                break;
+            }
             if self.state == State::Lost && !self.resync() {
                 break;
             }
@@ -321,6 +342,15 @@ impl Records for Reader {
                     }
                 };
             };
+            if let Err(error) = self.longest.check(length) {
+                if cut > 0 {
+                    break;
+                }
+                let text = format!("{} (record {} of the file)", error.message(), self.record);
+                let error = Error::new(error.kind(), text).at_byte(self.carry.offset());
+                (self.record, self.passing) = (self.record + 1, length + (HEADER + FOOTER) as u64);
+                return Cut::Fail(error);
+            }
             let length = length as usize;
             let whole = HEADER + length + FOOTER;
             if rest.len() < whole {
@@ -412,6 +442,30 @@ mod tests {
     }
     fn read(bytes: &[u8], block: usize, options: Options) -> Vec<Result<Vec<u8>, Error>> {
         collect(&mut Reader::new(options, Some(bytes.len() as u64)), bytes.chunks(block))
+    }
+    #[test]
+    fn a_record_that_is_too_long_is_passed_over() {
+        let bytes = file(&[b"one", &[b'x'; 1000], b"three", &[b'y'; 2000]]);
+        let longest = Longest { bytes: 500, limit: 1000 };
+        for block in [1, 100, 5000] {
+            let mut reader = Reader::new(Options::default(), Some(bytes.len() as u64)).longest(longest);
+            let all = collect(&mut reader, bytes.chunks(block));
+            assert_eq!(all.len(), 4);
+            assert_eq!((all[0].as_ref().unwrap(), all[2].as_ref().unwrap()), (&b"one".to_vec(), &b"three".to_vec()));
+            let error = all[1].as_ref().unwrap_err();
+            assert_eq!((error.kind(), error.at().byte), (feedline_io::Kind::Budget, Some(19)));
+            assert!(error.message().contains("(record 1 of the file)"), "{error}");
+        }
+        // What was collected of it is never more than a block.
+        let mut reader = Reader::new(Options::default(), Some(bytes.len() as u64)).longest(longest);
+        let mut out = crate::records::Copies::default();
+        reader.feed(Buf::copied(&bytes[..100]));
+        assert!(matches!(reader.cut(9, &mut out), Cut::Records(1)) && matches!(reader.cut(9, &mut out), Cut::Fail(_)));
+        assert!(matches!(reader.cut(9, &mut out), Cut::More) && reader.missing() == 0);
+        assert_eq!(reader.place(), Some(19 + 1016), "a new reader goes on behind it");
+        // Cut short, it was too long all the same, and the file ends there.
+        let mut reader = Reader::new(Options::default(), Some(bytes.len() as u64)).longest(longest);
+        assert_eq!(collect(&mut reader, [&bytes[..500]]).len(), 2);
     }
     fn show(all: &[Result<Vec<u8>, Error>]) -> String {
         let one = |r: &Result<Vec<u8>, Error>| match r {

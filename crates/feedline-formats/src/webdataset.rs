@@ -117,6 +117,10 @@ pub struct Reader {
 }
 
 impl Reader {
+    /// Longer members are passed over, with an error in the place of each.
+    pub fn max_bytes(self, max_bytes: u64) -> Reader {
+        Reader { tar: self.tar.max_bytes(max_bytes), ..self }
+    }
     pub fn new(fields: Vec<Vec<u8>>) -> Reader {
         let (tar, samples) = (Tar::default(), Samples::default());
         Reader { tar, samples, fields, strict: false, ended: false, later: None }

@@ -229,6 +229,12 @@ impl Charge {
     pub(crate) fn counted(&mut self) -> usize {
         self.bytes - *self.out.get_mut()
     }
+    /// So many bytes from now on. More are asked for.
+    fn resize(&mut self, bytes: usize) {
+        step::ask(bytes.saturating_sub(self.bytes));
+        count(self.account, bytes as isize - self.bytes as isize);
+        self.bytes = bytes;
+    }
     /// Charges them to whoever this thread works for.
     pub(crate) fn take_over(&mut self) {
         let account = Account::current();
@@ -253,6 +259,10 @@ pub fn scratch(bytes: usize) -> Scratch {
 }
 
 impl Scratch {
+    /// So many bytes from now on; may unwind where they are more, as `scratch` does.
+    pub fn resize(&mut self, bytes: usize) {
+        self.charge.resize(bytes);
+    }
     /// For memory that is the C library's, and free by the time this is dropped: it is then given back to the system.
     pub fn given_back(mut self) -> Scratch {
         self.is_given_back = true;

@@ -100,8 +100,9 @@ pub(crate) fn count(bytes: isize) {
     });
 }
 
-/// Unwinds if the step that this thread runs is not to take so many bytes more.
-pub(crate) fn ask(bytes: usize) {
+/// Unwinds if the step that this thread runs is not to take so many bytes more. Blocks ask for themselves; this is for
+/// whoever knows before the first of several what all of them take.
+pub fn ask(bytes: usize) {
     let refused = NOW.with(|now| {
         let standing = now.standing.get();
         if matches!(standing, Standing::Free | Standing::Once(_)) {

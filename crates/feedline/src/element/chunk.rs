@@ -301,6 +301,7 @@ fn stack_sparse(values: &[Value]) -> Result<Sparse> {
 pub fn check_rows(rows: usize) -> Result<()> {
     // Twice: a list of values is copied once when it is shared.
     check_room(DType::Uint8, &[rows, 2 * size_of::<Value>()])
+        .map(drop)
         .map_err(|_| Error::data(format!("{rows} rows do not fit into memory one by one")))
 }
 

@@ -5,7 +5,7 @@
 use super::dtype::{DType, Item};
 use super::slot::take_offer;
 use crate::error::{Error, Result};
-use feedline_io::Buf;
+use feedline_io::{Buf, Counted};
 use smallvec::SmallVec;
 use std::fmt;
 use std::ops::Range;
@@ -47,8 +47,8 @@ pub fn count(shape: &[usize]) -> Result<usize> {
         .ok_or_else(|| Error::data(format!("a tensor of shape {shape:?} is too large")))
 }
 
-/// Whether a tensor of that shape can be made. Zero sizes count as one, so that no partial product overflows later.
-pub fn check_room(dtype: DType, shape: &[usize]) -> Result<()> {
+/// Whether a tensor of that shape can be made, and the bytes that it takes, for strings without theirs. Zero sizes count as one, so that no partial product overflows later.
+pub fn check_room(dtype: DType, shape: &[usize]) -> Result<usize> {
     let spread: Shape = shape.iter().map(|&d| d.max(1)).collect();
     let too_large = || Error::data(format!("a tensor of shape {shape:?} does not fit into memory"));
     count(&spread).map_err(|_| too_large())?;
@@ -58,7 +58,7 @@ pub fn check_room(dtype: DType, shape: &[usize]) -> Result<()> {
     if bytes > 256 << 20 && (bytes > memory_bytes() || Vec::<u8>::new().try_reserve_exact(bytes).is_err()) {
         return Err(too_large());
     }
-    Ok(())
+    Ok(bytes)
 }
 
 /// The memory of this machine.
@@ -89,7 +89,7 @@ enum Data {
 /// Byte strings that point into shared blocks, so that records can be cut out of a read buffer without a copy.
 #[derive(Default)]
 pub struct Strings {
-    views: Vec<View>,
+    views: Counted<View>,
     bufs: Vec<Buf>,
 }
 
@@ -128,12 +128,16 @@ impl Strings {
 
 /// Strings of so many bytes get a block of their own: those that grow together are moved again and again.
 const LONG_STRING: usize = 1 << 20;
+/// So many strings are copied into one block at most.
+const MANY_STRINGS: usize = 64 << 10;
 
-/// Collects strings: copied ones share one growing block, borrowed ones keep theirs.
+/// Collects strings: copied ones share blocks, borrowed ones keep theirs. All of it counts from the start: nobody knows how
+/// many strings a function makes of one.
 #[derive(Default)]
 pub struct StringsBuilder {
-    views: Vec<View>,
+    views: Counted<View>,
     bufs: Vec<Buf>,
+    /// Copied ones that have no block yet.
     own: Vec<u8>,
     /// Views (by index) that point into `own`.
     owned: Vec<usize>,
@@ -141,7 +145,7 @@ pub struct StringsBuilder {
 
 impl StringsBuilder {
     pub fn with_capacity(n: usize) -> StringsBuilder {
-        StringsBuilder { views: Vec::with_capacity(n), ..Default::default() }
+        StringsBuilder { views: Counted::with_capacity(n), ..Default::default() }
     }
     /// Copies the bytes in.
     pub fn push(&mut self, bytes: &[u8]) {
@@ -151,6 +155,9 @@ impl StringsBuilder {
     pub fn push_parts<'a>(&mut self, parts: impl Iterator<Item = &'a [u8]> + Clone) {
         let len = parts.clone().map(<[u8]>::len).sum::<usize>();
         if len < LONG_STRING {
+            if self.own.len() + len > LONG_STRING || self.owned.len() == MANY_STRINGS {
+                self.settle();
+            }
             self.owned.push(self.views.len());
             self.views.push(View { buf: u32::MAX, len: len as u64, start: self.own.len() as u64 });
             return parts.for_each(|part| self.own.extend_from_slice(part));
@@ -191,16 +198,20 @@ impl StringsBuilder {
     pub fn is_empty(&self) -> bool {
         self.views.is_empty()
     }
+    /// Gives those that were copied a block.
+    fn settle(&mut self) {
+        let at = self.bufs.len() as u32;
+        self.bufs.push(Buf::copied(&self.own));
+        self.own.clear();
+        for i in self.owned.drain(..) {
+            self.views[i].buf = at;
+        }
+    }
     pub fn finish(mut self) -> Strings {
         if !self.owned.is_empty() {
-            let mut buf = Buf::new(self.own.len());
-            buf.get_mut().expect("a new block has one holder").copy_from_slice(&self.own);
-            let at = self.bufs.len() as u32;
-            self.bufs.push(buf);
-            for i in self.owned {
-                self.views[i].buf = at;
-            }
+            self.settle();
         }
+        self.views.fit();
         Strings { views: self.views, bufs: self.bufs }
     }
     /// A tensor of that shape; the number of strings must be its item count.
@@ -569,7 +580,7 @@ impl Tensor {
             .collect();
         // The number that each block of each part has here, once it is used.
         let mut places: Vec<Vec<u32>> = lists.iter().map(|(list, _)| vec![NONE; list.bufs.len()]).collect();
-        let mut out = Strings { views: Vec::with_capacity(rows.len() * inner), bufs: Vec::new() };
+        let mut out = Strings { views: Counted::with_capacity(rows.len() * inner), bufs: Vec::new() };
         for r in rows {
             let (part, row) = (r.part as usize, r.row as usize);
             let (list, start) = lists[part];

@@ -162,6 +162,15 @@ impl Gather {
         self.held = 0;
         let _ = self.hold.set(0);
     }
+    /// All that was collected as one chunk, and what is made of it, which counts beside it.
+    pub fn make<T>(&mut self, make: impl FnOnce(&Chunk, &mut Hold) -> T) -> (Chunk, T) {
+        let held = self.hold.bytes();
+        let rows = self.take().0;
+        let _ = self.hold.set(held);
+        let made = make(&rows, &mut self.hold);
+        let _ = self.hold.set(0);
+        (rows, made)
+    }
     /// All that was collected as one chunk, and the bytes that were copied for it.
     pub fn take(&mut self) -> (Chunk, usize) {
         self.held = 0;

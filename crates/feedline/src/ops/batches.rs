@@ -6,11 +6,12 @@ use crate::element::{Chunk, Element, Pos};
 use crate::error::Result;
 use crate::op::{Int, at_least};
 use crate::plan::Plan;
-use crate::runtime::{At, BuildCx, Built, Cx, Index, Item, Mark, Pull, Stage};
+use crate::runtime::{At, BuildCx, Built, Cx, Hold, Index, Item, Mark, Pull, Stage};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Consecutive rows go to a function, which makes one element of them, or fails and costs this batch.
+/// Consecutive rows go to a function, which makes one element of them, or fails and costs this batch. What it takes beyond
+/// what the rows do it says to the hold, before it takes it.
 pub struct Batches {
     pub size: Int,
     pub drop_remainder: bool,
@@ -24,7 +25,7 @@ impl Batches {
     }
     pub fn build<F>(self, cx: &BuildCx, node: &Plan, make: F) -> Result<Built>
     where
-        F: Fn(&Chunk) -> Result<Element> + Send + 'static,
+        F: Fn(&Chunk, &mut Hold) -> Result<Element> + Send + 'static,
     {
         let size = self.size(cx)?;
         let input = Open::new(cx, &node.inputs, cx.stage_in(&node.inputs[0], size)?);
@@ -34,12 +35,14 @@ impl Batches {
     }
     pub fn index<F>(self, cx: &BuildCx, node: &Plan, make: F) -> Result<Option<Arc<dyn Index>>>
     where
-        F: Fn(&Chunk) -> Result<Element> + Send + Sync + 'static,
+        F: Fn(&Chunk, &mut Hold) -> Result<Element> + Send + Sync + 'static,
     {
         let Some(input) = cx.index(&node.inputs[0])? else { return Ok(None) };
         let size = self.size(cx)? as u64;
         let len = if self.drop_remainder { input.len() / size } else { input.len().div_ceil(size) };
-        Ok(Some(Arc::new(MadeIndex { input, size, len, make })))
+        let (cx, node) = (cx.clone(), node.clone());
+        let hold = Box::new(move || cx.hold(&node));
+        Ok(Some(Arc::new(MadeIndex { input, size, len, make, hold })))
     }
 }
 
@@ -52,10 +55,10 @@ struct BatchesStage<F> {
     made: u64,
 }
 
-impl<F: Fn(&Chunk) -> Result<Element> + Send> BatchesStage<F> {
+impl<F: Fn(&Chunk, &mut Hold) -> Result<Element> + Send> BatchesStage<F> {
     fn finish(&mut self) {
-        let rows = self.gather.take().0;
-        self.ready.push_back(match (self.make)(&rows) {
+        let (rows, made) = self.gather.make(&self.make);
+        self.ready.push_back(match made {
             Ok(element) => {
                 self.made += 1;
                 Item::Rows(rows.made_of(self.made - 1, element))
@@ -65,7 +68,7 @@ impl<F: Fn(&Chunk) -> Result<Element> + Send> BatchesStage<F> {
     }
 }
 
-impl<F: Fn(&Chunk) -> Result<Element> + Send> Stage for BatchesStage<F> {
+impl<F: Fn(&Chunk, &mut Hold) -> Result<Element> + Send> Stage for BatchesStage<F> {
     fn next(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
         loop {
             if let Some(item) = self.ready.pop_front() {
@@ -130,9 +133,10 @@ struct MadeIndex<F> {
     size: u64,
     len: u64,
     make: F,
+    hold: Box<dyn Fn() -> Hold + Send + Sync>,
 }
 
-impl<F: Fn(&Chunk) -> Result<Element> + Send + Sync> Index for MadeIndex<F> {
+impl<F: Fn(&Chunk, &mut Hold) -> Result<Element> + Send + Sync> Index for MadeIndex<F> {
     fn len(&self) -> u64 {
         self.len
     }
@@ -140,7 +144,7 @@ impl<F: Fn(&Chunk) -> Result<Element> + Send + Sync> Index for MadeIndex<F> {
         let batch = |&b: &u64| {
             let of: Vec<u64> = (b * self.size..((b + 1) * self.size).min(self.input.len())).collect();
             let chunk = self.input.get(&of)?;
-            Ok(((self.make)(&chunk)?, chunk.pos.grouped(of.len(), of.len(), b)))
+            Ok(((self.make)(&chunk, &mut (self.hold)())?, chunk.pos.grouped(of.len(), of.len(), b)))
         };
         let (elements, of): (Vec<Element>, Vec<Pos>) =
             rows.iter().map(batch).collect::<Result<Vec<_>>>()?.into_iter().unzip();

@@ -1,6 +1,6 @@
 //! `FixedLengthRecordDataset(filenames, record_bytes)`: records of one length, in order or by number.
 
-use super::record_files::{Files, Reading, RecordFiles, block_bytes, record_spec};
+use super::record_files::{Files, Reading, RecordFiles, block_bytes, longest_told, record_spec};
 use crate::dataset::Dataset;
 use crate::element::{Chunk, Column, Pos, Spec, StringsBuilder};
 use crate::error::{Error, Result};
@@ -123,13 +123,15 @@ impl Op for FixedLengthRecord {
     }
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
         let layout = Layout::new(self.record_bytes.get(cx)?, self.header_bytes.get(cx)?, self.footer_bytes.get(cx)?)?;
+        let compression = Compression::parse(&self.compression_type)?;
         let reading = Reading {
-            compression: Compression::parse(&self.compression_type)?,
+            compression,
             buffer: block_bytes(self.buffer_size)?,
             parts: 1,
             places: false,
             reader: Box::new(move |len| {
                 len.map(|len| layout.records(len)).transpose()?;
+                longest_told(compression).check(layout.record)?;
                 Ok(Box::new(Fixed::new(layout)))
             }),
         };
@@ -183,6 +185,7 @@ impl Index for Numbered {
         self.starts[self.starts.len() - 1]
     }
     fn get(&self, rows: &[u64]) -> Result<Chunk> {
+        longest_told(Compression::None).check(self.layout.record)?;
         let record = self.layout.record as usize;
         // All reads begin before the first is waited for.
         let reads: Vec<_> = rows

@@ -7,7 +7,7 @@ use crate::element::{Chunk, Column, DType, Dims, Element, Leaf, Packed, Shape, S
 use crate::error::{Error, Result};
 use crate::op::{Int, Op, OpInfo, Param, at_least, read};
 use crate::plan::{Card, Plan};
-use crate::runtime::{BuildCx, Built, Index};
+use crate::runtime::{BuildCx, Built, Hold, Index, bytes_text};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -91,9 +91,11 @@ impl PaddedBatch {
             })
             .collect()
     }
-    fn make(&self, input: &Spec) -> Result<impl Fn(&Chunk) -> Result<Element> + Send + Sync + 'static> {
+    fn make(&self, input: &Spec) -> Result<impl Fn(&Chunk, &mut Hold) -> Result<Element> + Send + Sync + 'static> {
         let pads = self.pads(input)?;
-        Ok(move |chunk: &Chunk| chunk.columns().iter().zip(&pads).map(|(column, pad)| pad.batch(column)).collect())
+        Ok(move |chunk: &Chunk, hold: &mut Hold| {
+            chunk.columns().iter().zip(&pads).map(|(column, pad)| pad.batch(column, hold)).collect()
+        })
     }
 }
 
@@ -136,7 +138,7 @@ fn padding(dtype: DType, given: Option<&Packed>, path: &str) -> Result<Tensor> {
 
 impl Pad {
     /// All rows of a column, filled up, as one tensor.
-    fn batch(&self, column: &Column) -> Result<Value> {
+    fn batch(&self, column: &Column, hold: &mut Hold) -> Result<Value> {
         if let Column::Dense(t) = column
             && t.rank() == self.dims.len() + 1
             && t.shape()[1..].iter().zip(&self.dims).all(|(have, want)| want.is_none_or(|w| w == *have))
@@ -173,12 +175,32 @@ impl Pad {
                 }
             }
         }
-        check_room(self.value.dtype(), &shape)?;
         let tensors: Vec<&Tensor> = rows.iter().map(|v| v.tensor()).collect();
+        // One long element makes all of them long: what that takes has nothing to do with what they take.
+        let bytes = check_room(self.value.dtype(), &shape)?.saturating_add(self.string_bytes(&tensors, &shape));
+        hold.set(hold.bytes().saturating_add(bytes)).map_err(|over| {
+            let what = format!(
+                "the {} elements of a batch take {} when component {} is filled up to the shape {:?}",
+                rows.len(),
+                bytes_text(over.bytes),
+                self.path,
+                &shape[1..]
+            );
+            over.error(&what, "make smaller batches, or batches of elements of like size (bucket_by_sequence_length)")
+        })?;
         Ok(Value::Tensor(match self.value.dtype() {
             DType::String => self.strings(&tensors, shape),
             _ => self.items(&tensors, shape),
         }))
+    }
+    /// What the strings take beside their places.
+    fn string_bytes(&self, rows: &[&Tensor], shape: &[usize]) -> usize {
+        if self.value.dtype() != DType::String {
+            return 0;
+        }
+        let missing = shape.iter().product::<usize>() - rows.iter().map(|t| t.len()).sum::<usize>();
+        let own = rows.iter().flat_map(|t| t.strs()).map(<[u8]>::len).sum::<usize>();
+        own.saturating_add(missing.saturating_mul(self.value.str_at(0).len()))
     }
     fn items(&self, rows: &[&Tensor], shape: Shape) -> Tensor {
         let size = self.value.dtype().size();
@@ -341,6 +363,33 @@ mod tests {
         let ds = Dataset::range(2).unwrap().map_fn(words, strings).unwrap();
         let params = json!({"batch_size": 2, "padding_values": [value(Tensor::string(b"."))]});
         same(&padded(&ds, params).unwrap(), "[2, 2, 2][a b . . c . d .]");
+    }
+
+    #[test]
+    fn a_batch_that_one_long_element_makes_too_large_is_refused() {
+        let long = |e: Element| {
+            let n = if e[0].tensor().item::<i64>() == 5 { 10_000 } else { 1 };
+            Ok(smallvec::smallvec![Value::Tensor(Tensor::zeros(DType::Int64, [n]))])
+        };
+        let spec = Spec::leaf(Leaf::tensor(DType::Int64, Dims::of([None])));
+        let ds = Dataset::range(400).unwrap().map_fn(spec, long).unwrap();
+        let refused = |ds: Dataset, limit: usize| -> Vec<String> {
+            let options = crate::Options { memory_limit: Some(limit), ..Default::default() };
+            let it = ds.with_options(options).unwrap().iter().unwrap();
+            it.map(|batch| batch.map_or_else(|e| e.to_string(), |_| String::new())).collect()
+        };
+        let longest = refused(ds.padded_batch(200, false).unwrap(), 8 << 20);
+        for part in [
+            "the 200 elements of a batch take 16.1 MB when component",
+            "is filled up to the shape [10000]; operators may keep 7.3 MB of the memory_limit of 8.4 MB: raise it to 18.4 MB",
+            "bucket_by_sequence_length",
+        ] {
+            assert!(longest[0].contains(part), "{}", longest[0]);
+        }
+        assert_eq!(longest[1..], [""], "the next batch is a small one");
+        assert_eq!(refused(ds.padded_batch(200, false).unwrap(), 19 << 20), ["", ""]);
+        let fixed = padded(&ds.take(4).unwrap(), json!({"batch_size": 2, "padded_shapes": [[1_000_000]]})).unwrap();
+        assert!(refused(fixed, 8 << 20).iter().all(|text| text.contains("the 2 elements of a batch take 16.0 MB")));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::element::{Chunk, Column, DType, Dims, Element, Leaf, Ragged, Shape, S
 use crate::error::{Error, Result};
 use crate::op::{Int, Op, OpInfo, Param, at_least, read};
 use crate::plan::{Card, Plan};
-use crate::runtime::{BuildCx, Built, Index};
+use crate::runtime::{BuildCx, Built, Hold, Index};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -96,7 +96,7 @@ impl Op for RaggedBatch {
 }
 
 impl RaggedBatch {
-    fn make(&self, node: &Plan) -> impl Fn(&Chunk) -> Result<Element> + Send + Sync + use<> {
+    fn make(&self, node: &Plan) -> impl Fn(&Chunk, &mut Hold) -> Result<Element> + Send + Sync + use<> {
         let leaves: Vec<(Option<usize>, Dims)> = node.inputs[0]
             .spec
             .leaves()
@@ -104,7 +104,7 @@ impl RaggedBatch {
             .map(|l| (ragged_axes(l), l.shape().cloned().unwrap_or(Dims::unknown())))
             .collect();
         let dtype = self.row_splits_dtype;
-        move |chunk| {
+        move |chunk, _| {
             let columns = chunk.columns().iter().zip(&leaves);
             columns
                 .map(|(column, (axes, dims))| match axes {

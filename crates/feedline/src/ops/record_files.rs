@@ -7,7 +7,7 @@ use crate::error::{Error, Kind, Result};
 use crate::plan::Plan;
 use crate::runtime::{At, BuildCx, Cx, Mark, Pull, Stage, unfit};
 use feedline_formats::compress::{Compression, Inflate, Step};
-use feedline_formats::records::{Cut, Hop, Out, Records};
+use feedline_formats::records::{Cut, Hop, Longest, Out, Records};
 use feedline_io::{Account, Blocks, Buf, Source, Stat, Task};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -407,6 +407,15 @@ pub fn check_unchanged(source: &Arc<dyn Source>, was: &Stat) -> Result<()> {
 pub fn longest(most: usize) -> usize {
     const ALWAYS: usize = 1 << 20;
     Account::current().map_or(most, |account| most.min((account.limit() / 4).max(ALWAYS)))
+}
+
+/// The same where the length is known before anything is read. A record is put together in one piece, beside the blocks that
+/// are on their way; of a compressed file, those that are unpacked and those that are not.
+pub fn longest_told(compression: Compression) -> Longest {
+    const ALWAYS: u64 = 1 << 20;
+    let Some(limit) = Account::current().map(|account| account.limit() as u64) else { return Longest::default() };
+    let bytes = if compression == Compression::None { limit / 4 * 3 } else { limit / 2 };
+    Longest { bytes: bytes.max(ALWAYS), limit }
 }
 
 /// What was found in a file is not there any more.

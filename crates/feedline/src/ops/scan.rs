@@ -2,12 +2,12 @@
 
 use crate::dataset::Dataset;
 use crate::element::{Chunk, Element, Leaf, Packed, Spec, Tensor, Tree, Value};
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::expr::{Builder, NodeId};
 use crate::op::{Bound, Function, Op, OpInfo, Param, Props, read};
 use crate::plan::{Card, Plan};
 use crate::rows;
-use crate::runtime::{At, BuildCx, Built, Cx, Item, Mark, Pull, Stage, pop_rows, unfit};
+use crate::runtime::{At, BuildCx, Built, Cx, Hold, Item, Mark, Over, Pull, Stage, bytes_text, pop_rows, unfit};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
@@ -81,7 +81,9 @@ impl Op for Scan {
             function: self.function.bound(cx),
             state: self.initial.values.iter().cloned().collect(),
             serial: self.props().host,
+            hold: cx.hold(node),
             ready: VecDeque::new(),
+            ended: false,
         })))
     }
     fn write(&self) -> Result<serde_json::Value> {
@@ -105,13 +107,28 @@ struct ScanStage {
     state: Element,
     /// Python runs inside: not before its result is asked for.
     serial: bool,
+    /// What the state takes, and the one that is made of it.
+    hold: Hold,
     ready: VecDeque<Item>,
+    /// The state has become too large: nothing can follow.
+    ended: bool,
+}
+
+fn bytes_of(state: &Element) -> usize {
+    state.iter().map(|value| value.nbytes()).sum()
+}
+
+/// A state that there is no room for, with the one that it is made of.
+fn too_large(over: Over, state: usize) -> Error {
+    let what =
+        format!("a state of {} takes {} with the one that is made of it", bytes_text(state), bytes_text(over.bytes));
+    over.error(&what, "carry a smaller state")
 }
 
 impl ScanStage {
     /// The results of a chunk, in order. After an error the state is the one before it.
     fn run(&mut self, chunk: &Chunk) -> Vec<Item> {
-        let ScanStage { function, state, .. } = self;
+        let ScanStage { function, state, hold, ended, .. } = self;
         let mut out: Vec<Item> = Vec::new();
         let mut results: Vec<Element> = Vec::with_capacity(chunk.rows());
         let mut first = 0;
@@ -123,13 +140,28 @@ impl ScanStage {
         };
         function.scoped(&mut || {
             for row in 0..chunk.rows() {
+                // The next one is likely as large, and there is this one until it is made.
+                let bytes = bytes_of(state);
+                let room = hold.set(2 * bytes).map_err(|over| too_large(over, bytes));
                 let args: Element = state.iter().cloned().chain(chunk.element(row)).collect();
-                match function.call_scoped(&args, chunk.pos.at(row)) {
-                    Ok(mut result) => {
-                        let output = result.drain(state.len()..).collect();
-                        result.iter().for_each(|v| v.freeze());
-                        *state = result;
+                let made = room.and_then(|()| {
+                    let mut result = function.call_scoped(&args, chunk.pos.at(row))?;
+                    let output: Element = result.drain(state.len()..).collect();
+                    let all = bytes.saturating_add(bytes_of(&result));
+                    hold.set(all).map_err(|over| too_large(over, bytes))?;
+                    Ok((result, output))
+                });
+                match made {
+                    Ok((next, output)) => {
+                        next.iter().for_each(|v| v.freeze());
+                        *state = next;
                         results.push(output);
+                    }
+                    Err(error) if error.kind() == Kind::Budget => {
+                        flush(&mut results, first, &mut out);
+                        out.push(Item::Fail(error.at_element(chunk.pos.at(row)).that_ends()));
+                        *ended = true;
+                        break;
                     }
                     Err(error) => {
                         flush(&mut results, first, &mut out);
@@ -140,6 +172,8 @@ impl ScanStage {
             }
         });
         flush(&mut results, first, &mut out);
+        let kept = if self.ended { 0 } else { bytes_of(&self.state) };
+        let _ = self.hold.set(kept);
         out
     }
 }
@@ -150,7 +184,7 @@ impl Stage for ScanStage {
             if let Some(item) = pop_rows(&mut self.ready, want) {
                 return item.into();
             }
-            if cx.is_cancelled() {
+            if cx.is_cancelled() || self.ended {
                 return Pull::End;
             }
             let chunk = rows!(self.input.next(cx, if self.serial { 1 } else { want }));
@@ -164,6 +198,7 @@ impl Stage for ScanStage {
     }
     fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
         self.ready.clear();
+        self.ended = false;
         let state = at.values()?;
         if !fits(state, &self.state) {
             return Err(unfit());
@@ -223,6 +258,24 @@ mod tests {
         same(&sums(&Dataset::range(6).unwrap()), "10 10 11 ! 13 17");
         same(&sums(&fail_at(&Dataset::range(6).unwrap(), 1)), "10 ! 10 ! 12 16");
         assert_eq!(sums(&Dataset::range(6).unwrap()).cardinality(), Card::Known(6));
+    }
+
+    #[test]
+    fn a_state_that_does_not_fit_is_refused() {
+        let growing = Dataset::range(100).unwrap().scan(Tensor::zeros(DType::Float64, [1]), |b, state, _| {
+            let more = b.constant(Tensor::zeros(DType::Float64, [50_000]).into())?;
+            let attrs: crate::expr::Attrs = serde_json::from_value(serde_json::json!({"axis": 0})).unwrap();
+            Ok((b.call("concat", &[state, more], attrs)?, state))
+        });
+        let options = crate::Options { memory_limit: Some(8 << 20), ..Default::default() };
+        let mut it = growing.unwrap().with_options(options).unwrap().iter().unwrap();
+        let made: Vec<_> = it.by_ref().map(|made| made.map(drop).map_err(|e| e.to_string())).collect();
+        let Some((Err(text), before)) = made.split_last() else { panic!("it was not refused") };
+        // 10 times 400 KB and twice that are more than seven eighths.
+        assert_eq!((before.len(), before.iter().all(|made| made.is_ok())), (9, true));
+        for part in ["a state of 3.6 MB takes", "of the memory_limit of 8.4 MB: raise it to", "carry a smaller state"] {
+            assert!(text.contains(part), "{text}");
+        }
     }
 
     #[test]

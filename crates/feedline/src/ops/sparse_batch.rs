@@ -7,7 +7,7 @@ use crate::element::{Chunk, DType, Dims, Element, Leaf, Sparse, Spec, Tensor, Va
 use crate::error::{Error, Result};
 use crate::op::{Int, Op, OpInfo, Param, at_least, read};
 use crate::plan::{Card, Plan};
-use crate::runtime::{BuildCx, Built, Index};
+use crate::runtime::{BuildCx, Built, Hold, Index};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -47,9 +47,9 @@ impl SparseBatch {
     fn dims(&self) -> Vec<Option<usize>> {
         self.row_shape.iter().map(|d| d.and_then(|d| usize::try_from(d).ok())).collect()
     }
-    fn make(&self) -> impl Fn(&Chunk) -> Result<Element> + Send + Sync + use<> {
+    fn make(&self) -> impl Fn(&Chunk, &mut Hold) -> Result<Element> + Send + Sync + use<> {
         let dims = self.dims();
-        move |chunk| {
+        move |chunk, _| {
             let rows = chunk.columns()[0].values();
             let tensors: Vec<&Tensor> = rows.iter().map(|v| v.tensor()).collect();
             Ok(smallvec::smallvec![Value::Sparse(Arc::new(sparse(&tensors, &dims)?))])

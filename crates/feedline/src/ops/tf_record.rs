@@ -1,6 +1,8 @@
 //! `TFRecordDataset(filenames)`: the records of TFRecord files, in the order of the files, or by number.
 
-use super::record_files::{Files, Reading, RecordFiles, block_bytes, check_unchanged, find_in_each, record_spec};
+use super::record_files::{
+    Files, Reading, RecordFiles, block_bytes, check_unchanged, find_in_each, longest_told, record_spec,
+};
 use crate::dataset::Dataset;
 use crate::element::{Chunk, Column, Pos, Spec, StringsBuilder};
 use crate::error::{Error, Result};
@@ -97,11 +99,13 @@ impl TfRecord {
             OnError::Raise => AfterBad::End,
             OnError::Skip | OnError::Quarantine => AfterBad::Resync,
         };
-        let check = self.check;
-        let reader =
-            move |len| Ok(Box::new(Reader::new(tfrecord::Options { check, after_bad }, len)) as Box<dyn Records>);
+        let (check, compression) = (self.check, Compression::parse(&self.compression_type)?);
+        let reader = move |len| {
+            let reader = Reader::new(tfrecord::Options { check, after_bad }, len);
+            Ok(Box::new(reader.longest(longest_told(compression))) as Box<dyn Records>)
+        };
         let reading = Reading {
-            compression: Compression::parse(&self.compression_type)?,
+            compression,
             buffer: block_bytes(self.buffer_size)?,
             parts: 1,
             places: false,
@@ -251,14 +255,18 @@ impl Index for Numbered {
                 check_unchanged(&self.files[file].source, &self.files[file].stat)?;
             }
         }
-        let wants: Vec<Want> = rows
-            .iter()
-            .map(|&row| {
-                let (source, record) = self.place(row);
-                let span = self.files[source].index.span(record);
-                Want { source, at: span.start, len: (span.end - span.start) as usize }
-            })
-            .collect();
+        let longest = longest_told(Compression::None);
+        let want = |&row: &u64| {
+            let (source, record) = self.place(row);
+            let File { source: file, index, .. } = &self.files[source];
+            let span = index.span(record);
+            longest.check(span.end - span.start).map_err(|e| {
+                let text = format!("{} (record {} of the file)", e.message(), index.number(record));
+                Error::new(e.kind(), text).at_byte(span.start).in_file(file.name(), None)
+            })?;
+            Ok(Want { source, at: span.start, len: (span.end - span.start) as usize })
+        };
+        let wants: Vec<Want> = rows.iter().map(want).collect::<Result<_>>()?;
         let sources = self.files.iter().map(|f| f.source.clone()).collect();
         let mut reads = Ranges::many(sources, wants.clone());
         let mut strings = StringsBuilder::with_capacity(rows.len());
@@ -298,6 +306,34 @@ mod tests {
             Err(e) => format!("!{:?} {}", e.kind(), e.at().byte.map_or(String::new(), |b| b.to_string())),
         };
         ds.iter().unwrap().map(show).collect()
+    }
+
+    #[test]
+    fn a_record_that_is_longer_than_the_limit_allows_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let name = file(&dir, "a", &[b"1", &vec![b'x'; 7 << 20], b"3"]);
+        let events = |ds: &Dataset, limit: usize| {
+            let options = crate::Options { memory_limit: Some(limit), ..Default::default() };
+            let show = |e: Result<crate::element::Element>| {
+                e.map_or_else(|e| e.to_string(), |e| e[0].tensor().str_at(0).len().to_string())
+            };
+            ds.with_options(options).unwrap().iter().unwrap().map(show).collect::<Vec<_>>()
+        };
+        for ds in [Dataset::tf_record(&[&name], "").unwrap(), Dataset::tf_record_by_number(&[&name]).unwrap()] {
+            let found = events(&ds, 8 << 20);
+            assert_eq!((&found[0][..], &found[2][..], found.len()), ("1", "1", 3));
+            for part in [
+                "a record of 7.3 MB is longer than the 6.3 MB that one may have of a memory_limit of 8.4 MB: raise it to 9.9 MB",
+                "record 1 of the file",
+                &name,
+                "17",
+            ] {
+                assert!(found[1].contains(part), "{}", found[1]);
+            }
+            assert_eq!(events(&ds, 10 << 20), ["1", "7340032", "1"], "what is said to be enough is");
+        }
+        let shuffled = Dataset::tf_record_by_number(&[&name]).unwrap().shuffle(None, Some(1), true).unwrap();
+        assert_eq!(events(&shuffled, 8 << 20).iter().filter(|text| text.contains("a record of 7.3 MB")).count(), 1);
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! `WebDataset(filenames)`: samples in tar files. Members that follow each other and share a key are one element, with a
 //! field for each extension; in order, or by number where the files are not compressed.
 
-use super::record_files::{Contents, Files, Places, Reading, RecordFiles, block_bytes, check_unchanged, find_in_each};
+use super::record_files::{
+    Contents, Files, Places, Reading, RecordFiles, block_bytes, check_unchanged, find_in_each, longest_told,
+};
 use crate::dataset::Dataset;
 use crate::element::{Chunk, Column, DType, Leaf, Pos, Spec, StringsBuilder, Tree};
 use crate::error::{Error, Result};
@@ -117,13 +119,17 @@ impl WebDataset {
         Error::usage(format!("{} has no samples to learn from: say which fields are wanted", self.files.show()))
     }
     fn reading(&self) -> Result<Reading> {
-        let (fields, strict) = (extensions(self.fields()?), self.strict);
+        let (fields, compression) = (extensions(self.fields()?), Compression::parse(&self.compression_type)?);
+        let strict = self.strict;
         Ok(Reading {
-            compression: Compression::parse(&self.compression_type)?,
+            compression,
             buffer: block_bytes(self.buffer_size)?,
             parts: fields.len() + 1,
             places: self.url,
-            reader: Box::new(move |_| Ok(Box::new(Reader::new(fields.clone()).strict(strict)))),
+            reader: Box::new(move |_| {
+                let most = longest_told(compression).bytes.min(MAX_MEMBER_BYTES);
+                Ok(Box::new(Reader::new(fields.clone()).strict(strict).max_bytes(most)))
+            }),
         })
     }
     fn numbered(&self) -> Result<&Numbered> {
@@ -310,7 +316,7 @@ impl Index for Numbered {
             self.fields.iter().map(|_| StringsBuilder::with_capacity(rows.len())).collect();
         // All reads begin before the first is waited for.
         let mut reads = Vec::with_capacity(rows.len() * columns.len());
-        let mut checked = HashSet::new();
+        let (mut checked, longest) = (HashSet::new(), longest_told(Compression::None));
         for &row in rows {
             let at = self.starts.partition_point(|s| *s <= row) - 1;
             let file = &self.files[at];
@@ -327,6 +333,7 @@ impl Index for Numbered {
             for field in &*self.fields {
                 let place = sample.field(field).ok_or_else(|| failed(sample.missing(field)))?.clone();
                 let bytes = place.end - place.start;
+                longest.check(bytes).map_err(failed)?;
                 if bytes > MAX_MEMBER_BYTES {
                     let most = format!("has {bytes} bytes, more than the {MAX_MEMBER_BYTES} that one member may have");
                     return Err(failed(Error::data(format!(

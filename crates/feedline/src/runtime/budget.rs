@@ -17,7 +17,7 @@ use super::Meter;
 use crate::error::{Error, Kind};
 use feedline_io::{Account, Entered, live_bytes};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// Eighths of the limit that operators may keep; the rest is for what is on its way.
 const KEEP: usize = 7;
@@ -144,9 +144,11 @@ pub struct Hold {
     most: usize,
     /// Eighths that it leaves to others.
     leaves: usize,
-    /// So many of its bytes are counted by a `Kept` for the process.
-    shared: usize,
-    /// What it reads of an earlier pass stays counted as long as it does.
+    /// It leaves others room to grow, too.
+    gives_way: bool,
+    /// Its bytes are those that a pass has kept, which others of this pass may read as well.
+    share: Option<Arc<Share>>,
+    /// What it reads of an earlier pass stays counted for the process as long as it does.
     _inherited: Option<Arc<Kept>>,
 }
 
@@ -156,6 +158,43 @@ pub struct Kept {
     bytes: usize,
     made_for: Weak<Budget>,
     by_all: Option<&'static AtomicUsize>,
+    /// The passes that read it.
+    shares: Mutex<Vec<Weak<Share>>>,
+}
+
+/// What was kept, as one pass has it: counted once for it, however many of its operators read it. A pass that repeats a
+/// cache has one that ends and one that begins, and they have the same rows.
+#[derive(Debug)]
+struct Share {
+    budget: Arc<Budget>,
+    kept: Arc<Kept>,
+    reserved: usize,
+}
+
+impl Kept {
+    fn share(self: &Arc<Self>, budget: &Arc<Budget>) -> Arc<Share> {
+        let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
+        shares.retain(|share| share.strong_count() > 0);
+        let of_this = |share: &Arc<Share>| Arc::ptr_eq(&share.budget, budget);
+        if let Some(share) = shares.iter().filter_map(Weak::upgrade).find(of_this) {
+            return share;
+        }
+        // It is there, whatever this pass may have. What was made for it is charged to it already.
+        let is_charged = self.made_for.ptr_eq(&Arc::downgrade(budget));
+        let reserved = if is_charged { 0 } else { self.bytes };
+        budget.kept.fetch_add(self.bytes, Relaxed);
+        budget.account.reserve(reserved as isize);
+        let share = Arc::new(Share { budget: budget.clone(), kept: self.clone(), reserved });
+        shares.push(Arc::downgrade(&share));
+        share
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.budget.account.reserve(-(self.reserved as isize));
+        self.budget.kept.fetch_sub(self.kept.bytes, Relaxed);
+    }
 }
 
 impl Drop for Kept {
@@ -179,12 +218,19 @@ pub struct Over {
 
 impl Hold {
     pub fn new(budget: &Arc<Budget>, meter: Arc<Meter>) -> Hold {
-        let (bytes, reserved, leaves, shared, _inherited) = Default::default();
-        Hold { budget: budget.clone(), meter, bytes, reserved, most: budget.most(), leaves, shared, _inherited }
+        let (bytes, reserved, leaves, gives_way, share, _inherited) = Default::default();
+        let most = budget.most();
+        Hold { budget: budget.clone(), meter, bytes, reserved, most, leaves, gives_way, share, _inherited }
     }
     /// For an operator that takes whatever there is: it leaves so many eighths to the others.
     pub fn leaving(mut self, eighths: usize) -> Hold {
         (self.most, self.leaves) = (self.most / 8 * (8 - eighths), eighths);
+        self
+    }
+    /// For one that can do with less at any time: it leaves others a quarter more than they have, too. What they keep goes up
+    /// and down, and the last of it would be taken when they have least.
+    pub fn giving_way(mut self) -> Hold {
+        self.gives_way = true;
         self
     }
     pub fn bytes(&self) -> usize {
@@ -195,38 +241,44 @@ impl Hold {
     }
     /// Leaves what it keeps to later passes, who `inherit` it. Until it is dropped it counts for this one too.
     pub fn leave(&mut self) -> Arc<Kept> {
-        let bytes = self.bytes - std::mem::replace(&mut self.shared, self.bytes);
-        let by_all = Some(self.budget.kept_by_all);
-        Arc::new(Kept { bytes, made_for: Arc::downgrade(&self.budget), by_all })
+        if let Some(share) = &self.share {
+            return share.kept.clone();
+        }
+        let (bytes, by_all) = (self.bytes, Some(self.budget.kept_by_all));
+        let made_for = Arc::downgrade(&self.budget);
+        let kept = Arc::new(Kept { bytes, made_for, by_all, shares: Mutex::default() });
+        // From here on it is counted there.
+        self.budget.kept.fetch_sub(bytes, Relaxed);
+        self.share = Some(kept.share(&self.budget));
+        kept
     }
     /// What was kept before: it is charged to this pass unless it was made for it.
     pub fn inherit(&mut self, kept: Arc<Kept>) {
-        let _ = self.set(0);
-        self.shared = kept.bytes;
-        // It is there, whatever this pass may have.
-        let _ = match kept.made_for.ptr_eq(&Arc::downgrade(&self.budget)) {
-            true => self.set(kept.bytes),
-            false => self.reserve(kept.bytes),
-        };
-        self._inherited = Some(kept);
+        let share = kept.share(&self.budget);
+        let _ = self.reserve(0);
+        self.bytes = kept.bytes;
+        self.meter.keep(kept.bytes);
+        (self.share, self._inherited) = (Some(share), Some(kept));
     }
     /// Says how many bytes it keeps now. An error if that is more than it may; they are counted all the same.
     pub fn set(&mut self, bytes: usize) -> std::result::Result<(), Over> {
-        let before = std::mem::replace(&mut self.bytes, bytes);
-        let shared = self.shared.min(bytes);
-        let shared_before = std::mem::replace(&mut self.shared, shared);
+        let mut before = std::mem::replace(&mut self.bytes, bytes);
         if before == bytes {
             return Ok(());
+        }
+        if self.share.take().is_some() {
+            before = 0;
         }
         self.meter.keep(bytes);
         let Budget { kept, kept_by_all, limit, all: allowed, .. } = &*self.budget;
         let mine = grow(kept, before, bytes);
-        let all = grow(kept_by_all, before.saturating_sub(shared_before), bytes - self.shared);
+        let all = grow(kept_by_all, before, bytes);
         if bytes <= before {
             return Ok(());
         }
         let (most, others) = (self.budget.most(), mine.saturating_sub(bytes));
-        if mine > most || bytes > self.most {
+        let spare = if self.gives_way { others / 4 } else { 0 };
+        if mine + spare > most || bytes > self.most {
             // Alone it had too much, or with the others.
             let others = if bytes > self.most { 0 } else { others };
             return Err(Over { bytes, others, most: most.min(self.most), limit: *limit, elsewhere: None });
@@ -250,8 +302,10 @@ impl Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         self.budget.account.reserve(-(self.reserved as isize));
-        self.budget.kept.fetch_sub(self.bytes, Relaxed);
-        self.budget.kept_by_all.fetch_sub(self.bytes - self.shared, Relaxed);
+        if self.share.is_none() {
+            self.budget.kept.fetch_sub(self.bytes, Relaxed);
+            self.budget.kept_by_all.fetch_sub(self.bytes, Relaxed);
+        }
         self.meter.keep(0);
     }
 }
@@ -283,7 +337,8 @@ impl Over {
         let all = bytes + others + elsewhere.unwrap_or(0);
         // Of a very low limit more may be kept than of a higher one.
         let share = (limit as f64 / most as f64).max(8.0 / KEEP as f64);
-        let needed = size((share * all as f64) as usize);
+        // What is too much by a little must not be told to raise a limit to what it is.
+        let needed = size(((share * all as f64) as usize).max(limit + limit / 100));
         let (whose, how) = match elsewhere {
             None => ("operators may keep", "raise it to"),
             Some(n) => {
@@ -396,6 +451,51 @@ mod tests {
         assert_eq!(kept.load(Relaxed), 45 << 20);
         drop(reads);
         assert_eq!(kept.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn what_several_of_a_pass_read_counts_once_for_it() {
+        let kept: &'static AtomicUsize = Box::leak(Box::default());
+        let budget = || Budget::among(80 << 20, 80 << 20, kept);
+        let hold = |budget: &Arc<Budget>| Hold::new(budget, Arc::default());
+        let counted =
+            |budget: &Budget| (budget.kept.load(Relaxed) >> 20, budget.live() >> 20, kept.load(Relaxed) >> 20);
+        let first = budget();
+        let mut fills = hold(&first);
+        assert_eq!(fills.set(40 << 20), Ok(()));
+        let left = fills.leave();
+        // The next repetition begins before the one that filled it is gone.
+        let mut again = hold(&first);
+        again.inherit(left.clone());
+        let mut other = hold(&first);
+        assert_eq!((counted(&first), other.set(30 << 20)), ((40, 0, 40), Ok(())));
+        drop((fills, other));
+        assert_eq!(counted(&first), (40, 0, 40));
+        let second = budget();
+        let (mut a, mut b) = (hold(&second), hold(&second));
+        a.inherit(left.clone());
+        b.inherit(left);
+        assert_eq!((counted(&second), a.bytes(), b.bytes()), ((40, 40, 40), 40 << 20, 40 << 20));
+        drop(a);
+        assert_eq!(counted(&second), (40, 40, 40));
+        assert_eq!(b.set(10 << 20), Ok(()));
+        assert_eq!(counted(&second), (10, 0, 50));
+        drop((b, again));
+        assert_eq!((counted(&first), counted(&second)), ((0, 0, 0), (0, 0, 0)));
+    }
+
+    #[test]
+    fn who_gives_way_leaves_others_room_to_grow() {
+        let budget = Budget::new(80 << 20, usize::MAX);
+        let hold = || Hold::new(&budget, Arc::default());
+        let (mut buffer, mut cache) = (hold(), hold().leaving(2).giving_way());
+        assert_eq!((buffer.set(16 << 20), cache.set(50 << 20)), (Ok(()), Ok(())));
+        let over = cache.set(51 << 20).unwrap_err();
+        assert_eq!((over.others, over.most), (16 << 20, (70 << 20) / 8 * 6));
+        let _ = cache.set(50 << 20);
+        assert_eq!(buffer.set(20 << 20), Ok(()));
+        let text = buffer.set((20 << 20) + 1).unwrap_err().error("b keeps 20.0 MB", "keep less").to_string();
+        assert!(text.contains("limit of 83.9 MB: raise it to 84.7 MB or more"), "{text}");
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! The same items more often, in another order, or with a border.
 
 use super::super::{Attrs, Func, Made, arity, dense};
-use super::broadcast::room;
+use super::broadcast::{check_room, room};
 use super::create::filled;
 use super::lead::{
     Lead, LeadFirst, View, axis_in, axis_of, check_axis, check_integers, concat, integers, sizes, take_axis,
 };
 use crate::element::{DType, Dims, Leaf, Shape, Tensor};
 use crate::error::{Error, Result};
+use feedline_io::Counted;
 use serde_json::Value as Json;
 
 pub static FUNCS: &[Func] = &[
@@ -83,19 +84,18 @@ fn repeat(t: &Tensor, lead: usize, times: &[usize], axis: Option<i64>) -> Result
         None => (flat(t, lead), lead),
     };
     let n = t.shape()[axis];
-    let index: Vec<usize> = match times {
-        [one] => {
-            let total = n.checked_mul(*one).ok_or_else(|| Error::data("the result is too large"))?;
-            super::broadcast::check_room(DType::Int64, &[total])?;
-            (0..n).flat_map(|i| std::iter::repeat_n(i, *one)).collect()
-        }
-        times if times.len() == n => {
-            let total = times.iter().try_fold(0usize, |a, b| a.checked_add(*b));
-            super::broadcast::check_room(DType::Int64, &[total.unwrap_or(usize::MAX)])?;
-            times.iter().enumerate().flat_map(|(i, k)| std::iter::repeat_n(i, *k)).collect()
-        }
+    let total = match times {
+        [one] => n.checked_mul(*one).ok_or_else(|| Error::data("the result is too large"))?,
+        times if times.len() == n => times.iter().try_fold(0usize, |a, b| a.checked_add(*b)).unwrap_or(usize::MAX),
         times => return Err(Error::data(format!("{} repeats for an axis of size {n}", times.len()))),
     };
+    let index_bytes = check_room(DType::Int64, &[total])?;
+    let mut shape: Shape = t.shape().into();
+    shape[axis] = total;
+    // Where each step comes from lies beside the result.
+    feedline_io::ask(check_room(t.dtype(), &shape)?.saturating_add(index_bytes));
+    let mut index = Counted::with_capacity(total);
+    (0..n).for_each(|i| index.extend(std::iter::repeat_n(i, times[if times.len() == 1 { 0 } else { i }])));
     take_axis(&t, axis, &index)
 }
 

@@ -4,6 +4,7 @@ use super::super::{Arg, Kernel, RowAt, RowsAt};
 use super::broadcast::{Tensors, check_room};
 use crate::element::{Column, DType, Dims, Shape, Tensor, Value};
 use crate::error::{Error, Result};
+use feedline_io::Counted;
 use smallvec::{SmallVec, smallvec};
 
 /// A kernel of tensors with `lead` axes in front that it must leave alone: none for one element, one for many rows.
@@ -226,7 +227,8 @@ pub fn take_axis(t: &Tensor, axis: usize, index: &[usize]) -> Result<Tensor> {
     if outer == 1 {
         return Ok(lines.take(index).into_reshaped(shape));
     }
-    let all: Vec<usize> = (0..outer).flat_map(|o| index.iter().map(move |i| o * n + i)).collect();
+    let mut all = Counted::with_capacity(outer * index.len());
+    (0..outer).for_each(|o| all.extend(index.iter().map(|i| o * n + i)));
     Ok(lines.take(&all).into_reshaped(shape))
 }
 

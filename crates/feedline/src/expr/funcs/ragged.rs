@@ -6,6 +6,7 @@ use super::create::{filled, item};
 use super::lead::{check_integers, integers};
 use crate::element::{DType, Dims, Leaf, Ragged, Shape, Sparse, Tensor, Value, count};
 use crate::error::{Error, Result};
+use feedline_io::{Counted, ask};
 use std::sync::Arc;
 
 pub static FUNCS: &[Func] = &[
@@ -64,14 +65,13 @@ fn default_of(attrs: &Attrs, dtype: DType) -> Result<Tensor> {
     }
 }
 
-/// Rows of `values` at places of a result of `n` rows; the other rows are full of the default.
-fn scatter(values: &Tensor, places: &[Option<usize>], default: &Tensor) -> Result<Tensor> {
+/// Rows of `values` at places of a result; what lies behind the last of them is a row full of the default.
+fn scatter(values: &Tensor, places: &[usize], default: &Tensor) -> Result<Tensor> {
     let inner = &values.shape()[1..];
     let mut shape: Shape = inner.into();
     shape.insert(0, 1);
-    let last = values.rows();
     let rows = Tensor::concat(&[values.clone(), filled(default, &shape)?]);
-    Ok(rows.take(&places.iter().map(|p| p.unwrap_or(last)).collect::<Vec<_>>()))
+    Ok(rows.take(places))
 }
 
 fn make_to_tensor(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
@@ -92,17 +92,23 @@ fn make_to_tensor(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
         shape.extend(r.splits.iter().map(|s| longest(s)));
         let outer = shape.clone();
         shape.extend_from_slice(&r.values.shape()[1..]);
-        check_room(dtype, &shape)?;
-        let mut places: Vec<Option<usize>> = (0..r.rows()).map(Some).collect();
-        for (level, width) in r.splits.iter().zip(&outer[1..]) {
-            let mut next = Vec::with_capacity(count(&[places.len(), *width])?);
-            for place in places {
-                let (from, to) = place.map_or((0, 0), |i| (level[i] as usize, level[i + 1] as usize));
-                next.extend((0..*width).map(|k| Some(from + k).filter(|i| *i < to)));
+        let bytes = check_room(dtype, &shape)?;
+        // One long row makes all of them long: what that takes is known, and asked for, before any of it is there.
+        ask(bytes.saturating_add(count(&outer)?.saturating_mul(size_of::<usize>())));
+        let mut places: Counted<usize> = Counted::with_capacity(r.rows());
+        places.extend(0..r.rows());
+        // Behind the last row of each level: a place that shows nothing.
+        let ends = r.splits.iter().skip(1).map(|s| s.len().saturating_sub(1)).chain([r.values.rows()]);
+        for ((level, width), last) in r.splits.iter().zip(&outer[1..]).zip(ends) {
+            let mut next = Counted::with_capacity(count(&[places.len(), *width])?);
+            for place in places.iter() {
+                let (from, to) = level.get(place + 1).map_or((0, 0), |end| (level[*place] as usize, *end as usize));
+                next.extend((0..*width).map(|k| if from + k < to { from + k } else { last }));
             }
             places = next;
         }
-        Ok(Value::Tensor(scatter(&r.values, &places, &default)?.into_reshaped(shape)))
+        let places = &places[..];
+        Ok(Value::Tensor(scatter(&r.values, places, &default)?.into_reshaped(shape)))
     });
     Made::new(Leaf::tensor(dtype, dims), kernel)
 }
@@ -181,9 +187,11 @@ fn make_to_dense(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
             .iter()
             .map(|&d| usize::try_from(d).map_err(|_| Error::data(format!("the shape {shape:?} has a negative size"))))
             .collect::<Result<_>>()?;
-        check_room(dtype, &shape)?;
+        let (bytes, n) = (check_room(dtype, &shape)?, count(&shape)?);
+        ask(bytes.saturating_add(n.saturating_mul(size_of::<usize>())));
         let rank = shape.len();
-        let mut places = vec![None; shape.iter().product()];
+        let mut places = Counted::with_capacity(n);
+        places.extend(std::iter::repeat_n(values.rows(), n));
         let at = indices.items::<i64>();
         if at.len() != values.len() * rank {
             return Err(Error::data("a sparse tensor needs one index per value and axis"));
@@ -195,7 +203,7 @@ fn make_to_dense(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
                 let i = inside.ok_or_else(|| Error::data(format!("index {i} lies outside shape {shape:?}")))?;
                 place = place * size + i;
             }
-            places[place] = Some(k);
+            places[place] = k;
         }
         Ok(Value::Tensor(scatter(values, &places, &default)?.into_reshaped(shape)))
     });

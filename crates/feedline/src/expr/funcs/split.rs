@@ -6,6 +6,7 @@ use super::lead::integers;
 use super::strings::is_space;
 use crate::element::{Column, DType, Dims, Leaf, Ragged, Shape, StringsBuilder, Tensor, Value};
 use crate::error::{Error, Result};
+use feedline_io::Counted;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -77,11 +78,11 @@ impl Parts for Strings {
 struct Codes;
 impl Parts for Codes {
     const DTYPE: DType = DType::Int32;
-    type Out = Vec<i32>;
-    fn len(out: &Vec<i32>) -> usize {
+    type Out = Counted<i32>;
+    fn len(out: &Counted<i32>) -> usize {
         out.len()
     }
-    fn tensor(out: Vec<i32>) -> Tensor {
+    fn tensor(out: Counted<i32>) -> Tensor {
         Tensor::from_items([out.len()], &out)
     }
 }

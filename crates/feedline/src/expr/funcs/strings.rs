@@ -9,6 +9,7 @@ use super::number::numbers;
 use super::printf::Style;
 use crate::element::{B8, DType, Dims, Item, Leaf, Shape, StringsBuilder, Tensor};
 use crate::error::{Error, Result};
+use feedline_io::Counted;
 use regex::bytes::Regex;
 use std::fmt::Write;
 
@@ -125,12 +126,12 @@ fn begins_char(byte: u8) -> bool {
     byte & 0xc0 != 0x80
 }
 
-fn to_strings(args: &[Leaf], f: impl Fn(&[u8], &mut Vec<u8>) + Send + Sync + 'static) -> Result<Made> {
+fn to_strings(args: &[Leaf], f: impl Fn(&[u8], &mut Counted<u8>) + Send + Sync + 'static) -> Result<Made> {
     arity::<1>(args)?;
     let shape = string_arg(args, 0)?;
     let kernel = Elementwise::new(move |t: Tensors| {
         let mut out = StringsBuilder::with_capacity(t[0].len());
-        let mut text = Vec::new();
+        let mut text = Counted::new();
         for s in t[0].strs() {
             text.clear();
             f(s, &mut text);
@@ -245,7 +246,7 @@ fn make_reduce_join(args: &[Leaf], attrs: &Attrs) -> Result<Made> {
         let moved = view.copy(t)?;
         let count = shape.iter().product();
         let mut out = StringsBuilder::with_capacity(count);
-        let mut text = Vec::new();
+        let mut text = Counted::new();
         for o in 0..count {
             text.clear();
             for i in 0..n {

@@ -179,6 +179,7 @@ impl Op for Cache {
     }
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
         let (plan, place, hold) = (node.inputs[0].clone(), self.place(cx, node)?, cx.hold(node).leaving(2));
+        let hold = if self.on_full == OnFull::Error { hold } else { hold.giving_way() };
         let store = self.memory(cx.run.errors.is_some()).clone();
         Ok(Built::Stage(Box::new(CacheStage::new(cx.clone(), plan, (place, store), self.on_full, hold)?)))
     }

@@ -83,7 +83,7 @@ pub fn fresh(t: &Tensor, lead: usize, dtype: DType, sides: [usize; 3]) -> Result
     let first = shape.len() - 3;
     shape[first..].copy_from_slice(&sides);
     match check_room(dtype, &shape) {
-        Ok(()) => Ok(Some(Tensor::new(dtype, shape))),
+        Ok(_) => Ok(Some(Tensor::new(dtype, shape))),
         Err(_) if lead > 0 => Ok(None),
         Err(e) => Err(e),
     }
