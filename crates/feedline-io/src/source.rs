@@ -66,11 +66,12 @@ pub fn stat(name: &str) -> Result<Stat> {
 }
 
 /// The source that a path or URL names: a path, `file://`, and with the feature `remote` `http(s)://`, `s3://`, `gs://`
-/// and `az://`. Far ones are kept in the local cache if there is one (`Settings::cache_dir`).
+/// and `az://`. A file of a set that was not saved to its end is refused. Far ones are kept in the local cache if there is one (`Settings::cache_dir`).
 pub fn open(name: &str) -> Result<Arc<dyn Source>> {
     crate::wanted()?;
     match locate(name)? {
         Location::Local(path) => {
+            crate::shards::refuse_unfinished([name])?;
             witness::note_local(name, path);
             Ok(Arc::new(Local::new(name, path)))
         }
