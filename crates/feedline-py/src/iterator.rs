@@ -222,10 +222,15 @@ impl Iterator {
             return Err(forked());
         }
         let (asked, options) = (self.asked.clone(), self.options.clone());
+        // One that is refused leaves this pass as it is. Then it ends before the new one begins: it may be the one that writes
+        // a cache, and only one can.
+        py.detach(|| feedline::check_state(&asked, options.clone(), &state)).py()?;
+        let iter = &mut *guard;
+        py.detach(|| iter.close());
         let new = apart(py, move || feedline::iterate_from(&asked, options, &state))?;
         *self.stopper() = new.stopper();
         self.pass.set_running(&new);
-        let old = std::mem::replace(&mut *guard, new);
+        let old = std::mem::replace(iter, new);
         py.detach(|| drop(old));
         Ok(())
     }
