@@ -1,5 +1,7 @@
 //! A file or an object that can be read at any place, wherever it lies.
 
+#[cfg(feature = "remote")]
+use crate::bail;
 use crate::location::{Location, locate};
 use crate::{Buf, Local, Result, Task, witness};
 use std::fmt;
@@ -74,6 +76,14 @@ pub fn open(name: &str) -> Result<Arc<dyn Source>> {
             crate::shards::refuse_unfinished([name])?;
             witness::note_local(name, path);
             Ok(Arc::new(Local::new(name, path)))
+        }
+        #[cfg(feature = "remote")]
+        Location::Object { key, .. } if key.is_empty() || key.ends_with('/') => {
+            bail!(
+                Usage,
+                "{name} is a {} and not an object; name one in it",
+                if key.is_empty() { "bucket" } else { "folder" }
+            )
         }
         #[cfg(feature = "remote")]
         far => {
