@@ -198,7 +198,9 @@ def test_killed_while_files_get_their_names(tmp_path: Path) -> None:
     was_refused = False
     for turn in range(30):
         number = turn % 2 * ROWS
-        process = start(tmp_path, f"texts({number}).save_tfrecord('s.tfrecord', shards={SHARDS}, overwrite=True)")
+        process = start(
+            tmp_path, f"texts({number}).save_tfrecord('s.tfrecord', shards={SHARDS}, overwrite=True)"
+        )
         while process.poll() is None and not (tmp_path / f".s-of-{SHARDS:05}.tfrecord.part").exists():
             pass
         time.sleep(turn % 4 * 0.001)
