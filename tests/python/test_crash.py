@@ -33,6 +33,11 @@ def rows() -> fl.Dataset:
     return fl.Dataset.range(ROWS).map(lambda x: {"n": x, "row": fl.fill([WIDTH], fl.cast(x, fl.int32) * 7)})
 
 
+def texts(first: int) -> fl.Dataset:
+    """Some numbers as text."""
+    return fl.Dataset.range(first, first + ROWS).map(fl.strings.as_string)
+
+
 def is_whole(ds: fl.Dataset) -> bool:
     """Whether these are the rows, in order."""
     numbers = [int(e["n"]) for e in ds if (np.asarray(e["row"]) == 7 * int(e["n"])).all()]
@@ -56,6 +61,26 @@ def parquet_found(folder: Path) -> bool | None:
     """The same of a file."""
     path = folder / "rows.parquet"
     return is_whole(fl.ParquetDataset(str(path))) if path.exists() else None
+
+
+SHARDS = 200
+
+
+def shards_found(folder: Path) -> bool | None:
+    """The same of many files, which get their names one after another: part of them is refused."""
+    files = [str(path) for path in sorted(folder.glob("s-*.tfrecord"))]
+    if not files:
+        return None
+    try:
+        found = [int(x) for x in fl.TFRecordDataset(files)]
+    except fl.errors.OpError as error:
+        assert "not whole" in str(error) and list(folder.glob(".s-of-*.part")), error
+        # By its folder and by its pattern as well.
+        for name in (str(folder / "s-*"), str(folder / "s-00000-*"), files[-1]):
+            with pytest.raises(fl.errors.OpError, match="not whole"):
+                list(fl.TFRecordDataset(name))
+        return None
+    return sorted(found) in (list(range(ROWS)), list(range(ROWS, 2 * ROWS)))
 
 
 def index_found(folder: Path) -> bool | None:
@@ -98,6 +123,7 @@ PROGRAMS: dict[str, tuple[str, Callable[[Path], bool | None]]] = {
     "sharded": ("sum(1 for _ in sharded(Path()))", sharded_found),
     "save": ("rows().save('set')", set_found),
     "save_parquet": ("rows().save_parquet('rows.parquet', overwrite=True)", parquet_found),
+    "save_shards": (f"texts(0).save_tfrecord('s.tfrecord', shards={SHARDS}, overwrite=True)", shards_found),
     "index": ("len(fl.TFRecordDataset('in.tfrecord', index=True))", index_found),
     "tar_index": ("len(fl.WebDataset('in.tar', index=True))", tar_index_found),
     "convert": ("main(['convert', '--overwrite', 'examples.tfrecord', 'out.jsonl'])", converted_found),
@@ -129,7 +155,7 @@ def start(folder: Path, statement: str) -> subprocess.Popen[str]:
         import feedline as fl
         from feedline.cli import main
         from pathlib import Path
-        from test_crash import rows, sharded
+        from test_crash import rows, sharded, texts
         print("now", flush=True)
         {statement}
         print("done", flush=True)
@@ -165,6 +191,31 @@ def test_killed_at_any_moment(name: str, inputs: Path, tmp_path: Path) -> None:
     process = start(tmp_path, statement)
     process.wait(60)
     assert found(tmp_path)
+
+
+def test_killed_while_files_get_their_names(tmp_path: Path) -> None:
+    """As soon as the marker is there, again and again: old, new or nothing, and at the end no trace of it."""
+    was_refused = False
+    for turn in range(30):
+        number = turn % 2 * ROWS
+        process = start(
+            tmp_path, f"texts({number}).save_tfrecord('s.tfrecord', shards={SHARDS}, overwrite=True)"
+        )
+        while process.poll() is None and not (tmp_path / f".s-of-{SHARDS:05}.tfrecord.part").exists():
+            pass
+        time.sleep(turn % 4 * 0.001)
+        process.kill()
+        process.wait(60)
+        found = shards_found(tmp_path)
+        assert found is not False, "something was left that is not whole"
+        was_refused = found is None and bool(list(tmp_path.glob("s-*")))
+        if was_refused and turn > 3:
+            break
+    assert was_refused
+    # Whoever saves it next needs no leave to do so, and may choose another number of files.
+    texts(0).save_tfrecord(tmp_path / "s.tfrecord", shards=3)
+    assert shards_found(tmp_path)
+    assert len(os.listdir(tmp_path)) == 3
 
 
 LONG = 400
@@ -224,7 +275,7 @@ def test_a_full_disk_is_an_error_that_names_the_stage(tmp_path: Path) -> None:
         import resource, signal
         import feedline as fl
         from pathlib import Path
-        from test_crash import rows, sharded
+        from test_crash import rows, sharded, texts
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
         writers = {

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import logging
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
 from dataclasses import dataclass
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 
 import feedline as fl
@@ -29,6 +32,7 @@ def elements(ds):
 @pytest.fixture(autouse=True)
 def _here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
 
 
 READERS = {
@@ -197,7 +201,52 @@ PAIRS = {
     "global number": lambda k: made(f"K = {k}\ndef f(x): return x + K"),
     "default": lambda k: made(f"def f(x, k={k}): return x + k"),
     "bound method": lambda k: Slots(k).__call__,
+    "global dict": lambda k: made(f"T = {{'a': {k}}}\ndef f(x): return T['a']"),
+    "global list of lists": lambda k: made(f"T = [[1], [{k}]]\ndef f(x): return T[1][0]"),
+    "global set": lambda k: made(f"T = {{'a', 'b', '{k}'}}\ndef f(x): return x in T"),
+    "global object": lambda k: made(f"class C: pass\nT = C()\nT.k = {k}\ndef f(x): return T.k"),
+    "global object of installed code": lambda k: made("def f(x): return T.b", T=Fraction(k, 7)),
+    "global that holds itself": lambda k: made(f"T = [{k}]\nT.append(T)\ndef f(x): return T[0]"),
+    "list of a class": lambda k: made(f"class C:\n T = [{k}]\ndef f(x): return C.T[0]"),
+    "dict of a helper": lambda k: made(f"T = {{0: {k}}}\ndef h(x): return T[x]\ndef f(x): return h(x)"),
+    "dict that others are set by": lambda k: made(
+        f"T, U = {{0: {k}}}, {{}}\ndef f(x):\n U[x] = T[x]\n return U[x]"
+    ),
+    "module in a closure": lambda k: closes_over_module(k),
+    "module imported inside": lambda k: made(own_module(k) and "def f(x):\n import own\n return own.K"),
+    "name imported inside": lambda k: made(own_module(k) and "def f(x):\n from own import g\n return g()"),
+    "dict of a module imported inside": lambda k: made(
+        own_module(k) and "def f(x):\n import own\n return own.T"
+    ),
+    "module of a package": lambda k: made(own_module(k) and "import pack\ndef f(x): return pack.inner.K"),
+    "module of a package inside": lambda k: made(
+        own_module(k) and "def f(x):\n import pack.inner as p\n return p.K"
+    ),
+    "relative import": lambda k: made(
+        own_module(k) and "def f(x):\n from .inner import K\n return K", __package__="pack"
+    ),
 }
+
+
+def own_module(k):
+    """A module of the user's own, and a package, that have this in them; not imported as yet."""
+    text = f"K = {k}\nT = {{'a': [{k}]}}\ndef g(): return K\n"
+    Path("own.py").write_text(text)
+    Path("pack").mkdir(exist_ok=True)
+    Path("pack/__init__.py").write_text("from . import inner\n")
+    Path("pack/inner.py").write_text(text)
+    for name in ("own", "pack", "pack.inner"):
+        sys.modules.pop(name, None)
+    # Two of the same length within a second look alike to it.
+    shutil.rmtree("__pycache__", ignore_errors=True)
+    shutil.rmtree("pack/__pycache__", ignore_errors=True)
+    importlib.invalidate_caches()
+    return True
+
+
+def closes_over_module(k):
+    own_module(k)
+    return made("def make():\n import own\n return lambda x: own.T\nf = make()")
 
 
 @pytest.mark.parametrize("kind", PAIRS)
@@ -212,6 +261,60 @@ def test_what_calls_fill_does_not_count():
     before = of(f)
     f(1)
     assert of(f) == before
+    source = """
+from collections import Counter, deque
+A, B, C, D, E = {}, Counter(), [0] * 9, deque(), {}
+class Counts: pass
+T = Counts()
+T.n = 0
+def f(x):
+    A[x] = 1 if x else 2
+    B[x] += 1
+    C[x:x + 1] = [x, x]
+    D.appendleft(x)
+    T.n += 1
+    if x in E:
+        del E[x]
+    E.setdefault(x, x)
+"""
+    f = made(source)
+    before = of(f)
+    f(1)
+    assert of(f) == before is not None
+
+
+def test_states_do_not_mind_what_data_is():
+    """Only what is kept goes with data: a state was taken while they change."""
+    for kind in ("global dict", "global object", "list of a class", "module imported inside"):
+        assert code_of(PAIRS[kind](0)) == code_of(PAIRS[kind](1)) is not None
+
+
+def test_installed_code_is_known_by_its_name():
+    """Nothing of it is imported for the sake of a name, nor taken for unknown."""
+    assert "wsgiref.handlers" not in sys.modules
+    f = made("def f(x):\n import wsgiref.handlers\n from numpy import linalg\n return linalg")
+    assert of(f) is not None and "wsgiref.handlers" not in sys.modules
+    source = "import logging, re, math\nfrom numpy import add, sum, float32, linalg\nfrom math import sin\n"
+    source += "log = logging.getLogger('x')\nfind = re.compile('a').match\ndef f(x):\n log.info(x)\n"
+    f = made(source + " return add(sum(x), float32(sin(1))) + linalg.norm(x) + math.pi + find('a')")
+    assert of(f) is not None
+
+
+def test_what_cannot_be_followed_is_named(caplog):
+    with open("y", "w") as file, caplog.at_level(logging.WARNING, "feedline"):
+        assert of(made("def f(x): return LOG.write(x)", LOG=file)) is None
+        Path("broken.py").write_text("1 / 0")
+        assert of(made("def f(x):\n import broken")) is None
+    assert "TextIOWrapper" in caplog.text and "by the name LOG" in caplog.text
+    assert "imports broken" in caplog.text and "division by zero" in caplog.text
+
+
+def test_a_cache_goes_with_global_data():
+    def add(k):
+        f = made(f"T = {{'k': [{k}]}}\ndef f(x): return int(x) + T['k'][0]")
+        return N.range(3).map(f, python=True, output_signature=NUMBER).cache("c")
+
+    assert (elements(add(1)), elements(add(5)), elements(add(1))) == ([1, 2, 3], [5, 6, 7], [1, 2, 3])
 
 
 def test_a_changed_function_has_a_cache_of_its_own():
@@ -315,7 +418,7 @@ class Add:
         return int(x) + self.k if "a" in {"a", "b", "c"} else helper(x)
 
 def helper(x):
-    return len([y for y in names if pattern.match(y)]) + one
+    return len([y for y in names if pattern.match(y)]) + one + len(limits)
 
 def closed(words, add):
     return lambda x: add(x) + (len(words) if x in {3, 4, 5} else 3)

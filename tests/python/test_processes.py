@@ -24,6 +24,17 @@ SLACK = 1.5
 # Ctrl-C
 
 WAITS = {
+    "a loop in C that never waits": """
+        import collections
+        ds = fl.Dataset.range(1 << 40).batch(8)
+        ready()
+        collections.deque(ds, 0)
+    """,
+    "a loop in C over plain values": """
+        ds = fl.Dataset.range(1 << 40)
+        ready()
+        max(map(abs, ds))
+    """,
     "a python function that sleeps": """
         def slow(x):
             time.sleep(0.05)

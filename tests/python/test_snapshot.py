@@ -242,6 +242,31 @@ def test_states(tmp_path: Path) -> None:
         other.batch(4).iter(reading)
 
 
+def test_an_iterator_that_goes_elsewhere_lets_go_of_what_it_writes(tmp_path: Path) -> None:
+    """Only one pass writes a snapshot: the one that goes on from a state, and not the one before it."""
+
+    def make(name: str) -> fl.Dataset:
+        return fl.Dataset.range(12).snapshot(tmp_path / name, shard_func=lambda x: x % 3, reader_func=mixed)
+
+    ds = make("whole")
+    it = iter(ds)
+    for _ in range(4):
+        next(it)
+    state = json.loads(json.dumps(it.state_dict()))
+    expected = [int(n) for n in it], numbers(ds)
+    for taken in (0, 1, 6):
+        ds = make(f"other{taken}")
+        it = iter(ds)
+        for _ in range(taken):
+            next(it)
+        # One that is refused changes nothing.
+        with pytest.raises(ValueError, match="state"):
+            it.load_state_dict(iter(fl.Dataset.range(3).batch(2)).state_dict())
+        assert int(next(it)) == taken
+        it.load_state_dict(state)
+        assert ([int(n) for n in it], numbers(ds)) == expected
+
+
 @pytest.mark.parametrize("harm", ["flip", "cut", "remove"])
 def test_damage_says_what_to_remove(harm: str, tmp_path: Path) -> None:
     """The error names the file and the folder; without the folder the snapshot is made anew."""

@@ -55,6 +55,21 @@ def test_patterns_find_objects(s3: S3, tmp_path: Path) -> None:
     assert list(fl.TFRecordDataset(pattern).as_numpy_iterator()) == [b"0", b"1", b"2"]
 
 
+def test_buckets_and_folders_are_no_objects(s3: S3) -> None:
+    """A bucket was read as an empty file."""
+    for key in ("a.txt", "d/b.txt"):
+        s3.put(f"{key}", key.encode() + b"\n")
+    bucket = f"s3://{s3.bucket}"
+    for name in (bucket, f"{bucket}/"):
+        assert b"a.txt" in list(fl.TextLineDataset(name).as_numpy_iterator())
+    assert list(fl.TextLineDataset(f"{bucket}/d/").as_numpy_iterator()) == [b"d/b.txt"]
+    with pytest.raises(fl.errors.NotFoundError, match=f"name it {bucket}/d/"):
+        list(fl.TextLineDataset(f"{bucket}/d"))
+    for name, word in ((bucket, "bucket"), (f"{bucket}/d/", "folder")):
+        with pytest.raises(ValueError, match=f"is a {word} and not an object"):
+            list(fl.Dataset.from_tensors(name).map(fl.io.read_file))
+
+
 def test_records_by_number(s3: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FEEDLINE_INDEX_DIR", str(tmp_path / "indexes"))
     wanted = words(500)

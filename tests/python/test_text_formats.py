@@ -386,3 +386,23 @@ def test_places_of_records_are_those_in_the_file(tmp_path: Path) -> None:
     (tmp_path / "w.tar").write_bytes(tar_of({f"s{n:02}.bin": b"x" for n in range(30)}))
     samples = fl.WebDataset(str(tmp_path / "w.tar"), ["bin"])
     assert samples.locate(20).origin.byte == 20 * 1024
+
+
+def test_columns_that_are_left_out_are_the_only_ones(tmp_path: Path) -> None:
+    """All others are read: one that has no default is an error, wherever it stands."""
+    path = tmp_path / "e.csv"
+    path.write_text("1,2,3,4,5\n")
+
+    def read(count: int, exclude: list[int]) -> list[list[int]]:
+        ds = fl.CsvDataset(str(path), [fl.int32] * count, exclude_cols=exclude)
+        return [[int(x) for x in row] for row in ds]
+
+    assert read(3, [0, 2]) == [[2, 4, 5]]
+    assert read(4, [4]) == read(4, [4, 4, 9]) == [[1, 2, 3, 4]]
+    assert read(5, [7]) == [[1, 2, 3, 4, 5]]
+    for count, exclude, left in ((1, [0, 2], 3), (2, [7], 5), (6, [7], 5)):
+        words = f"has 5 fields, {left} of them not in exclude_cols; {count} are expected"
+        with pytest.raises(fl.errors.DataError, match=words):
+            read(count, exclude)
+    with pytest.raises(ValueError, match="exclude_cols must not be negative"):
+        read(4, [-1])

@@ -29,6 +29,7 @@ mod remote;
 #[cfg(feature = "remote")]
 mod retry;
 mod settings;
+mod shards;
 mod slice;
 mod source;
 mod step;
@@ -61,6 +62,7 @@ pub use ranges::{Ranges, Want};
 #[cfg(feature = "remote")]
 pub use remote::Remote;
 pub use settings::{Settings, configure, parse_bytes, settings};
+pub use shards::{commit_together, sweep};
 pub use slice::Slice;
 pub use source::{Hints, Source, Stat, open, stat};
 pub use step::{NoRoom, Standing, Step, ask, ask_once};

@@ -5,7 +5,7 @@
 //! error. `expand` is for readers: also a plain file, or a folder (its files, without those whose names begin with `.` or
 //! `_`, which are hidden or notes of whoever wrote it, as Spark's `_SUCCESS`), or `**` as a part of its own (any number of
 //! folders, without hidden ones); only files come out, and nothing found is an error. The indexes that are kept beside record
-//! files are no data: `expand` leaves them out, unless one is named outright.
+//! files are no data: `expand` leaves them out, unless one is named outright. A set that was not saved to its end is refused.
 //!
 //! A web address names itself: servers have no folders, and `?` begins a query. A name that is no UTF-8 is an error if it
 //! is wanted: names travel as text, and a changed one could not be opened.
@@ -13,6 +13,7 @@
 use crate::glob::{Glob, is_pattern};
 use crate::local::in_words;
 use crate::location::{Location, locate};
+use crate::shards::refuse_unfinished;
 use crate::{Error, Kind, Result};
 use std::ffi::OsStr;
 use std::fs;
@@ -39,6 +40,7 @@ pub fn glob_data(pattern: &str) -> Result<Vec<String>> {
     if !pattern.ends_with(INDEX_ENDING) {
         found.retain(|name| !name.ends_with(INDEX_ENDING));
     }
+    refuse_unfinished(found.iter().map(String::as_str))?;
     Ok(found)
 }
 
@@ -58,6 +60,12 @@ pub fn expand_each(name: &str) -> Result<Vec<Result<String>>> {
 }
 
 fn expand_to(name: &str, endings: &[String]) -> Result<Vec<Result<String>>> {
+    let found = look_up(name, endings)?;
+    refuse_unfinished(found.iter().flatten().map(String::as_str))?;
+    Ok(found)
+}
+
+fn look_up(name: &str, endings: &[String]) -> Result<Vec<Result<String>>> {
     let Some(named) = Named::new(name)? else { return Ok(vec![Ok(name.to_string())]) };
     let Named { tree, path, .. } = &named;
     // What is there under the very name needs no pattern: `data[1].csv` may be a file. Nobody writes a `*` into one, and

@@ -98,9 +98,27 @@ impl Remote {
                     };
                 }
                 Err(trouble) => {
-                    patience.again(trouble).await.map_err(|e| self.scrub(e).in_file(&self.name, Some(at)))?;
+                    let is_missing = trouble.status() == Some(404);
+                    if let Err(e) = patience.again(trouble).await {
+                        let e = if is_missing { self.or_folder(e, &*store, &path).await } else { e };
+                        return Err(self.scrub(e).in_file(&self.name, Some(at)));
+                    }
                 }
             }
+        }
+    }
+
+    /// What to say of an object that is not there: perhaps it is the name of a folder.
+    async fn or_folder(&self, error: Error, store: &dyn ObjectStore, path: &Path) -> Error {
+        let Place::Object(..) = self.place else { return error };
+        let below = tokio::time::timeout(self.settings.idle_timeout, store.list_with_delimiter(Some(path))).await;
+        match below {
+            Ok(Ok(list)) if !list.objects.is_empty() || !list.common_prefixes.is_empty() => {
+                let text =
+                    format!("{}; there are objects below it: name it {}/ to read those", error.message(), self.name);
+                refusal(error.kind(), text, Some(404))
+            }
+            _ => error,
         }
     }
 
@@ -271,8 +289,11 @@ impl Source for Remote {
         let flight = Flight::begin(&self.name, 0, 0);
         run(async move {
             let _flight = flight;
-            let missing = || refusal(Kind::Io, "there is no such object".into(), Some(404)).in_file(&self.name, None);
-            let stat = self.look().await?.ok_or_else(missing)?;
+            let Some(stat) = self.look().await? else {
+                let missing = refusal(Kind::Io, "there is no such object".into(), Some(404));
+                let (store, path) = self.store()?;
+                return Err(self.or_folder(missing, &*store, &path).await.in_file(&self.name, None));
+            };
             // Not checked against what was read first: this is what is there now.
             self.remember(&(stat.version.clone(), stat.len));
             Ok(stat)

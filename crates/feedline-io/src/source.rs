@@ -1,5 +1,7 @@
 //! A file or an object that can be read at any place, wherever it lies.
 
+#[cfg(feature = "remote")]
+use crate::bail;
 use crate::location::{Location, locate};
 use crate::{Buf, Local, Result, Task, witness};
 use std::fmt;
@@ -66,13 +68,22 @@ pub fn stat(name: &str) -> Result<Stat> {
 }
 
 /// The source that a path or URL names: a path, `file://`, and with the feature `remote` `http(s)://`, `s3://`, `gs://`
-/// and `az://`. Far ones are kept in the local cache if there is one (`Settings::cache_dir`).
+/// and `az://`. A file of a set that was not saved to its end is refused. Far ones are kept in the local cache if there is one (`Settings::cache_dir`).
 pub fn open(name: &str) -> Result<Arc<dyn Source>> {
     crate::wanted()?;
     match locate(name)? {
         Location::Local(path) => {
+            crate::shards::refuse_unfinished([name])?;
             witness::note_local(name, path);
             Ok(Arc::new(Local::new(name, path)))
+        }
+        #[cfg(feature = "remote")]
+        Location::Object { key, .. } if key.is_empty() || key.ends_with('/') => {
+            bail!(
+                Usage,
+                "{name} is a {} and not an object; name one in it",
+                if key.is_empty() { "bucket" } else { "folder" }
+            )
         }
         #[cfg(feature = "remote")]
         far => {

@@ -2,7 +2,9 @@
 
 use crate::local::in_words;
 use crate::location::{Location, locate};
+use crate::shards::{is_at, try_lock};
 use crate::{Error, Kind, Result, bail};
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -16,7 +18,15 @@ const BUFFER: usize = 1 << 20;
 pub trait Sink: Write + Send {
     /// As the user wrote it: what errors call it.
     fn name(&self) -> &str;
+    /// Brings all of it to the disk, so that only the name is left for `commit`. Nothing is written behind it.
+    fn settle(&mut self) -> Result<()> {
+        Ok(())
+    }
     fn commit(self: Box<Self>) -> Result<()>;
+    /// For those that get their names together.
+    fn as_file(&mut self) -> Option<&mut AtomicFile> {
+        None
+    }
 }
 
 /// What is to be written under a path or URL: a file, or with the feature `remote` an object of `s3://`, `gs://`, `az://`.
@@ -30,14 +40,32 @@ pub fn create(name: &str) -> Result<Box<dyn Sink>> {
     }
 }
 
-/// A file under a temporary name in its folder, which gets its own name when it is committed.
+/// A file under a temporary name in its folder, which gets its own name when it is committed. It is locked meanwhile: what
+/// a killed process left can be told from what is being written (`shards.rs`).
 #[derive(Debug)]
 pub struct AtomicFile {
-    name: String,
-    path: PathBuf,
-    temporary: PathBuf,
+    pub(crate) name: String,
+    pub(crate) path: PathBuf,
+    pub(crate) temporary: PathBuf,
     /// `None` once it has its name.
-    file: Option<BufWriter<File>>,
+    pub(crate) file: Option<BufWriter<File>>,
+}
+
+/// The folder of a file.
+pub(crate) fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// A name for a file until it is whole, which no other of this process has.
+pub(crate) fn temporary_name(file_name: &OsStr) -> OsString {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let mut name = OsString::from(".");
+    // Names have a limit: of a long one, only the number is needed.
+    if file_name.len() < 200 {
+        name.push(file_name);
+    }
+    name.push(format!(".{}-{}.tmp", std::process::id(), COUNT.fetch_add(1, Relaxed)));
+    name
 }
 
 impl AtomicFile {
@@ -45,15 +73,13 @@ impl AtomicFile {
         let name = name.into();
         // A link stays, and what it points to is replaced.
         let path = fs::canonicalize(path.as_ref()).unwrap_or_else(|_| path.as_ref().to_path_buf());
-        let (folder, Some(file_name)) = (path.parent(), path.file_name()) else {
+        let (folder, Some(file_name)) = (folder_of(&path), path.file_name()) else {
             bail!(Usage, "{name} cannot be the name of a file");
         };
-        let folder = folder.filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let old = fs::metadata(&path).ok();
         if old.as_ref().is_some_and(|old| !old.is_file()) {
             bail!(Io, "{name} is there and is not a regular file: it cannot be replaced");
         }
-        static COUNT: AtomicU64 = AtomicU64::new(0);
         let failed = |e: io::Error, path: &Path| {
             Error::new(Kind::Io, in_words(&e, path)).in_file(&name, None).with_source(Arc::new(e))
         };
@@ -66,18 +92,16 @@ impl AtomicFile {
             _ => failed(e, folder),
         })?;
         loop {
-            let mut temporary_name = std::ffi::OsString::from(".");
-            // Names have a limit: of a long one, only the number is needed.
-            if file_name.len() < 200 {
-                temporary_name.push(file_name);
-            }
-            temporary_name.push(format!(".{}-{}.tmp", std::process::id(), COUNT.fetch_add(1, Relaxed)));
-            let temporary = folder.join(temporary_name);
+            let temporary = folder.join(temporary_name(file_name));
             let file = match File::options().write(true).create_new(true).open(&temporary) {
                 // Left by a process that had this number before.
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => continue,
                 file => file.map_err(|e| failed(e, &temporary))?,
             };
+            // Somebody who looked for what is left may have been faster than the lock, and removed it.
+            if try_lock(&file) == Some(false) || !is_at(&file, &temporary) {
+                continue;
+            }
             if let Some(old) = &old {
                 // Whoever may read the old file may read the new one. It need not work: the file may not be ours.
                 let _ = file.set_permissions(old.permissions());
@@ -87,17 +111,25 @@ impl AtomicFile {
         }
     }
 
-    fn finish(&mut self) -> io::Result<()> {
+    fn bring(&mut self) -> io::Result<()> {
         let Some(file) = &mut self.file else { return Ok(()) };
         file.flush()?;
         // Before the name: a crash must not leave a file that has one and is empty.
-        file.get_ref().sync_all()?;
+        file.get_ref().sync_all()
+    }
+    fn finish(&mut self) -> io::Result<()> {
+        if self.file.is_none() {
+            return Ok(());
+        }
+        self.bring()?;
         fs::rename(&self.temporary, &self.path)?;
         self.file = None;
-        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         // Some file systems cannot do this with folders; the file is whole under either name.
-        let _ = File::open(folder).and_then(|folder| folder.sync_all());
+        let _ = File::open(folder_of(&self.path)).and_then(|folder| folder.sync_all());
         Ok(())
+    }
+    fn failed(&self, e: io::Error) -> Error {
+        Error::new(Kind::Io, in_words(&e, &self.path)).in_file(&self.name, None).with_source(Arc::new(e))
     }
 }
 
@@ -117,10 +149,14 @@ impl Sink for AtomicFile {
     fn name(&self) -> &str {
         &self.name
     }
+    fn settle(&mut self) -> Result<()> {
+        self.bring().map_err(|e| self.failed(e))
+    }
     fn commit(mut self: Box<Self>) -> Result<()> {
-        self.finish().map_err(|e| {
-            Error::new(Kind::Io, in_words(&e, &self.path)).in_file(&self.name, None).with_source(Arc::new(e))
-        })
+        self.finish().map_err(|e| self.failed(e))
+    }
+    fn as_file(&mut self) -> Option<&mut AtomicFile> {
+        Some(self)
     }
 }
 

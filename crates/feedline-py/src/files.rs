@@ -10,7 +10,11 @@ use pyo3::prelude::*;
 pub fn expand_files(py: Python<'_>, names: Vec<String>, endings: Vec<String>) -> PyResult<Vec<String>> {
     let stands_for_others = |name: &String| {
         let local = name.strip_prefix("file://").unwrap_or(name);
-        name.ends_with('/') || name.contains(['*', '?', '[']) || std::path::Path::new(local).is_dir()
+        // A bucket has no bytes of its own.
+        let is_bucket = ["s3://", "gs://", "az://"]
+            .iter()
+            .any(|scheme| name.strip_prefix(scheme).is_some_and(|rest| !rest.is_empty() && !rest.contains('/')));
+        is_bucket || name.ends_with('/') || name.contains(['*', '?', '[']) || std::path::Path::new(local).is_dir()
     };
     let looked_for: Vec<bool> = py.detach(|| names.iter().map(stands_for_others).collect());
     // The commonest case needs no look at anything, nor a thread for it.

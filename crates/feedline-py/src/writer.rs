@@ -31,7 +31,11 @@ impl RecordWriter {
 impl RecordWriter {
     #[new]
     fn new(py: Python<'_>, path: &str, compression_type: &str, level: Option<i32>) -> PyResult<RecordWriter> {
-        let output = Box::new(py.detach(|| Staged::create(path)).py()?);
+        let create = || {
+            feedline_io::sweep(&[path.to_string()]);
+            Staged::create(path)
+        };
+        let output = Box::new(py.detach(create).py()?);
         let writer = TfRecordWriter::new(output, &Spec::scalar(DType::String), compression_type, level).py()?;
         Ok(RecordWriter(Mutex::new(Some(writer))))
     }

@@ -110,19 +110,29 @@ pub fn iterate_epoch(bound: &Bound, options: Option<Options>, epoch: u64) -> Res
 
 /// The same from where a state was taken on. The next pass is then the one behind it.
 pub fn iterate_from(bound: &Bound, options: Option<Options>, state: &State) -> Result<Iter> {
-    let mut runs = as_run(bound, options.clone())?;
-    // The state has the marks of the operators that ran. Whether they were rewritten changes no results, so the rest of the
-    // pass runs as its beginning did.
-    if state.is_as_written() != (runs.plan.options.rewrite == Some(false)) {
-        let rewrite = Some(!state.is_as_written());
-        runs = as_run(bound, Some(Options { rewrite, ..options.unwrap_or_default() }))?;
-    }
+    let runs = as_resumed(bound, options, state)?;
     let iter = Iter::resume(&runs, state, process_pool())?;
     // One that was interrupted must not count: another may have begun since.
     feedline_io::wanted()?;
     bound.plan.set_next_pass(state.epoch().saturating_add(1));
     bound.plan.set_meters(iter.meters().clone());
     Ok(iter)
+}
+
+/// Whether `iterate_from` would take a state, as far as that can be told without beginning a pass.
+pub fn check_state(bound: &Bound, options: Option<Options>, state: &State) -> Result<()> {
+    state.fits(&as_resumed(bound, options, state)?.plan)
+}
+
+/// The state has the marks of the operators that ran. Whether they were rewritten changes no results, so the rest of the pass
+/// runs as its beginning did.
+fn as_resumed(bound: &Bound, options: Option<Options>, state: &State) -> Result<Bound> {
+    let runs = as_run(bound, options.clone())?;
+    if state.is_as_written() == (runs.plan.options.rewrite == Some(false)) {
+        return Ok(runs);
+    }
+    let rewrite = Some(!state.is_as_written());
+    as_run(bound, Some(Options { rewrite, ..options.unwrap_or_default() }))
 }
 
 /// The plan as it runs: rewritten, with the options of this pass.

@@ -23,7 +23,7 @@ pub mod save;
 mod trial;
 pub mod tune;
 
-pub use dataset::{Dataset, iterate, iterate_epoch, iterate_from, iterate_with};
+pub use dataset::{Dataset, check_state, iterate, iterate_epoch, iterate_from, iterate_with};
 pub use error::{At, Error, Kind, Result};
 pub use feedline_io::bail;
 pub use locate::{Draw, Located, locate, start_of};

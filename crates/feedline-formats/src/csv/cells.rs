@@ -79,6 +79,8 @@ pub struct Schema {
     columns: Vec<Column>,
     /// The numbers of the columns that are wanted, rising; all if there are none.
     select: Option<Vec<usize>>,
+    /// Those that are not, where all others are: one more than there are columns is an error.
+    exclude: Option<Vec<usize>>,
     /// Stands for an empty field, beside the empty field itself.
     na: Vec<u8>,
     /// A record of no bytes has one empty field, as a blank line in a file does; otherwise it has none.
@@ -97,7 +99,19 @@ impl Schema {
             stops[byte as usize] = true;
         }
         stops[b'"' as usize] |= dialect.quotes;
-        Ok(Schema { dialect, columns, select, na, blank_is_a_field: true, exact: false, stops })
+        Ok(Schema { dialect, columns, select, exclude: None, na, blank_is_a_field: true, exact: false, stops })
+    }
+    /// All columns but these, instead of a choice.
+    pub fn without(self, exclude: &[i64]) -> Result<Schema> {
+        if self.select.is_some() {
+            return Err(Error::usage("there are select_cols and exclude_cols: give one of them"));
+        }
+        if exclude.iter().any(|c| *c < 0) {
+            return Err(Error::usage(format!("exclude_cols must not be negative, but is {exclude:?}")));
+        }
+        let exclude: Vec<usize> = exclude.iter().map(|c| *c as usize).collect();
+        let select = (0..).filter(|column| !exclude.contains(column)).take(self.columns.len()).collect();
+        Ok(Schema { select: Some(select), exclude: Some(exclude), ..self })
     }
     /// For strings from elsewhere, in which an empty one has no fields.
     pub fn blank_has_no_field(self) -> Schema {
@@ -186,7 +200,10 @@ impl<'a> Parser<'a> {
             let is_wanted = match &schema.select {
                 None if number == wanted => return Err(self.wrong_count(record)),
                 None => true,
-                Some(select) => select.get(column) == Some(&number),
+                Some(select) => match (select.get(column), &schema.exclude) {
+                    (None, Some(exclude)) if !exclude.contains(&number) => return Err(self.wrong_count(record)),
+                    (next, _) => next == Some(&number),
+                },
             };
             if is_wanted {
                 self.cell(record, column, field, sink)?;
@@ -266,6 +283,13 @@ impl<'a> Parser<'a> {
     fn wrong_count(&self, record: &[u8]) -> Error {
         let found = fields(record, self.schema.dialect).map_or(0, |f| f.len());
         let found = if record.is_empty() && !self.schema.blank_is_a_field { 0 } else { found };
+        if let Some(exclude) = &self.schema.exclude {
+            let left = (0..found).filter(|number| !exclude.contains(number)).count();
+            let wanted = self.schema.columns.len();
+            return Error::data(format!(
+                "the record has {found} fields, {left} of them not in exclude_cols; {wanted} are expected"
+            ));
+        }
         Error::data(match &self.schema.select {
             None => format!("the record has {found} fields, {} are expected", self.schema.columns.len()),
             Some(select) => {

@@ -279,6 +279,19 @@ fn objects_that_cannot_be_read_are_named() {
         assert!(!error.to_string().contains("hush"), "{error}");
         assert!(open(name).unwrap().stat().wait().is_err());
     }
+    // A folder is none, and neither is a bucket: what is in them is.
+    with(&[("below/d/x", vec![1])]);
+    for error in [
+        open("s3://below/d").unwrap().read(0, 10).wait().map(drop),
+        open("s3://below/d").unwrap().stat().wait().map(drop),
+    ] {
+        let error = error.unwrap_err();
+        assert!(error.to_string().contains("name it s3://below/d/"), "{error}");
+    }
+    for (name, word) in [("s3://below", "bucket"), ("s3://below/", "bucket"), ("s3://below/d/", "folder")] {
+        let error = open(name).err().unwrap();
+        assert!(error.kind() == Kind::Usage && error.to_string().contains(word), "{error}");
+    }
     for name in ["s3://b/a//b", "s3://b/a/../b"] {
         assert_eq!(open(name).unwrap_err().kind(), Kind::Usage);
     }

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import collections
 import copyreg
 import functools
 import hashlib
+import importlib.util
 import itertools
 import logging
 import marshal
@@ -18,11 +20,21 @@ from typing import Any
 __all__ = ["code_of", "of"]
 
 _MOST_OBJECTS = 100_000
+# Of all lists, dicts and sets together: a second's worth.
+_MOST_ITEMS = 10_000_000
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...))
 # Modules whose values never change.
 _FIXED = ("datetime", "decimal", "fractions", "pathlib", "re", "uuid")
 # They guard something and hold nothing.
 _EMPTY = ("lock", "RLock", "local", "_local")
+# What changes a list, dict, set or the like in place.
+_CHANGES = frozenset(
+    (
+        *("add", "append", "appendleft", "clear", "difference_update", "discard", "extend", "extendleft"),
+        *("insert", "intersection_update", "move_to_end", "pop", "popitem", "popleft", "remove", "reverse"),
+        *("rotate", "setdefault", "sort", "subtract", "symmetric_difference_update", "update"),
+    )
+)
 _reported: set[str] = set()
 
 
@@ -34,9 +46,10 @@ def of(function: Any) -> bytes | None:
     """A digest of its code and of the values that it refers to; None if some of them cannot be described.
 
     Values are those of closures, defaults, attributes and slots; and, of the user's own modules (not of the
-    standard library or of installed packages), what the code reads by global names: functions, classes with
-    their methods, numbers, strings, tuples, arrays. What code reads from elsewhere, from lists and dicts by a
-    global name or from files for instance, is not part of it.
+    standard library or of installed packages), what the code reads by global names, also of modules that it
+    imports itself: functions, classes with their methods, numbers, strings, lists, dicts, arrays, objects.
+    What the code itself changes by a global name, a list that it appends to for instance, notes something and
+    tells nothing: it is left out. What code reads from elsewhere, from files for instance, is not part of it.
     """
     try:
         return _Description(whole=True).digest([function])
@@ -74,6 +87,7 @@ class _Description:
         self.whole = whole
         # Those that were described already, which it keeps alive.
         self.seen: dict[int, tuple[int, Any]] = {}
+        self.counted = 0
         self.classes: set[type] = set()
 
     def digest(self, values: list[Any]) -> bytes:
@@ -151,6 +165,7 @@ class _Description:
 
     def items(self, value: Any) -> Iterator[Any]:
         """Lists and dicts; those of numbers and strings at once."""
+        self.count(value)
 
         def each() -> Iterator[Any]:
             return itertools.chain.from_iterable(value.items()) if type(value) is dict else iter(value)
@@ -160,7 +175,13 @@ class _Description:
         else:
             yield from self.all(each())
 
+    def count(self, values: Any) -> None:
+        self.counted += len(values)
+        if self.counted > _MOST_ITEMS:
+            raise Unknown(f"it refers to lists, dicts or sets of more than {_MOST_ITEMS} values")
+
     def unordered(self, values: Any) -> Iterator[Any]:
+        self.count(values)
         inner = []
         for value in values:
             if type(value) in _PLAIN:
@@ -229,21 +250,34 @@ class _Description:
             yield from self.named(value)
 
     def named(self, function: types.FunctionType) -> Iterator[Any]:
-        """What its code reads by global names."""
+        """What its code reads by global names, and from modules that it has in closures or imports itself."""
         names = sorted(set(_names(function.__code__)))
         set_here = set(_stored(function.__code__, "STORE_GLOBAL"))
-        for name in names:
-            value = function.__globals__.get(name, _Description)
-            if value is _Description or name in set_here:
+        known = [(name, function.__globals__[name]) for name in names if name in function.__globals__]
+        known = [(name, value) for name, value in known if name not in set_here]
+        if not self.whole:
+            for name, value in known:
+                is_module = isinstance(value, types.ModuleType) and _is_own(vars(value))
+                read = [n for n in names if n in vars(value)] if is_module else []
+                for label, each in [(n, vars(value)[n]) for n in read] if is_module else [(name, value)]:
+                    if self.is_followed(each):
+                        yield label.encode()
+                        yield from self.parts(each)
+            return
+        cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=False)
+        closed = [(name, cell.cell_contents) for name, cell in cells if _filled(cell)]
+        known += [(name, value) for name, value in closed if isinstance(value, types.ModuleType)]
+        known += [(module.__name__, module) for module in _imported(function)]
+        changed = set(_changed(function.__code__))
+        for label, each in _read(known, names, set()):
+            if not self.is_followed(each) or _is_noted(label.rpartition(".")[2], each, changed):
                 continue
-            if isinstance(value, types.ModuleType) and _is_own(vars(value)):
-                found = [(n, vars(value)[n]) for n in names if n in vars(value)]
-            else:
-                found = [(name, value)]
-            for label, each in found:
-                if self.is_followed(each):
-                    yield label.encode()
-                    yield from self.parts(each)
+            yield label.encode()
+            try:
+                yield from self.parts(each)
+            except Unknown as error:
+                text = str(error)
+                raise Unknown(text if "by the name" in text else f"{text} (by the name {label})") from None
 
     def is_followed(self, value: Any) -> bool:
         if isinstance(value, types.FunctionType):
@@ -256,7 +290,8 @@ class _Description:
             return _is_own_class(value)
         if not self.whole:
             return False
-        return _is_constant(value) or (hasattr(value, "__array_interface__") and hasattr(value, "dtype"))
+        # What has a name in an installed module is known by it.
+        return not isinstance(value, types.ModuleType) and not _is_installed(value)
 
     def class_(self, value: type) -> Iterator[Any]:
         """Its name; and of the user's own its methods, and what they share."""
@@ -270,7 +305,8 @@ class _Description:
                 is_code = is_code or isinstance(each, functools.cached_property)
                 if name in ("__dict__", "__weakref__", "__doc__", "__module__", "__annotations__"):
                     continue
-                if is_code or (self.whole and not name.startswith("__") and _is_constant(each)):
+                is_data = _is_constant(each) or isinstance(each, _CONTAINERS) or _is_array(each)
+                if is_code or (self.whole and not name.startswith("__") and is_data):
                     yield name.encode()
                     yield from self.parts(each)
 
@@ -331,6 +367,40 @@ def _is_constant(value: Any, depth: int = 0) -> bool:
     return all(_is_constant(each, depth + 1) for each in itertools.islice(value, 100))
 
 
+_CONTAINERS = (list, dict, set, tuple, frozenset, bytearray, collections.deque)
+
+
+def _is_array(value: Any) -> bool:
+    return not isinstance(value, type) and hasattr(value, "__array_interface__") and hasattr(value, "dtype")
+
+
+def _is_installed(value: Any) -> bool:
+    """Functions in C and the like, that others find by a name in an installed module."""
+    if isinstance(value, types.BuiltinFunctionType):
+        return isinstance(value.__self__, (types.ModuleType, type(None)))
+    module, name = getattr(value, "__module__", None), getattr(value, "__name__", None)
+    if not (isinstance(module, str) and isinstance(name, str) and callable(value)):
+        return False
+    home = sys.modules.get(module)
+    return home is not None and getattr(home, name, None) is value and not _is_own(vars(home))
+
+
+def _read(known: list[tuple[str, Any]], names: list[str], modules: set[int]) -> Iterator[tuple[str, Any]]:
+    """The values by their names; of modules of the user's own, what may be read of them."""
+    for label, value in known:
+        if not (isinstance(value, types.ModuleType) and _is_own(vars(value))):
+            yield label, value
+        elif id(value) not in modules:
+            modules.add(id(value))
+            inner = [(f"{value.__name__}.{n}", vars(value)[n]) for n in names if n in vars(value)]
+            yield from _read(inner, names, modules)
+
+
+def _is_noted(name: str, value: Any, changed: set[tuple[str, bool]]) -> bool:
+    """Whether the function changes it. Of others than containers, nobody knows what `add` does."""
+    return (name, True) in changed or ((name, False) in changed and isinstance(value, _CONTAINERS))
+
+
 def _names(code: types.CodeType) -> Iterator[str]:
     yield from code.co_names
     for const in code.co_consts:
@@ -346,6 +416,104 @@ def _stored(code: types.CodeType, operation: str) -> Iterator[str]:
     for const in code.co_consts:
         if isinstance(const, types.CodeType):
             yield from _stored(const, operation)
+
+
+def _changed(code: types.CodeType) -> Iterator[tuple[str, bool]]:
+    """The names of what a function changes in place: by `name[...] = x` and `name.attribute = x` (True), or
+    by a method that does so for containers (False). The stack is followed as far as that is simple.
+    """
+    import dis
+
+    stack: list[str | None] = []
+
+    def at(depth: int) -> str | None:
+        return stack[-depth] if depth <= len(stack) else None
+
+    stores = {"STORE_SUBSCR": 2, "DELETE_SUBSCR": 2, "STORE_SLICE": 3, "STORE_ATTR": 1, "DELETE_ATTR": 1}
+    for each in dis.get_instructions(code):
+        name, arg = each.opname, each.arg or 0
+        effect = dis.stack_effect(each.opcode, each.arg, jump=False)
+        if name in stores and (found := at(stores[name])):
+            yield found, True
+        if name in ("LOAD_GLOBAL", "LOAD_NAME"):
+            # With an empty place for calls below or above it, which are not followed.
+            stack += [str(each.argval)] * effect
+        elif name in ("LOAD_ATTR", "LOAD_METHOD"):
+            found = at(1)
+            if found and each.argval in _CHANGES:
+                yield found, False
+            stack[-1:] = [str(each.argval) if found else None] * (1 + effect)
+        elif name == "COPY" and arg <= len(stack):
+            stack.append(stack[-arg])
+        elif name == "SWAP" and arg <= len(stack):
+            stack[-1], stack[-arg] = stack[-arg], stack[-1]
+        elif name in ("DUP_TOP", "DUP_TOP_TWO") and effect <= len(stack):
+            stack += stack[-effect:]
+        elif name in ("ROT_TWO", "ROT_THREE", "ROT_FOUR"):
+            depth = {"ROT_TWO": 2, "ROT_THREE": 3, "ROT_FOUR": 4}[name]
+            if depth <= len(stack):
+                stack.insert(len(stack) - depth, stack.pop())
+        elif effect > 0:
+            stack += [None] * effect
+        else:
+            del stack[len(stack) + effect if -effect <= len(stack) else 0 :]
+            if stack and not name.startswith(
+                ("STORE", "DELETE", "POP", "NOP", "CACHE", "RESUME", "JUMP", "PUSH_NULL")
+            ):
+                stack[-1] = None
+    for const in code.co_consts:
+        if isinstance(const, types.CodeType):
+            yield from _changed(const)
+
+
+def _imported(function: types.FunctionType) -> list[types.ModuleType]:
+    """The user's own modules that its code imports. It would do so when it is called, and what is known of
+    it must be the same before.
+    """
+    found = []
+    for name in sorted(set(_imports(function.__code__, function.__globals__.get("__package__") or ""))):
+        # Looking for a module of a package imports the package: not that of others.
+        if not all(_is_own_module(part) for part in itertools.accumulate(name.split("."), "{}.{}".format)):
+            continue
+        try:
+            found.append(importlib.import_module(name))
+        except Exception as error:
+            raise Unknown(f"it imports {name}, which fails here: {error}") from None
+    return found
+
+
+def _is_own_module(name: str) -> bool:
+    """Of one that is not imported as yet, its file says it. What is no module may be a value of one."""
+    if name in sys.modules:
+        return _is_own(vars(sys.modules[name]))
+    try:
+        spec = importlib.util.find_spec(name)
+    except (ImportError, ValueError, AttributeError):
+        return False
+    return spec is not None and _is_own({"__name__": name, "__file__": spec.origin})
+
+
+def _imports(code: types.CodeType, package: str) -> Iterator[str]:
+    import dis
+
+    level, consts = 0, [None, None]
+    name = ""
+    for each in dis.get_instructions(code):
+        if each.opname.startswith("LOAD_") and each.opname.endswith(("CONST", "SMALL_INT")):
+            consts = [consts[-1], each.argval]
+        elif each.opname == "IMPORT_NAME":
+            # In front of it stand how far it goes up, and which names are wanted.
+            level, name = consts[0] if isinstance(consts[0], int) else 0, str(each.argval)
+            if level:
+                name = ".".join([part for part in [package.rsplit(".", level - 1)[0], name] if part])
+            parts = name.split(".")
+            yield from (".".join(parts[: i + 1]) for i in range(len(parts)))
+        elif each.opname == "IMPORT_FROM":
+            # A module of a package, or a value of a module.
+            yield f"{name}.{each.argval}"
+    for const in code.co_consts:
+        if isinstance(const, types.CodeType):
+            yield from _imports(const, package)
 
 
 @functools.cache

@@ -25,6 +25,7 @@ pub static INFO: OpInfo = OpInfo {
         Param::new("use_quote_delim", "True", "quotes have a meaning"),
         Param::new("na_value", "\"\"", "a text that stands for an empty field"),
         Param::new("select_cols", "None", "the numbers of the columns that are read, rising; None: all"),
+        Param::new("exclude_cols", "None", "the numbers of the columns that are left out; there must be no others"),
         Param::new("compression_type", "\"\"", "\"\", \"GZIP\", \"ZLIB\" or \"ZSTD\": how the files are compressed"),
         Param::new("buffer_size", "None", "bytes of one read; None: what suits where the files lie"),
         Param::new("names", "None", "the names of columns that are learned, where there is no header"),
@@ -56,6 +57,8 @@ pub struct Csv {
     na_value: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     select_cols: Option<Vec<i64>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    exclude_cols: Option<Vec<i64>>,
     #[serde(default)]
     compression_type: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -113,6 +116,7 @@ impl Dataset {
             use_quote_delim: true,
             na_value: String::new(),
             select_cols: None,
+            exclude_cols: None,
             compression_type: String::new(),
             buffer_size: None,
             names: None,
@@ -160,7 +164,10 @@ impl Csv {
         }
     }
     fn schema(&self) -> Result<Schema> {
-        let schema = schema(self.dialect()?, self.columns()?, self.select_cols.as_deref(), &self.na_value)?;
+        let mut schema = schema(self.dialect()?, self.columns()?, self.select_cols.as_deref(), &self.na_value)?;
+        if let Some(exclude) = &self.exclude_cols {
+            schema = schema.without(exclude)?;
+        }
         Ok(if self.exact { schema.exact() } else { schema })
     }
     /// Names from the header or as given, dtypes from the first rows.

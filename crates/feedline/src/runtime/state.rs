@@ -220,6 +220,12 @@ impl State {
     pub(super) fn check(&self, plan: &Plan) -> Result<()> {
         self.plan.check(&Outline::of(plan)?)
     }
+    /// Whether a plan can go on from it, as far as that can be told before it does.
+    pub(crate) fn fits(&self, plan: &Plan) -> Result<()> {
+        self.check(plan)?;
+        self.marks(plan)?;
+        if drawn(plan).len() == self.drawn.len() { Ok(()) } else { Err(unfit()) }
+    }
     /// The marks, for a plan that may have other shards.
     pub(super) fn marks(&self, plan: &Plan) -> Result<At<'_>> {
         let here = shards_of(plan);

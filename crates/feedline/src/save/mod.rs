@@ -3,8 +3,8 @@
 //! 1. A format is a `Writer` (one file each here): rows in, bytes out.
 //! 2. `save` opens a temporary file for each shard and collects rows into blocks, of which each shard has its portion.
 //!    Portions are encoded, compressed and written by the pool, those of different shards side by side (`portions.rs`).
-//!    Then it finishes every writer, and gives all files their names. A run that breaks off leaves nothing behind but, at
-//!    worst, temporary files of a killed process.
+//!    Then it finishes every writer, and gives all files their names together (`feedline-io/src/shards.rs`). A run that
+//!    breaks off leaves nothing behind. What a killed process leaves is not read, and the next run removes it.
 //! 3. Where a block ends is a matter of its rows alone, and so is what a writer is asked to do: files have the same bytes
 //!    for any number of workers and any size of chunks.
 
@@ -171,6 +171,7 @@ fn save_from(
         return Err(Error::usage("the dataset is endless; cut it with take(n)").in_op("save"));
     }
     let names = target.names()?;
+    feedline_io::sweep(&names);
     if !target.overwrite {
         for name in &names {
             output::refuse_existing(name)?;
@@ -183,10 +184,9 @@ fn save_from(
     };
     let files = names.iter().map(open).collect::<Result<Vec<_>>>()?;
     let (elements, outputs) = write(start()?, files, watch)?;
-    let mut bytes = 0;
-    for output in outputs {
-        bytes += output.commit()?;
-    }
+    let (sinks, sizes): (Vec<_>, Vec<u64>) = outputs.into_iter().map(Output::into_sink).unzip();
+    feedline_io::commit_together(sinks)?;
+    let bytes = sizes.iter().sum();
     Ok(Saved { files: names, elements, bytes })
 }
 

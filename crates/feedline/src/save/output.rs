@@ -6,8 +6,14 @@ use std::io::Write;
 
 /// Bytes on their way to a name. Dropped without `commit`, nothing is left of them.
 pub trait Output: Write + Send {
+    /// What is to get its name, and its size.
+    fn into_sink(self: Box<Self>) -> (Box<dyn Sink>, u64);
     /// Gives the file its name. Returns its size.
-    fn commit(self: Box<Self>) -> Result<u64>;
+    fn commit(self: Box<Self>) -> Result<u64> {
+        let (sink, bytes) = self.into_sink();
+        sink.commit()?;
+        Ok(bytes)
+    }
 }
 
 /// A file or object of `feedline-io`, counted.
@@ -34,9 +40,8 @@ impl Write for Staged {
 }
 
 impl Output for Staged {
-    fn commit(self: Box<Self>) -> Result<u64> {
-        self.sink.commit()?;
-        Ok(self.bytes)
+    fn into_sink(self: Box<Self>) -> (Box<dyn Sink>, u64) {
+        (self.sink, self.bytes)
     }
 }
 

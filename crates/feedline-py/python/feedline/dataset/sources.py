@@ -221,7 +221,8 @@ class Sources(Core):
 
         Args:
             file_pattern: A pattern or a list of patterns; `*`, `?` and `[a-z]` stand for parts of a name and
-                do not go across `/`. Paths, `s3://bucket/…` and the like.
+                do not go across `/`; so `**` is one folder here, as in tf.data, while readers, such as
+                `TextLineDataset`, take it as any number of folders. Paths, `s3://bucket/…` and the like.
             shuffle: False keeps the names sorted. By default they are shuffled: zip features and labels
                 first, or list both with False.
             seed: Makes the order reproducible.

@@ -48,18 +48,16 @@ def CsvDataset(
         use_quote_delim: Whether quotes have a meaning.
         na_value: A text that stands for an empty field.
         select_cols: The numbers of the columns to read, rising; as many as `record_defaults`.
-        exclude_cols: The numbers of the columns to leave out instead.
+        exclude_cols: The numbers of the columns to leave out instead; there are no others but those of
+            `record_defaults`.
 
     Raises:
         ValueError: Columns that cannot be, or both of `select_cols` and `exclude_cols`.
     """
     op = "CsvDataset"
     columns = csv_columns(op, record_defaults)
-    if exclude_cols is not None:
-        if select_cols is not None:
-            raise ValueError(f"{op}: give select_cols or exclude_cols, not both")
-        left_out = {int(column) for column in exclude_cols}
-        select_cols = [i for i in range(len(columns) + len(left_out)) if i not in left_out]
+    if exclude_cols is not None and select_cols is not None:
+        raise ValueError(f"{op}: give select_cols or exclude_cols, not both")
     params = {
         "columns": columns,
         "header": bool(header),
@@ -67,6 +65,7 @@ def CsvDataset(
         "use_quote_delim": bool(use_quote_delim),
         "na_value": na_value,
         "select_cols": None if select_cols is None else [int(column) for column in select_cols],
+        "exclude_cols": None if exclude_cols is None else [int(column) for column in exclude_cols],
         "compression_type": compression(op, compression_type),
         "buffer_size": optional_integer(op, "buffer_size", buffer_size),
     }
