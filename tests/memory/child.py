@@ -404,6 +404,38 @@ def too_large_pictures(folder: Path) -> fl.Dataset:
 
 
 @pipeline
+def padded_by_one(_: Path) -> fl.Dataset:
+    """One element of 800 KB among 256 of 80 bytes: a batch of 205 MB."""
+    rows = fl.Dataset.range(256).map(lambda x: fl.fill([fl.where(x == 100, 100_000, 10)], x))
+    return rows.padded_batch(256).map(lambda batch: fl.shape(batch))
+
+
+@pipeline
+def rows_of_ragged(_: Path) -> fl.Dataset:
+    """The same by a function: one row of 80 KB makes 2000 of them as long."""
+    rows = fl.Dataset.range(2000).map(lambda x: fl.fill([fl.where(x == 100, 10_000, 10)], x))
+    return rows.ragged_batch(2000).map(lambda batch: batch.to_tensor()[0, 0])
+
+
+@pipeline
+def letters(_: Path) -> fl.Dataset:
+    """A string of 4 MB becomes four million of them, each with its place: 96 MB and more."""
+    text = fl.constant("abcdefghi " * 400_000)
+    rows = fl.Dataset.range(4).map(lambda x: fl.strings.join([text, fl.strings.as_string(x)]))
+    return rows.map(lambda row: fl.size(fl.strings.bytes_split(row)))
+
+
+@pipeline
+def growing_state(_: Path) -> fl.Dataset:
+    """4 MB more with each element."""
+
+    def grow(state: Any, x: Any) -> Any:
+        return fl.concat([state, fl.zeros([500_000], fl.float64)], 0), fl.size(state)
+
+    return fl.Dataset.range(100).scan(np.zeros(1), grow)
+
+
+@pipeline
 def too_many_keys(folder: Path) -> fl.Dataset:
     """A state for each of many keys."""
     total = fl.data.experimental.Reducer(lambda key: key, lambda state, x: state + x, lambda state: state)

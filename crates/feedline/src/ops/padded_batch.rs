@@ -179,11 +179,11 @@ impl Pad {
         // One long element makes all of them long: what that takes has nothing to do with what they take.
         let bytes = check_room(self.value.dtype(), &shape)?.saturating_add(self.string_bytes(&tensors, &shape));
         hold.set(hold.bytes().saturating_add(bytes)).map_err(|over| {
+            let of = if self.path.is_empty() { "they are".into() } else { format!("component {} is", self.path) };
             let what = format!(
-                "the {} elements of a batch take {} when component {} is filled up to the shape {:?}",
+                "the {} elements of a batch take {} when {of} filled up to the shape {:?}",
                 rows.len(),
                 bytes_text(over.bytes),
-                self.path,
                 &shape[1..]
             );
             over.error(&what, "make smaller batches, or batches of elements of like size (bucket_by_sequence_length)")
@@ -380,8 +380,8 @@ mod tests {
         };
         let longest = refused(ds.padded_batch(200, false).unwrap(), 8 << 20);
         for part in [
-            "the 200 elements of a batch take 16.1 MB when component",
-            "is filled up to the shape [10000]; operators may keep 7.3 MB of the memory_limit of 8.4 MB: raise it to 18.4 MB",
+            "the 200 elements of a batch take 16.1 MB when they are filled up to the shape [10000]; operators may keep",
+            "7.3 MB of the memory_limit of 8.4 MB: raise it to 18.4 MB or more",
             "bucket_by_sequence_length",
         ] {
             assert!(longest[0].contains(part), "{}", longest[0]);

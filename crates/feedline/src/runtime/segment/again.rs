@@ -153,6 +153,8 @@ impl Shared {
     fn is_worth_keeping(&self, items: &[Item]) -> bool {
         let plain = |column: &Column| match column {
             Column::Dense(t) if t.dtype() == DType::String => 0,
+            // Nor is anything written over what is ragged or sparse.
+            Column::Rows(rows, of) if rows[of.clone()].iter().all(|row| row.as_tensor().is_none()) => 0,
             column => column.nbytes(),
         };
         let bytes = |item: &Item| match item {
