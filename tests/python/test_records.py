@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import pickle
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -230,3 +232,20 @@ def test_errors_say_where_in_attributes(tmp_path: Path) -> None:
         list(words)
     assert (bad.value.element, bad.value.file) == (1, None)
     assert fl.errors.DataError("made by hand").file is None
+
+
+@pytest.mark.parametrize("mode", ["w", "w:gz"])
+def test_a_member_that_is_too_long_costs_its_sample(mode: Any, tmp_path: Path) -> None:
+    path = str(tmp_path / ("a.tar.gz" if "gz" in mode else "a.tar"))
+    with tarfile.open(path, mode) as out:
+        for sample, size in enumerate([10, 7 << 20, 20]):
+            for extension, length in (("cls", 1), ("txt", size), ("id", 2)):
+                info = tarfile.TarInfo(f"{sample}.{extension}")
+                info.size = length
+                out.addfile(info, io.BytesIO(bytes(length)))
+    compression = {"compression_type": "GZIP"} if "gz" in mode else {}
+    it = fl.WebDataset(path, fields=["txt", "id"], **compression).iter(memory_limit="8MB")
+    assert len(next(it)["txt"]) == 10
+    with pytest.raises(MemoryError, match=r"7\.3 MB is longer than .* of a memory_limit of 8\.0 MB"):
+        next(it)
+    assert len(next(it)["txt"]) == 20 and next(it, None) is None

@@ -333,13 +333,9 @@ impl Tar {
                     return Ok(Some(Step::Member(member, None)));
                 }
                 if size > self.max_bytes {
-                    let limited = match self.max_bytes < MAX_MEMBER_BYTES {
-                        true => " (a larger memory_limit allows longer ones)",
-                        false => "",
-                    };
                     feedline_io::bail!(
                         Data,
-                        "{} at byte {at} has {size} bytes, more than the {} that one member may have{limited}",
+                        "{} at byte {at} has {size} bytes, more than the {} that one member may have",
                         shown(&member.name),
                         self.max_bytes
                     );

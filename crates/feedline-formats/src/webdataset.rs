@@ -1,7 +1,7 @@
 //! Samples in tar files as `webdataset` lays them out: members that follow each other and share a key are one sample.
 //! The key is the path up to the first dot of its last part, the rest is the extension, which names the field.
 
-use crate::records::{Cut, Out, Records};
+use crate::records::{Cut, Longest, Out, Records};
 use crate::tar::{Member, Step, Tar, View};
 use feedline_io::{Buf, Error, Result};
 
@@ -104,11 +104,20 @@ fn is_one_of(extension: &[u8], names: &[u8]) -> bool {
     names.split(|b| *b == b';').any(|name| name.eq_ignore_ascii_case(extension))
 }
 
+/// What is there of a member.
+enum Content {
+    View(View),
+    NotWanted,
+    /// It has so many bytes, and was passed over: that costs its sample, and no other.
+    TooLong(u64),
+}
+
 /// Reads samples as records of several parts: the key, then the contents of each field.
 pub struct Reader {
     tar: Tar,
-    samples: Samples<Option<View>>,
+    samples: Samples<Content>,
     fields: Vec<Vec<u8>>,
+    longest: Longest,
     /// Fields that are not wanted are refused.
     strict: bool,
     ended: bool,
@@ -117,20 +126,20 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Longer members are passed over, with an error in the place of each.
-    pub fn max_bytes(self, max_bytes: u64) -> Reader {
-        Reader { tar: self.tar.max_bytes(max_bytes), ..self }
+    /// Samples with longer members are errors.
+    pub fn longest(self, longest: Longest) -> Reader {
+        Reader { longest, ..self }
     }
     pub fn new(fields: Vec<Vec<u8>>) -> Reader {
-        let (tar, samples) = (Tar::default(), Samples::default());
-        Reader { tar, samples, fields, strict: false, ended: false, later: None }
+        let (tar, samples, longest) = (Tar::default(), Samples::default(), Longest::default());
+        Reader { tar, samples, fields, longest, strict: false, ended: false, later: None }
     }
     /// Refuses samples with fields that are not wanted, for fields that were learned from another: they would be lost.
     pub fn strict(self, strict: bool) -> Reader {
         Reader { strict, ..self }
     }
     /// Hands out a whole sample, or says what is wrong with it.
-    fn put(&self, sample: &Sample<Option<View>>, out: &mut dyn Out) -> Result<()> {
+    fn put(&self, sample: &Sample<Content>, out: &mut dyn Out) -> Result<()> {
         sample.check()?;
         let is_strange = |e: &[u8]| self.strict && !self.fields.iter().any(|field| is_one_of(e, field));
         if let Some((extension, _)) = sample.fields.iter().find(|(extension, _)| is_strange(extension)) {
@@ -140,7 +149,13 @@ impl Reader {
                 String::from_utf8_lossy(extension)
             )));
         }
-        let view = |field: &Vec<u8>| sample.field(field).and_then(Option::as_ref).ok_or_else(|| sample.missing(field));
+        let view = |field: &Vec<u8>| match sample.field(field) {
+            Some(Content::View(view)) => Ok(view),
+            Some(Content::TooLong(bytes)) => {
+                Err(self.longest.check(*bytes).err().unwrap_or_else(|| sample.missing(field)))
+            }
+            Some(Content::NotWanted) | None => Err(sample.missing(field)),
+        };
         let views = self.fields.iter().map(view).collect::<Result<Vec<_>>>()?;
         out.copy(sample.header, &sample.key);
         views.iter().for_each(|view| out.view(&view.buf, view.range.clone()));
@@ -172,13 +187,22 @@ impl Records for Reader {
             if let Some(cut) = self.later.take() {
                 return cut;
             }
-            let fields = &self.fields;
-            let mut wanted = |member: &Member| {
+            let (fields, longest) = (&self.fields, &self.longest);
+            let is_wanted = |member: &Member| {
                 split_name(&member.name).is_some_and(|(_, e)| fields.iter().any(|field| is_one_of(e, field)))
             };
+            let fits = |member: &Member| longest.check(member.size).is_ok();
+            let mut wanted = |member: &Member| is_wanted(member) && fits(member);
             let step = if self.ended { Step::End } else { self.tar.next(&mut wanted) };
             let (whole, then) = match step {
-                Step::Member(member, view) => (self.samples.push(&member, view), None),
+                Step::Member(member, view) => {
+                    let content = match view {
+                        Some(view) => Content::View(view),
+                        None if is_wanted(&member) => Content::TooLong(member.size),
+                        None => Content::NotWanted,
+                    };
+                    (self.samples.push(&member, content), None)
+                }
                 // What is left of a sample around a damaged place is not known to be all of it.
                 Step::Fail(error) => {
                     self.samples.finish();

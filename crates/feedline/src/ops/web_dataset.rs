@@ -127,8 +127,8 @@ impl WebDataset {
             parts: fields.len() + 1,
             places: self.url,
             reader: Box::new(move |_| {
-                let most = longest_told(compression).bytes.min(MAX_MEMBER_BYTES);
-                Ok(Box::new(Reader::new(fields.clone()).strict(strict).max_bytes(most)))
+                let reader = Reader::new(fields.clone()).strict(strict);
+                Ok(Box::new(reader.longest(longest_told(compression))))
             }),
         })
     }
