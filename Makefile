@@ -57,6 +57,8 @@ bench: $(VENV)/built
 	$(PYTHON) bench/run.py
 	$(PYTHON) bench/memory.py
 	cargo bench -p feedline-cli --bench scan | tee bench/results/scan.txt
+	cargo bench -p feedline --bench resume | tee bench/results/resume.txt
+	cargo bench -p feedline --bench straggler | tee bench/results/straggler.txt
 	cargo bench -p feedline --bench pictures $(call TURBO,) | tee bench/results/pictures.txt
 	cargo bench -p feedline-image --bench pictures $(call TURBO,feedline-image/)
 
