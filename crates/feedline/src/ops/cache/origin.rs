@@ -26,6 +26,7 @@ impl Origin {
         Origin { epoch: cx.epoch, seeds: seeds_hash(plan), start: start.into(), never }
     }
     /// Whether two passes give the same elements.
+    #[cfg(feature = "columnar")]
     pub fn is_same(&self, other: &Origin) -> bool {
         (self.epoch, self.seeds, &self.start) == (other.epoch, other.seeds, &other.start)
     }
