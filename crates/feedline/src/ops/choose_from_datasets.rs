@@ -255,7 +255,7 @@ impl<C: Choices> Stage for MixStage<C> {
         }
         if self.ended {
             // A state may have said so: what is left of them is let go.
-            self.sources.iter_mut().for_each(|source| drop(source.get()));
+            self.sources.iter_mut().for_each(|source| _ = source.get());
         }
         // A chunk's worth of choices at most: whoever asks for all there is gets it in pieces.
         let want = want.min(4096);

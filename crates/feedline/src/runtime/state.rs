@@ -191,14 +191,15 @@ pub(super) fn set_kept(kept: &[Option<Json>], cx: &BuildCx, plan: &Plan) -> Resu
     });
     let (mut kept, mut told) = (kept.iter(), Ok(()));
     plan.walk(&mut |p| {
-        if p.op.keeps_passes() && told.is_ok() {
-            if let Some(json) = kept.next().and_then(Option::as_ref) {
-                told = mark::from_json(json).and_then(|parts| {
-                    let mut at = At::new(&parts);
-                    p.op.miss_pass(cx, &mut at)?;
-                    at.finish()
-                });
-            }
+        if p.op.keeps_passes()
+            && told.is_ok()
+            && let Some(json) = kept.next().and_then(Option::as_ref)
+        {
+            told = mark::from_json(json).and_then(|parts| {
+                let mut at = At::new(&parts);
+                p.op.miss_pass(cx, &mut at)?;
+                at.finish()
+            });
         }
     });
     told
