@@ -173,6 +173,8 @@ struct Share {
 
 impl Kept {
     fn share(self: &Arc<Self>, budget: &Arc<Budget>) -> Arc<Share> {
+        // A fork must not find it held.
+        let _brief = feedline_io::brief();
         let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
         shares.retain(|share| share.strong_count() > 0);
         let of_this = |share: &Arc<Share>| Arc::ptr_eq(&share.budget, budget);
