@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import feedline as fl
@@ -765,3 +768,121 @@ def test_a_refusal_names_what_differs() -> None:
     next(it)
     with pytest.raises(ValueError, match=r"operator 3 is batch\(batch_size=3\) here and was"):
         fl.Dataset.range(10).prefetch(5).batch(3).iter(it.state_dict())
+
+
+CALLS = [None, 1, 2, 3, fl.AUTOTUNE]
+
+
+def chained(steps: list[str], calls: Iterator[Any]) -> fl.Dataset:
+    """Functions one after the other, with numbers of calls from an iterator."""
+    ds = fl.Dataset.range(60)
+    for step in steps:
+        match step:
+            case "map":
+                ds = ds.map(lambda x: x + 1, num_parallel_calls=next(calls))
+            case "fails":
+                ds = ds.map(
+                    lambda x: fl.ensure_shape(fl.fill([fl.where(x % 7 == 3, 2, 1)], x), [1])[0],
+                    num_parallel_calls=next(calls),
+                )
+            case "python":
+                ds = ds.map(
+                    lambda x: np.int64(x * 2),
+                    num_parallel_calls=next(calls),
+                    python=True,
+                    output_signature=fl.TensorSpec([], fl.int64),
+                )
+            case "filter":
+                ds = ds.filter(lambda x: x % 3 != 0)
+            case "shuffle":
+                ds = ds.shuffle(7, seed=3)
+            case "interleave":
+                inner = next(calls)
+                ds = ds.interleave(
+                    lambda x: (
+                        fl.Dataset.range(x % 4)
+                        .map(lambda y: x + y, num_parallel_calls=inner)  # noqa: B023
+                        .map(lambda y: y * 3, num_parallel_calls=2)
+                    ),
+                    cycle_length=3,
+                    num_parallel_calls=next(calls) or 1,
+                )
+    return ds
+
+
+def outcomes(iterator: Any) -> list[Any]:
+    """What comes, errors included."""
+    found: list[Any] = []
+    while True:
+        try:
+            found.append(int(next(iterator)))
+        except StopIteration:
+            return found
+        except fl.errors.InvalidArgumentError:
+            found.append("failed")
+
+
+@pytest.mark.parametrize("seed", [*range(20), 151])
+def test_num_parallel_calls_may_be_others(seed: int) -> None:
+    """Which functions run together depends on it, and on whether maps became one; states do not mind."""
+    random = Random(seed)
+    kinds = ["map", "map", "map", "filter", "python", "fails", "shuffle", "interleave"]
+    steps = [random.choice(kinds) for _ in range(random.randint(2, 6))]
+    draw = iter(lambda: random.choice(CALLS), "never")
+    options = {"chunk_rows": random.choice([1, 3, 8, None])}
+    expected = outcomes(iter(chained(steps, draw).with_options(**options)))
+    refused = 0
+    for at in range(0, len(expected), 1 + len(expected) // 12):
+        it = iter(chained(steps, draw).with_options(**options))
+        for _ in range(at):
+            with contextlib.suppress(fl.errors.InvalidArgumentError):
+                next(it)
+        state = json.loads(json.dumps(it.state_dict()))
+        # And once more, from a state of a pass that was resumed.
+        for more in (0, 2):
+            try:
+                again = chained(steps, draw).with_options(**options).iter(state=state)
+            except ValueError as error:
+                assert "with a filter before and one behind" in str(error)  # noqa: PT017
+                refused += 1
+                break
+            for _ in range(more):
+                with contextlib.suppress(fl.errors.InvalidArgumentError, StopIteration):
+                    next(again)
+            state = again.state_dict()
+            if more == 0:
+                continue
+            assert outcomes(again) == expected[at + more :], (steps, at)
+            last = chained(steps, draw).with_options(**options)
+            with contextlib.suppress(ValueError):
+                assert outcomes(last.iter(state=state)) == expected[at + more :], (steps, at)
+    assert not refused or steps.count("filter") > 1
+
+
+def test_where_errors_are_left_out_num_parallel_calls_stay_the_same() -> None:
+    """What stands between two maps then cannot be between those that became one."""
+
+    def ds(calls: int) -> fl.Dataset:
+        maps = chained(["fails", "map"], iter([2, calls]))
+        return maps.with_options(on_error="skip")
+
+    it = iter(ds(2))
+    first = [int(next(it)) for _ in range(10)]
+    state = it.state_dict()
+    assert first + values(ds(2).iter(state=state)) == values(ds(3))
+    with pytest.raises(ValueError, match="num_parallel_calls must be the same"):
+        ds(3).iter(state=state)
+
+
+def test_a_longer_cycle_is_another_order() -> None:
+    """More calls than the usual cycle make a longer one."""
+
+    def ds(calls: int) -> fl.Dataset:
+        return fl.Dataset.range(40).interleave(lambda x: fl.Dataset.range(x), num_parallel_calls=calls)
+
+    it = iter(ds(4))
+    first = [int(next(it)) for _ in range(30)]
+    state = it.state_dict()
+    assert first + values(ds(16).iter(state=state)) == values(iter(ds(2)))
+    with pytest.raises(ValueError, match="num_parallel_calls"):
+        ds(20).iter(state=state)

@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::op::Op;
 use crate::options::Options;
 use crate::plan::{Bound, Card, Format, Plan};
-use crate::runtime::{Index, Iter, State, index_of, process_pool};
+use crate::runtime::{Index, Iter, Runs, State, index_of, process_pool};
 use std::fmt;
 use std::sync::Arc;
 
@@ -90,7 +90,7 @@ pub fn iterate(bound: &Bound) -> Result<Iter> {
 /// The same under further options, for this pass only.
 pub fn iterate_with(bound: &Bound, options: Option<Options>) -> Result<Iter> {
     let epoch = bound.plan.next_pass();
-    let iter = Iter::new(&as_run(bound, options)?, epoch, process_pool())?;
+    let iter = Iter::new(as_run(bound, options)?, epoch, process_pool())?;
     feedline_io::wanted()?;
     bound.plan.set_meters(iter.meters().clone());
     Ok(iter)
@@ -111,7 +111,7 @@ pub fn iterate_epoch(bound: &Bound, options: Option<Options>, epoch: u64) -> Res
 /// The same from where a state was taken on. The next pass is then the one behind it.
 pub fn iterate_from(bound: &Bound, options: Option<Options>, state: &State) -> Result<Iter> {
     let runs = as_resumed(bound, options, state)?;
-    let iter = Iter::resume(&runs, state, process_pool())?;
+    let iter = Iter::resume(runs, state, process_pool())?;
     // One that was interrupted must not count: another may have begun since.
     feedline_io::wanted()?;
     bound.plan.set_next_pass(state.epoch().saturating_add(1));
@@ -121,14 +121,14 @@ pub fn iterate_from(bound: &Bound, options: Option<Options>, state: &State) -> R
 
 /// Whether `iterate_from` would take a state, as far as that can be told without beginning a pass.
 pub fn check_state(bound: &Bound, options: Option<Options>, state: &State) -> Result<()> {
-    state.fits(&as_resumed(bound, options, state)?.plan)
+    state.fits(&as_resumed(bound, options, state)?)
 }
 
 /// The state has the marks of the operators that ran. Whether they were rewritten changes no results, so the rest of the pass
 /// runs as its beginning did.
-fn as_resumed(bound: &Bound, options: Option<Options>, state: &State) -> Result<Bound> {
+fn as_resumed(bound: &Bound, options: Option<Options>, state: &State) -> Result<Runs> {
     let runs = as_run(bound, options.clone())?;
-    if state.is_as_written() == (runs.plan.options.rewrite == Some(false)) {
+    if state.is_as_written() == (runs.bound.plan.options.rewrite == Some(false)) {
         return Ok(runs);
     }
     let rewrite = Some(!state.is_as_written());
@@ -136,12 +136,12 @@ fn as_resumed(bound: &Bound, options: Option<Options>, state: &State) -> Result<
 }
 
 /// The plan as it runs: rewritten, with the options of this pass.
-pub(crate) fn as_run(bound: &Bound, options: Option<Options>) -> Result<Bound> {
+pub(crate) fn as_run(bound: &Bound, options: Option<Options>) -> Result<Runs> {
     let plan = match options {
         None => bound.plan.rewritten()?.plan,
         Some(options) => Dataset { plan: bound.plan.clone() }.with_options(options)?.plan.rewritten()?.plan,
     };
-    Ok(Bound { plan, env: bound.env.clone() })
+    Ok(Runs { bound: Bound { plan, env: bound.env.clone() }, written: bound.plan.clone() })
 }
 
 impl fmt::Debug for Dataset {

@@ -90,6 +90,7 @@ pub fn locate(
     let stages = trace.seen();
     let mut draws = Vec::new();
     shown
+        .bound
         .plan
         .walk(&mut |node| stages.iter().filter(|s| s.node == node.id).for_each(|seen| drawn(node, seen, &mut draws)));
     Ok(Located { step, row, epoch: start.epoch(), origins, stages, draws })
@@ -156,7 +157,7 @@ pub fn start_of(bound: &Bound, state: Option<State>) -> Result<Start> {
         Some(state) => Ok(Start::State(Box::new(state))),
         None => match bound.plan.meters().and_then(|m| m.start()) {
             Some(start) => Ok(start),
-            None => Ok(Start::first(&as_run(bound, None)?.plan)),
+            None => Ok(Start::first(&as_run(bound, None)?.bound.plan)),
         },
     }
 }

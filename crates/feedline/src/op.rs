@@ -111,6 +111,14 @@ pub trait Op: fmt::Debug + Send + Sync + Any {
     fn tunables(&self) -> &'static [&'static str] {
         &[]
     }
+    /// How many calls of its function may run at once, if it says so.
+    fn num_parallel_calls(&self) -> Option<i64> {
+        None
+    }
+    /// How many operators of the plan as it was written it stands for, if it calls a function: each has a number in marks.
+    fn layers(&self) -> usize {
+        1
+    }
     /// Into how many parts it divides elements, of which it gives one; `None` for every operator but `shard`.
     fn shards(&self) -> Option<u64> {
         None

@@ -22,4 +22,4 @@ pub use slot::{Slot, Slots};
 pub use spec::{Dims, Leaf, Spec, Tree};
 pub use tensor::{IntoShape, Shape, Strings, StringsBuilder, Tensor, check_room, count};
 pub use value::{Nested, NestedDataset, READ_NESTED, Ragged, Sparse, Value};
-pub use written::{Attachments, Reader, attach, attach_live, attached, with_attachments};
+pub use written::{Attachments, Reader, attach, attach_live, attached, is_compared, with_attachments};

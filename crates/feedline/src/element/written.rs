@@ -22,6 +22,8 @@ pub enum Reader {
     Here,
     /// Another process: everything but arrays and Python objects is spelt out.
     Elsewhere,
+    /// Nobody: it is compared. What cannot change results is left out of datasets inside of functions.
+    Nobody,
 }
 
 thread_local! {
@@ -38,6 +40,11 @@ pub fn with_attachments<R>(reader: Reader, list: Attachments, f: impl FnOnce() -
 /// Puts an object aside if it will be read in this process.
 pub fn attach_live(object: Arc<dyn Any + Send + Sync>) -> Option<usize> {
     CURRENT.with_borrow(|c| matches!(c, Some((Reader::Here, _)))).then(|| attach(object)).flatten()
+}
+
+/// Whether what is written now is only compared.
+pub fn is_compared() -> bool {
+    CURRENT.with_borrow(|c| matches!(c, Some((Reader::Nobody, _))))
 }
 
 /// Puts an object aside and says where; `None` if no list is open.

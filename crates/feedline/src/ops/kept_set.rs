@@ -139,7 +139,7 @@ pub fn known<'a>(made: &'a OnceLock<Vec<u8>>, plan: &Plan) -> Result<&'a [u8]> {
 
 /// What decides, in every process, what comes out of a plan, as far as the plan itself says it.
 fn identity(plan: &Plan) -> Result<Vec<u8>> {
-    let mut text = serde_json::to_vec(&Outline::of(plan)?)?;
+    let mut text = serde_json::to_vec(&Outline::of(plan, &plan.options)?)?;
     let (_, attachments) = write_plan(plan)?;
     for object in attachments {
         if let Some(HostAttachment(function)) = object.downcast_ref() {

@@ -46,6 +46,13 @@ pub struct Map {
     pub on_worker_death: Option<OnDeath>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_error: Option<OnError>,
+    /// Maps that were made one: a state fits whether they were or not, which depends on `num_parallel_calls`.
+    #[serde(skip, default = "one")]
+    pub layers: usize,
+}
+
+fn one() -> usize {
+    1
 }
 
 impl Dataset {
@@ -82,6 +89,7 @@ impl Dataset {
             workers: None,
             on_worker_death: None,
             on_error: None,
+            layers: 1,
         })
     }
 }
@@ -158,8 +166,14 @@ impl Op for Map {
         let Some(input) = cx.index(&node.inputs[0])? else { return Ok(None) };
         Ok(Some(Arc::new(MapIndex { input, function: self.function.bound(cx) })))
     }
+    fn num_parallel_calls(&self) -> Option<i64> {
+        self.num_parallel_calls
+    }
+    fn layers(&self) -> usize {
+        self.layers
+    }
     fn tunables(&self) -> &'static [&'static str] {
-        &["workers", "on_worker_death"]
+        &["num_parallel_calls", "workers", "on_worker_death"]
     }
     fn write(&self) -> Result<serde_json::Value> {
         Ok(serde_json::to_value(self)?)

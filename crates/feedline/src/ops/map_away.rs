@@ -170,6 +170,7 @@ mod tests {
             workers: Some(workers),
             on_worker_death: None,
             on_error: None,
+            layers: 1,
         };
         input.apply(map).unwrap()
     }

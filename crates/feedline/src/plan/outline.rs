@@ -5,7 +5,8 @@ use super::{Fnv, Plan, written};
 use crate::element::{DType, Tensor};
 use crate::error::{Error, Result};
 use crate::expr::{HostAttachment, chance};
-use crate::options::OnError;
+use crate::options::{OnError, Options};
+use crate::runtime::Errors;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
@@ -47,7 +48,8 @@ pub(super) struct Lined {
 }
 
 impl Outline {
-    pub fn of(plan: &Plan) -> Result<Outline> {
+    /// Of a plan as it was written, which runs with these options.
+    pub fn of(plan: &Plan, options: &Options) -> Result<Outline> {
         let mut known: HashMap<u64, u64> = HashMap::new();
         let (mut operators, mut functions) = (Vec::new(), Vec::new());
         let mut failed = None;
@@ -77,12 +79,20 @@ impl Outline {
             return Err(error);
         }
         let mut hash = Fnv(known[&plan.id]);
-        hash.write(&[plan.options.deterministic.unwrap_or(true).into()]);
+        hash.write(&[options.deterministic.unwrap_or(true).into()]);
         // With others left out or kept, other elements come.
-        if plan.options.on_error.is_some_and(|e| e != OnError::Raise) {
+        if options.on_error.is_some_and(|e| e != OnError::Raise) {
             hash.write(b"leaves out errors");
         }
-        let as_written = plan.options.rewrite == Some(false);
+        if Errors::are_left_out(plan, options) {
+            // What stands between maps cannot be between those that became one.
+            plan.walk_all(&mut |node| {
+                if node.op.options().is_none() {
+                    hash.write(&node.op.num_parallel_calls().unwrap_or(0).to_le_bytes());
+                }
+            });
+        }
+        let as_written = options.rewrite == Some(false);
         Ok(Outline { fingerprint: format!("{:016x}", hash.0), operators, as_written, functions })
     }
     pub fn is_as_written(&self) -> bool {
@@ -112,7 +122,9 @@ impl Outline {
             None => match (self.operators.get(here.operators.len()), here.operators.get(self.operators.len())) {
                 (Some(Line(was, _)), _) => format!("{was} was there and is missing here"),
                 (_, Some(Line(is, _))) => format!("{is} is here and was not there"),
-                _ => "its operators are the same, but connected or run in another way".into(),
+                _ => "its operators are the same, but connected or run in another way (where errors are left out, \
+                      num_parallel_calls must be the same, too)"
+                    .into(),
             },
         };
         Err(Error::usage(format!("the state was taken from another dataset: {text}")))
@@ -141,10 +153,7 @@ fn line(node: &Plan) -> Result<&Lined> {
     if let Some(line) = node.outlined.get() {
         return Ok(line);
     }
-    let (mut json, attachments) = written::write_params(node)?;
-    if let Some(map) = json.as_object_mut() {
-        node.op.tunables().iter().for_each(|name| drop(map.remove(*name)));
-    }
+    let (mut json, attachments) = written::write_telling(node)?;
     // A state has those.
     chance::forget(&mut json);
     let mut hash = Fnv::new();
@@ -191,7 +200,7 @@ mod tests {
     use crate::{Dataset, Options};
 
     fn refusal(was: &Dataset, is: &Dataset) -> String {
-        let outline = |ds: &Dataset| Outline::of(ds.plan()).unwrap();
+        let outline = |ds: &Dataset| Outline::of(ds.plan(), &ds.plan().options).unwrap();
         outline(was).check(&outline(is)).map_or_else(|e| e.to_string(), |()| String::new())
     }
 
@@ -234,7 +243,7 @@ mod tests {
     fn code_is_compared_where_it_can_be() {
         let outline = |code: &str| Outline {
             functions: vec![Code(1, vec![code.into()])],
-            ..Outline::of(Dataset::range(5).unwrap().batch(2, false).unwrap().plan()).unwrap()
+            ..Outline::of(Dataset::range(5).unwrap().batch(2, false).unwrap().plan(), &Options::default()).unwrap()
         };
         let refused = |was: &str, is: &str| outline(was).check(&outline(is)).err().map(|e| e.to_string());
         assert_eq!((refused("v1 a", "v1 a"), refused("v1 a", "v2 b"), refused("a", "b")), (None, None, None));

@@ -2,7 +2,9 @@
 //! inputs in the list, and the place of the last one. Arrays and Python functions are attachments beside it.
 
 use super::{Bound, Plan};
-use crate::element::{Attachments, Nested, READ_NESTED, Reader, Value, attach_live, attached, with_attachments};
+use crate::element::{
+    Attachments, Nested, READ_NESTED, Reader, Value, attach_live, attached, is_compared, with_attachments,
+};
 use crate::error::{Error, Result};
 use serde_json::{Value as Json, json};
 use std::collections::HashMap;
@@ -31,13 +33,27 @@ pub(super) fn write_params(plan: &Plan) -> Result<(Json, Attachments)> {
     Ok((json?, attachments))
 }
 
+/// Those of them that can change results.
+pub(super) fn write_telling(plan: &Plan) -> Result<(Json, Attachments)> {
+    let (json, attachments) = with_attachments(Reader::Nobody, vec![], || params(plan));
+    Ok((json?, attachments))
+}
+
+fn params(node: &Plan) -> Result<Json> {
+    let mut json = node.op.write()?;
+    if let Some(map) = json.as_object_mut().filter(|_| is_compared()) {
+        node.op.tunables().iter().for_each(|name| drop(map.remove(*name)));
+    }
+    Ok(json)
+}
+
 fn write(plan: &Plan) -> Result<Json> {
     let mut places: HashMap<u64, usize> = HashMap::new();
     let mut nodes: Vec<Result<Json>> = Vec::new();
     plan.walk(&mut |node| {
         let inputs: Vec<usize> = node.inputs.iter().map(|i| places[&i.id]).collect();
         places.insert(node.id, nodes.len());
-        nodes.push(node.op.write().map(|params| match inputs.is_empty() {
+        nodes.push(params(node).map(|params| match inputs.is_empty() {
             true => json!({ "op": node.name(), "params": params }),
             false => json!({ "op": node.name(), "params": params, "inputs": inputs }),
         }));

@@ -21,7 +21,8 @@ pub static RULE: Rule = Rule {
         if !plain || !alike {
             return Ok(None);
         }
-        let fused = Map { function: Function::new(f.then(g)), ..outer.clone() };
+        let layers = inner.layers + outer.layers;
+        let fused = Map { function: Function::new(f.then(g)), layers, ..outer.clone() };
         Plan::new(Arc::new(fused), node.inputs[0].inputs.clone()).map(Some)
     },
 };

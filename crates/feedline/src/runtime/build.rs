@@ -155,19 +155,20 @@ pub struct Open {
     pub(super) functions: Vec<(Arc<dyn ChunkFn>, Arc<Meter>)>,
     pub(super) bounds: Bounds,
     pub(super) batches: Option<Batches>,
-    /// Operators that have a number of their own in its marks.
-    pub(super) layers: usize,
+    /// The operators that have a number of their own in its marks, from the source on: whether each keeps rows.
+    pub(super) layers: Vec<bool>,
     /// Its chunks are as large as they come, whatever is wanted: other functions want smaller ones.
     pub(super) coarse: bool,
 }
 
 impl Open {
     fn new(head: Box<dyn Stage>, bounds: Bounds) -> Open {
-        Open { head, functions: vec![], bounds, batches: None, layers: 0, coarse: false }
+        Open { head, functions: vec![], bounds, batches: None, layers: vec![], coarse: false }
     }
-    fn with(mut self, function: Arc<dyn ChunkFn>, meter: Arc<Meter>) -> Open {
+    /// With a function that stands for so many operators.
+    fn with(mut self, function: Arc<dyn ChunkFn>, meter: Arc<Meter>, layers: usize) -> Open {
+        self.layers.extend(std::iter::repeat_n(function.keeps_rows(), layers));
         self.functions.push((function, meter));
-        self.layers += 1;
         self
     }
     /// Results are made in the memory of batches of that size, where they can be.
@@ -317,7 +318,7 @@ impl BuildCx {
         let below = BuildCx { depth: self.depth + 1, ..self.clone() };
         let head = around(below.nested_stage(value, epoch)?);
         let meter = self.run.meters.of(self.as_it_runs(Bound::of(value)?)?.id);
-        Ok(Segment::new(self, self.depth + 1, Open { layers: 1, ..Open::new(head, bounds) }, meter))
+        Ok(Segment::new(self, self.depth + 1, Open { layers: vec![true], ..Open::new(head, bounds) }, meter))
     }
     /// The count of what an operator leaves out.
     pub fn tally(&self, node: &Plan, policy: OnError) -> Arc<Tally> {
@@ -399,23 +400,23 @@ impl BuildCx {
         parallel: Option<usize>,
         ordered: bool,
     ) -> Result<Built> {
-        let input = &node.inputs[0];
+        let (input, layers) = (&node.inputs[0], node.op.layers());
         if self.nested || (function.is_host() && parallel.is_none()) {
             let input = self.stage(input)?;
-            return Ok(Built::Stage(Box::new(Inline { input, function, ready: Default::default() })));
+            return Ok(Built::Stage(Box::new(Inline::new(input, function, layers))));
         }
         let (bounds, meter) = (self.run.bounds(), self.run.meters.of(node.id));
-        // Which functions run together depends on what was asked, not on the machine: marks must fit everywhere.
+        // Which functions run together depends on what was asked, and marks fit whichever do (`Segment::seek`).
         let calls = parallel.unwrap_or(usize::MAX);
         let parallel = calls.min(bounds.parallel);
         Ok(Built::Open(match self.build(input)? {
             Built::Open(open) if open.bounds.ordered == ordered && open.bounds.calls == calls && !open.coarse => {
-                open.with(function, meter)
+                open.with(function, meter, layers)
             }
             built => {
                 let below = BuildCx { depth: self.depth + 1, ..self.clone() };
                 let bounds = Bounds { parallel, calls, ordered, grain: self.grain, ..bounds };
-                Open::new(below.close(built, input), bounds).with(function, meter)
+                Open::new(below.close(built, input), bounds).with(function, meter, layers)
             }
         }))
     }
@@ -423,7 +424,7 @@ impl BuildCx {
     pub fn then_away(&self, node: &Plan, function: Arc<dyn ChunkFn>, workers: usize, ordered: bool) -> Result<Built> {
         let input = self.stage(&node.inputs[0])?;
         if self.nested {
-            return Ok(Built::Stage(Box::new(Inline { input, function, ready: Default::default() })));
+            return Ok(Built::Stage(Box::new(Inline::new(input, function, 1))));
         }
         let (bounds, meter) = (self.run.bounds(), self.run.meters.of(node.id));
         // Each has something to do while the answer to the last message is on its way.
@@ -431,15 +432,15 @@ impl BuildCx {
         let many = parallel.saturating_mul(2);
         let (chunks, ready, grain) = (bounds.chunks.max(many), bounds.ready.max(many), self.grain);
         let bounds = Bounds { parallel, calls: AWAY, chunks, ready, ordered, grain, ..bounds };
-        Ok(Built::Open(Open::new(input, bounds).with(function, meter)))
+        Ok(Built::Open(Open::new(input, bounds).with(function, meter, 1)))
     }
     /// A function on a stage that the operator made itself.
     pub fn open(&self, node: &Plan, head: Box<dyn Stage>, function: Arc<dyn ChunkFn>) -> Built {
         if self.nested {
-            return Built::Stage(Box::new(Inline { input: head, function, ready: Default::default() }));
+            return Built::Stage(Box::new(Inline::new(head, function, 1)));
         }
         let bounds = Bounds { grain: self.grain, ..self.run.bounds() };
-        Built::Open(Open::new(head, bounds).with(function, self.run.meters.of(node.id)))
+        Built::Open(Open::new(head, bounds).with(function, self.run.meters.of(node.id), 1))
     }
     /// The same for a stage that gives as many rows as lie together: what follows gets as many as it asks for.
     pub fn open_coarse(&self, node: &Plan, head: Box<dyn Stage>, function: Arc<dyn ChunkFn>) -> Built {
@@ -471,7 +472,7 @@ impl BuildCx {
             Built::Stage(head) => Open::new(head, Bounds { grain: self.grain, ..self.run.bounds() }),
         };
         bounds(&mut open.bounds);
-        open.layers += 1;
+        open.layers.push(true);
         let meter = self.run.meters.of(input.id);
         Ok(Segment::new(self, self.depth, open, meter))
     }

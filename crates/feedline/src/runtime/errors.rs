@@ -18,7 +18,7 @@ use super::stage::{Cx, Pull, Stage};
 use super::{BuildCx, Index};
 use crate::element::Chunk;
 use crate::error::{Error, Kind, Result};
-use crate::options::{MaxErrors, OnError};
+use crate::options::{MaxErrors, OnError, Options};
 use crate::plan::Plan;
 use feedline_io::brief;
 use serde::{Deserialize, Serialize};
@@ -95,13 +95,17 @@ pub struct Errors {
 }
 
 impl Errors {
+    /// Whether not all operators raise.
+    pub fn are_left_out(plan: &Plan, options: &Options) -> bool {
+        let mut any = options.on_error.unwrap_or_default() != OnError::Raise;
+        plan.walk_all(&mut |p| any |= p.op.on_error().is_some_and(|own| own != OnError::Raise));
+        any
+    }
     /// `None` if all operators raise.
     pub fn of(plan: &Plan, epoch: u64) -> Option<Arc<Errors>> {
         let options = &plan.options;
         let policy = options.on_error.unwrap_or_default();
-        let mut any = policy != OnError::Raise;
-        plan.walk_all(&mut |p| any |= p.op.on_error().is_some_and(|own| own != OnError::Raise));
-        any.then(|| {
+        Errors::are_left_out(plan, options).then(|| {
             let quarantine = options.quarantine.as_ref().map(|folder| Quarantine::new(folder));
             Arc::new(Errors { policy, most: options.max_errors, quarantine, epoch })
         })

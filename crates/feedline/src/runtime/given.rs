@@ -36,6 +36,10 @@ impl Given {
     pub fn and(self, behind: Given) -> Given {
         Given { results: self.results.saturating_add(behind.results), failed: self.failed | behind.failed }
     }
+    /// The same behind functions that keep rows: any of them may have failed there.
+    pub fn through_functions(self) -> Given {
+        Given { failed: !self.is_none(), ..self }
+    }
     /// What is left of them behind the first ones. Where nothing is left, nothing has failed.
     pub fn behind(self, first: u64) -> Given {
         let results = self.results.saturating_sub(first);

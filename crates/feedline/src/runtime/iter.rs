@@ -34,6 +34,8 @@ pub struct Iter {
     /// The plan as it runs.
     pub plan: Plan,
     epoch: u64,
+    /// As it was asked for, before it was rewritten: what states are compared by.
+    written: Plan,
     outline: Option<Outline>,
     /// Seeds that were drawn.
     drawn: Vec<Arc<AtomicU64>>,
@@ -162,13 +164,29 @@ pub fn testing_cx(plan: &Plan) -> BuildCx {
     build_cx(&new_run(plan, 0, Pool::new(1)), &unbound(plan), 0)
 }
 
+/// What a pass runs, and the plan as it was written: which of its maps became one depends on how many may run at once, which
+/// a state does not mind.
+pub struct Runs {
+    pub bound: Bound,
+    pub written: Plan,
+}
+
+impl From<&Bound> for Runs {
+    /// As it was written.
+    fn from(bound: &Bound) -> Runs {
+        Runs { written: bound.plan.clone(), bound: bound.clone() }
+    }
+}
+
 impl Iter {
     /// Starts a pass on the pool. The plan is run as it is: rewriting it comes before.
-    pub fn new(bound: &Bound, epoch: u64, pool: Arc<Pool>) -> Result<Iter> {
+    pub fn new(runs: impl Into<Runs>, epoch: u64, pool: Arc<Pool>) -> Result<Iter> {
+        let runs = &runs.into();
+        let bound = &runs.bound;
         let run = new_run(&bound.plan, epoch, pool);
         super::state::begin_seeds(&bound.plan, &run.finished);
         let seeds = super::state::seeds_of(&bound.plan, &run.finished);
-        let mut iter = Iter::build(bound, epoch, run)?;
+        let mut iter = Iter::build(runs, epoch, run)?;
         // What a cache gives was made in an earlier pass, and a snapshot reads its input or its shards: only a state tells.
         let mut cached = false;
         bound.plan.walk(&mut |p| cached |= matches!(p.name(), "cache" | "snapshot"));
@@ -182,25 +200,28 @@ impl Iter {
     }
     /// The pass that began like that once more, saying where rows come from. The plan must be a copy of its plan that
     /// nobody else uses.
-    pub fn again(bound: &Bound, start: &Start, trace: Arc<Trace>, pool: Arc<Pool>) -> Result<Iter> {
+    pub fn again(runs: &Runs, start: &Start, trace: Arc<Trace>, pool: Arc<Pool>) -> Result<Iter> {
+        let bound = &runs.bound;
         let run = traced_run(&bound.plan, start.epoch(), pool, Some(trace));
         match start {
-            Start::State(state) => Iter::resume_in(bound, state, run),
+            Start::State(state) => Iter::resume_in(runs, state, run),
             Start::Seeds { epoch, seeds } => {
                 super::state::set_seeds(seeds, &bound.plan, &run.finished)?;
                 super::state::begin_seeds(&bound.plan, &run.finished);
-                let iter = Iter::build(bound, *epoch, run)?;
+                let iter = Iter::build(runs, *epoch, run)?;
                 iter.root.start();
                 Ok(iter)
             }
         }
     }
     /// Starts a pass where another one was. The plan must be the one that the state was taken from.
-    pub fn resume(bound: &Bound, state: &State, pool: Arc<Pool>) -> Result<Iter> {
-        Iter::resume_in(bound, state, new_run(&bound.plan, state.epoch, pool))
+    pub fn resume(runs: impl Into<Runs>, state: &State, pool: Arc<Pool>) -> Result<Iter> {
+        let runs = &runs.into();
+        Iter::resume_in(runs, state, new_run(&runs.bound.plan, state.epoch, pool))
     }
-    fn resume_in(bound: &Bound, state: &State, run: Arc<Run>) -> Result<Iter> {
-        state.check(&bound.plan)?;
+    fn resume_in(runs: &Runs, state: &State, run: Arc<Run>) -> Result<Iter> {
+        state.check(runs)?;
+        let bound = &runs.bound;
         run.meters.begin(Start::State(Box::new(state.clone())));
         run.meters.go_on(&state.left_out);
         state.set_seeds(&bound.plan, &run.finished)?;
@@ -212,7 +233,7 @@ impl Iter {
         run.resumed.store(true, Relaxed);
         let budget = run.budget.clone();
         let _entered = budget.enter();
-        let mut iter = Iter::build(bound, state.epoch, run)?;
+        let mut iter = Iter::build(runs, state.epoch, run)?;
         iter.delivered = state.delivered;
         if state.ended {
             iter.run.finished.store(true, Relaxed);
@@ -226,12 +247,13 @@ impl Iter {
         iter.root.start();
         Ok(iter)
     }
-    fn build(bound: &Bound, epoch: u64, run: Arc<Run>) -> Result<Iter> {
+    fn build(runs: &Runs, epoch: u64, run: Arc<Run>) -> Result<Iter> {
+        let Runs { bound, written } = runs;
         if let Some(errors) = &run.errors {
             errors.prepare()?;
         }
         let _entered = run.budget.enter();
-        let plan = bound.plan.clone();
+        let (plan, written) = (bound.plan.clone(), written.clone());
         let root = build_cx(&run, bound, epoch).root(&plan)?;
         let waiter = Arc::new(Waiter::default());
         let waker: Arc<dyn Wake> = waiter.clone();
@@ -239,7 +261,23 @@ impl Iter {
         let waker = Arc::downgrade(&waker);
         let (from, row, outline, delivered, ended, left) = Default::default();
         let drawn = super::state::drawn(&plan);
-        Ok(Iter { root, run, waiter, waker, chunk, row, from, plan, epoch, outline, drawn, delivered, ended, left })
+        Ok(Iter {
+            root,
+            run,
+            waiter,
+            waker,
+            chunk,
+            row,
+            from,
+            plan,
+            written,
+            epoch,
+            outline,
+            drawn,
+            delivered,
+            ended,
+            left,
+        })
     }
 
     /// Where the consumer is, whatever workers have done ahead: `resume` goes on with what it would get next. Elements
@@ -258,7 +296,7 @@ impl Iter {
         }
         let plan = match &self.outline {
             Some(outline) => outline.clone(),
-            None => self.outline.insert(Outline::of(&self.plan)?).clone(),
+            None => self.outline.insert(Outline::of(&self.written, &self.plan.options)?).clone(),
         };
         // Operators that start others while they run say in their marks how many seeds those had taken by then.
         let seeds = super::state::seeds_of(&self.plan, &self.run.finished);

@@ -30,12 +30,12 @@ mod trace;
 pub use budget::{Budget, Hold, Kept, Over, Promise, size as bytes_text};
 pub use build::{BuildCx, Built, Known, Run, mix};
 pub use ends::{Ends, EndsBelow, Waiting};
-pub use errors::{LeftOut, Tally};
+pub use errors::{Errors, LeftOut, Tally};
 pub use given::Given;
 pub use index::Index;
 #[cfg(test)]
 pub use iter::testing_cx;
-pub use iter::{Iter, Stopper, index as index_of, streaming_op, streams};
+pub use iter::{Iter, Runs, Stopper, index as index_of, streaming_op, streams};
 pub use line::Line;
 pub use mark::{At, Later, Mark, Saved, from_json as parts_from_json, to_json as parts_to_json, unfit};
 pub use meter::{Lane, Meter, Meters, Phase, Spread, Usage, note_lock_wait};

@@ -93,8 +93,10 @@ pub struct Segment {
     shared: Arc<Shared>,
     /// Results that are dropped.
     drop: Given,
-    /// How many operators it stands for: each has a number in a mark.
-    layers: usize,
+    /// The operators that it stands for, from the source on: each has a number in a mark. Whether it keeps rows.
+    layers: Vec<bool>,
+    /// Whether all of its functions do.
+    keeps: bool,
 }
 
 pub struct Shared {
@@ -299,7 +301,8 @@ impl Segment {
             told,
         });
         run.note_segment(&shared);
-        Segment { shared, drop: Given::default(), layers }
+        let keeps = shared.functions.iter().all(|(f, _)| f.keeps_rows());
+        Segment { shared, drop: Given::default(), layers, keeps }
     }
     /// Of all segments of its kind so many may be pulled at once; 0: no bound.
     pub fn note_places(&self, places: usize) {
@@ -346,27 +349,49 @@ impl Stage for Segment {
             Some(slot) => (&slot.from, queue.taken),
             None => (&queue.from, Given::default()),
         };
-        let given = from.skip.and(taken).and(self.drop);
+        // What is left out before the functions has the number of the first of them, unless it is all the same.
+        let (given, none) = (taken.and(self.drop), Given::default());
+        let (given, first) = if self.keeps { (from.skip.and(given), none) } else { (given, from.skip) };
         given.mark(out);
-        (1..self.layers).for_each(|_| Given::default().mark(out));
-        match given.is_none() {
+        (2..self.layers.len()).for_each(|_| none.mark(out));
+        if self.layers.len() > 1 {
+            first.mark(out);
+        }
+        match given.is_none() && first.is_none() {
             true => out.extend(&from.mark),
             false => out.extend_again(&from.mark),
         }
     }
     fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
         let shared = &*self.shared;
-        let mut given = Given::read(at)?;
-        for _ in 1..self.layers {
-            // Operators that run together here have one number for all.
-            given = given.and(Given::read(at)?);
+        // Operators that run together here have one number for all. Where they ran apart, each may have one: what it had given
+        // is left out behind all of them if those behind it keep rows, or before all of them if those before it do.
+        let (mut behind, mut before) = (Given::read(at)?, Given::default());
+        for own in (0..self.layers.len().saturating_sub(1)).rev() {
+            let given = Given::read(at)?;
+            if self.layers[own + 1..].iter().all(|keeps| *keeps) {
+                behind = behind.and(given.through_functions());
+            } else if self.layers[..=own].iter().all(|keeps| *keeps) {
+                before = before.and(given);
+            } else if !given.is_none() {
+                return Err(Error::usage(
+                    "the state was taken with another num_parallel_calls, by which functions ran apart that run together here, \
+                     with a filter before and one behind; resume with the number that it was taken with",
+                ));
+            }
         }
-        let (resharded, asked) = (at.is_resharded(), given);
+        // Where each row comes out as one, those that are to be dropped need not be made.
+        if self.keeps {
+            (behind, before) = (Given::default(), behind.and(before));
+        }
+        let resharded = at.is_resharded();
         let mut head = lock(&shared.head);
         head.stage.seek(at)?;
-        let keeps = shared.functions.iter().all(|(f, _)| f.keeps_rows());
-        if resharded && !std::mem::take(&mut given).is_none() && !(keeps && head.stage.pass(asked.results())) {
-            return Err(super::mark::unfit());
+        if resharded {
+            let passed = before.is_none() || head.stage.pass(std::mem::take(&mut before).results());
+            if !passed || !behind.is_none() {
+                return Err(super::mark::unfit());
+            }
         }
         let mut from = From::default();
         head.stage.mark(&mut from.mark);
@@ -374,9 +399,7 @@ impl Stage for Segment {
         if queue.token || queue.under_way > 0 || !queue.slots.is_empty() {
             return Err(Error::internal("a segment that has begun cannot be sent elsewhere"));
         }
-        // Where each row comes out as one, those that are to be dropped need not be made.
-        let none = Given::default();
-        (from.skip, self.drop) = if keeps { (given, none) } else { (none, given) };
+        (from.skip, self.drop) = (before, behind);
         head.skip = from.skip;
         queue.from = from;
         Ok(())
@@ -384,7 +407,7 @@ impl Stage for Segment {
     fn pass(&mut self, results: u64) -> bool {
         let shared = &*self.shared;
         let mut head = lock(&shared.head);
-        let passed = shared.functions.iter().all(|(f, _)| f.keeps_rows()) && head.stage.pass(results);
+        let passed = self.keeps && head.stage.pass(results);
         if passed {
             let mut from = From::default();
             head.stage.mark(&mut from.mark);

@@ -1,5 +1,6 @@
 //! A running operator. A stage is pulled: it gives some rows, an error in the place of one row, "not yet", or the end.
 
+use super::given::Given;
 use super::mark::{At, Mark};
 use crate::element::{Chunk, Slots};
 use crate::error::{Error, Result};
@@ -236,35 +237,64 @@ pub struct Inline {
     pub input: Box<dyn Stage>,
     pub function: Arc<dyn ChunkFn>,
     pub ready: std::collections::VecDeque<Item>,
+    /// How many operators it stands for. Each of several keeps rows.
+    pub layers: usize,
+    /// Results that were given before a state was taken, where these operators ran apart.
+    pub drop: Given,
+}
+
+impl Inline {
+    pub fn new(input: Box<dyn Stage>, function: Arc<dyn ChunkFn>, layers: usize) -> Inline {
+        Inline { input, function, ready: Default::default(), layers, drop: Given::default() }
+    }
 }
 
 impl Stage for Inline {
     fn next(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
         loop {
-            if let Some(item) = pop_rows(&mut self.ready, want) {
-                return item.into();
+            if let Some(item) = pop_rows(&mut self.ready, self.drop.ask(want)) {
+                let pull = item.into();
+                if self.drop.takes(&pull) {
+                    continue;
+                }
+                return pull;
             }
             if cx.is_cancelled() {
                 return Pull::End;
             }
-            let chunk = rows!(self.input.next(cx, want));
+            let chunk = match self.input.next(cx, self.drop.ask(want)) {
+                Pull::Rows(chunk) => chunk,
+                fail if self.drop.takes(&fail) => continue,
+                other => return other,
+            };
             let mut out = Vec::new();
             self.function.run(chunk, &mut out);
             self.ready.extend(out);
         }
     }
     fn mark(&mut self, out: &mut Mark) {
+        // The first number is that of whoever replays it.
+        (1..self.layers).for_each(|_| Given::default().mark(out));
         self.input.mark(out);
     }
     fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
         self.ready.clear();
-        self.input.seek(at)
+        self.drop = Given::default();
+        for _ in 1..self.layers {
+            self.drop = self.drop.and(Given::read(at)?.through_functions());
+        }
+        let resharded = at.is_resharded();
+        self.input.seek(at)?;
+        match resharded && !self.drop.is_none() && !self.input.pass(std::mem::take(&mut self.drop).results()) {
+            true => Err(super::mark::unfit()),
+            false => Ok(()),
+        }
     }
     fn pass(&mut self, results: u64) -> bool {
-        self.function.keeps_rows() && self.ready.is_empty() && self.input.pass(results)
+        self.function.keeps_rows() && self.is_settled() && self.input.pass(results)
     }
     fn is_settled(&self) -> bool {
-        self.ready.is_empty()
+        self.ready.is_empty() && self.drop.is_none()
     }
     fn replays(&self) -> bool {
         true

@@ -2,6 +2,7 @@
 
 use super::build::{BuildCx, Run};
 use super::given::Given;
+use super::iter::Runs;
 use super::mark::{self, At, Mark, Saved, unfit};
 use super::seed::Seeds;
 use super::sync::atomic::AtomicBool;
@@ -16,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Changes whenever states of before cannot be read any more.
-const VERSION: u64 = 8;
+const VERSION: u64 = 9;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct State {
@@ -218,12 +219,13 @@ impl State {
     pub fn is_as_written(&self) -> bool {
         self.plan.is_as_written()
     }
-    pub(super) fn check(&self, plan: &Plan) -> Result<()> {
-        self.plan.check(&Outline::of(plan)?)
+    pub(super) fn check(&self, runs: &Runs) -> Result<()> {
+        self.plan.check(&Outline::of(&runs.written, &runs.bound.plan.options)?)
     }
     /// Whether a plan can go on from it, as far as that can be told before it does.
-    pub(crate) fn fits(&self, plan: &Plan) -> Result<()> {
-        self.check(plan)?;
+    pub(crate) fn fits(&self, runs: &Runs) -> Result<()> {
+        self.check(runs)?;
+        let plan = &runs.bound.plan;
         self.marks(plan)?;
         if drawn(plan).len() == self.drawn.len() { Ok(()) } else { Err(unfit()) }
     }

@@ -7,7 +7,7 @@ use feedline::runtime::{Start, Trace};
 
 fn traced(plan: &Plan, way: &(usize, Options)) -> Iter {
     let bound = elsewhere(plan, way);
-    Iter::again(&bound, &Start::first(&bound.plan), Arc::new(Trace::default()), pool(way.0)).unwrap()
+    Iter::again(&(&bound).into(), &Start::first(&bound.plan), Arc::new(Trace::default()), pool(way.0)).unwrap()
 }
 
 #[test]

@@ -124,6 +124,15 @@ impl Op for Interleave {
     fn props(&self) -> Props {
         super::function_props(&self.functions())
     }
+    fn tunables(&self) -> &'static [&'static str] {
+        match (self.cycle_length.and_then(|n| n.known()), self.num_parallel_calls) {
+            // As many as the cycle has, and so another order.
+            (None | Some(-1), Some(calls)) if calls > CYCLE_LENGTH => &[],
+            (_, Some(_)) => &["num_parallel_calls"],
+            // Without it errors of what was not read yet come at another time.
+            (_, None) => &[],
+        }
+    }
     fn functions(&self) -> Vec<&Function> {
         vec![&self.function]
     }
