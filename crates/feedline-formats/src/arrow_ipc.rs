@@ -73,13 +73,15 @@ impl ArrowFile {
         let mut found = Found { source: source.clone(), schema: None, batches: vec![], dictionaries: Arc::default() };
         if head.as_slice() == MAGIC {
             // A file: its footer knows the places. (Not all writers put the messages one behind the other.)
-            let footer = footer(&source, stat.len)?;
-            let footer = root_as_footer(footer.as_slice()).map_err(|_| Error::data("the footer is damaged"))?;
-            found.schema = Some(schema_of(footer.schema())?);
+            let (footer, footer_at) = footer(&source, stat.len)?;
+            let here = |e: Error| e.at_byte(footer_at);
+            let footer = root_as_footer(footer.as_slice()).map_err(|_| here(Error::data("the footer is damaged")))?;
+            found.schema = Some(schema_of(footer.schema()).map_err(here)?);
             let places =
                 footer.dictionaries().into_iter().flatten().chain(footer.recordBatches().into_iter().flatten());
             for place in places {
-                let at = u64::try_from(place.offset()).map_err(|_| Error::data("a batch has a negative place"))?;
+                let at = u64::try_from(place.offset());
+                let at = at.map_err(|_| here(Error::data("the footer claims a negative place for a batch")))?;
                 let Some(message) = message(&source, at, stat.len)? else {
                     return Err(Error::data("there is no batch where the footer says").in_file(source.name(), Some(at)));
                 };
@@ -93,7 +95,7 @@ impl ArrowFile {
             }
         }
         let schema = found.schema.ok_or_else(|| {
-            Error::data(format!("is not an Arrow file: it begins with {}", head.as_slice().escape_ascii()))
+            Error::data(format!("is not an Arrow file: it begins with {}", head.as_slice().escape_ascii())).at_byte(0)
         })?;
         Ok(ArrowFile { source, stat, schema, batches: found.batches })
     }
@@ -228,7 +230,7 @@ impl ArrowFile {
         let unpacked = check_lengths(&fb)
             .and_then(|()| claimed(&fb, &bytes))
             .map_err(|why| Error::data(format!("{what}: {why}")))?;
-        check_room(unpacked, most).map_err(|e| Error::new(e.kind(), format!("{what}: {}", e.message())))?;
+        check_room(unpacked, most).map_err(|e| e.reworded(|said| format!("{what}: {said}")))?;
         let taken = scratch(unpacked);
         let read: RecordBatch = guarded(what, || {
             RecordBatchDecoder::try_new(&bytes, fb, self.schema.clone(), &b.dictionaries, &b.version)
@@ -257,8 +259,8 @@ impl ArrowFile {
         what: &str,
     ) -> Result<Vec<ArrayRef>> {
         let b = &self.batches[batch];
-        let message = root_as_message(b.meta.as_slice()).map_err(|_| Error::data("damaged"))?;
-        let fb = message.header_as_record_batch().ok_or_else(|| Error::data("damaged"))?;
+        let message = root_as_message(b.meta.as_slice()).map_err(|e| Error::data(format!("{what}: {e}")))?;
+        let fb = message.header_as_record_batch().ok_or_else(|| Error::data(format!("{what}: it is not there")))?;
         let (Some(nodes), Some(buffers)) = (fb.nodes(), fb.buffers()) else {
             return Err(Error::data(format!("{what}: it has no columns")));
         };
@@ -280,10 +282,8 @@ impl ArrowFile {
                 cut.pass(field.data_type());
                 continue;
             }
-            let data = cut.array(&bytes_for_text(field.data_type()), rows.clone()).map_err(|e| {
-                let text = format!("{what}: column {:?}: {}", field.name(), e.message());
-                Error::new(e.kind(), text)
-            })?;
+            let data = cut.array(&bytes_for_text(field.data_type()), rows.clone());
+            let data = data.map_err(|e| e.reworded(|said| format!("{what}: column {:?}: {said}", field.name())))?;
             for at in columns.iter().enumerate().filter(|(_, c)| **c == i).map(|(at, _)| at) {
                 made[at] = Some(make_array(data.clone()));
             }
@@ -306,9 +306,9 @@ fn exact(source: &Arc<dyn Source>, range: &Range<u64>) -> Result<Buf> {
     Ok(buf)
 }
 
-/// The footer of a file.
-fn footer(source: &Arc<dyn Source>, len: u64) -> Result<Buf> {
-    let cut = || Error::loss("begins as an Arrow file does but has no footer: it is cut off");
+/// The footer of a file, and where it begins.
+fn footer(source: &Arc<dyn Source>, len: u64) -> Result<(Buf, u64)> {
+    let cut = || Error::loss("begins as an Arrow file does but has no footer: it is cut off").at_byte(len);
     let at = len.checked_sub(10).filter(|at| *at >= 8).ok_or_else(cut)?;
     let end = exact(source, &(at..len))?;
     let end = end.as_slice();
@@ -317,8 +317,8 @@ fn footer(source: &Arc<dyn Source>, len: u64) -> Result<Buf> {
     }
     let size = u64::from(u32::from_le_bytes([end[0], end[1], end[2], end[3]]));
     match at.checked_sub(size).filter(|start| *start >= 8 && size <= MAX_META) {
-        Some(start) => Ok(aligned(exact(source, &(start..at))?.as_slice())),
-        None => Err(Error::data(format!("the footer claims to have {size} bytes; the file has {len}"))),
+        Some(start) => Ok((aligned(exact(source, &(start..at))?.as_slice()), start)),
+        None => Err(Error::data(format!("the footer claims to have {size} bytes; the file has {len}")).at_byte(at)),
     }
 }
 

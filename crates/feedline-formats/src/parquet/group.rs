@@ -340,9 +340,8 @@ impl Group {
         let column = self.column(leaf);
         let descr = column.column_descr();
         let levels = (descr.max_rep_level() as u16, descr.max_def_level() as u16);
-        let unpacked =
-            guarded("it cannot be unpacked", || unpacked(page, column, &self.fetched).map_err(|e| words(&e)));
-        let unpacked = unpacked.map_err(|e| page.damaged(e.message()))?;
+        let unpacked = guarded("it cannot be unpacked", || Ok(unpacked(page, column, &self.fetched)));
+        let unpacked = unpacked.map_err(|e| page.damaged(e.message()))??;
         let short = || page.damaged("its levels are longer than it is");
         let (buf, repetition, behind) = match unpacked {
             Unpacked::DataPage { buf, rep_level_encoding, def_level_encoding, .. } => {
@@ -389,6 +388,7 @@ impl Group {
     ) -> Result<Vec<ArrayRef>> {
         let mask = ProjectionMask::roots(self.file.meta.parquet_schema(), roots.iter().copied());
         let (group, total) = (self.number, self.file.group_rows(self.number) as usize);
+        let wrong = Arc::default();
         let batch = guarded(&format!("row group {group} cannot be decoded"), || {
             let meta = &self.file.meta;
             let hint = Some(meta.schema().fields());
@@ -400,15 +400,26 @@ impl Group {
                 fields.flatten().find(|checked| checked.leaf == leaf)?.places.clone()
             };
             let (meta, dictionaries) = (meta.metadata(), &self.dictionaries);
-            let alone = Alone { meta, number: group, fetched, dictionaries, places: &checked };
+            let alone = Alone { meta, number: group, fetched, dictionaries, places: &checked, wrong: &wrong };
             let mut batches = ParquetRecordBatchReader::try_new_with_row_groups(&levels, &alone, rows.len(), selection)
                 .map_err(|e| words(&e))?;
             let batch = batches.next().ok_or("it has fewer rows than it says")?;
             batch.map_err(|e| crate::columnar::words(&e))
-        })?;
-        if batch.num_rows() != rows.len() {
-            return Err(Error::data(format!("row group {group} has fewer rows than it says")));
-        }
+        });
+        let starts = (0..self.file.meta.parquet_schema().num_columns())
+            .filter(|&leaf| roots.contains(&self.file.meta.parquet_schema().get_column_root_idx(leaf)))
+            .map(|leaf| self.column(leaf).byte_range().0);
+        let here = |e: Error| starts.min().into_iter().fold(e, Error::near_byte);
+        // What is wrong with a page the Arrow reader tells in words only.
+        let batch = batch.map_err(|said| match wrong.get() {
+            Some((leaf, error)) => self.of_column(Error::clone(error), *leaf),
+            None => said,
+        });
+        let batch = match batch {
+            Ok(batch) if batch.num_rows() == rows.len() => batch,
+            Ok(_) => return Err(here(Error::data(format!("row group {group} has fewer rows than it says")))),
+            Err(error) => return Err(here(error)),
+        };
         // They come in the order of the file.
         let mut in_file = roots.to_vec();
         in_file.sort_unstable();
@@ -417,13 +428,10 @@ impl Group {
     }
     /// The error of a page, with the names of where it is.
     fn of_column(&self, error: Error, leaf: usize) -> Error {
-        let (group, path) = (self.number, self.column(leaf).column_path());
-        let text = format!("row group {group} cannot be decoded: column {path}: {}", error.message());
-        let named = Error::new(error.kind(), text);
-        match error.at().byte {
-            Some(byte) => named.at_byte(byte),
-            None => named,
-        }
+        let (group, column) = (self.number, self.column(leaf));
+        let path = column.column_path();
+        let named = error.reworded(|said| format!("row group {group} cannot be decoded: column {path}: {said}"));
+        named.near_byte(column.byte_range().0)
     }
 }
 
@@ -441,6 +449,17 @@ impl Fetched {
         let from = usize::try_from(at - start).ok()?;
         let to = from.checked_add(len)?;
         (to <= bytes.len()).then(|| bytes.slice(from..to))
+    }
+    /// Bytes that were read ahead, or are now.
+    pub fn bytes(&self, start: u64, length: usize) -> Result<Bytes> {
+        if let Some(bytes) = self.ahead(start, length) {
+            return Ok(bytes);
+        }
+        if start.checked_add(length as u64).is_none_or(|end| end > self.len) {
+            let text = format!("{length} bytes are to be read; the file has {} bytes", self.len);
+            return Err(Error::data(text).at_byte(start));
+        }
+        exact(&self.source, start..start + length as u64).map(to_bytes)
     }
     /// The pages in a range, and whether it was read ahead.
     pub fn pages(&self, range: Range<u64>, compression: Compression) -> (Pages, bool) {
@@ -471,15 +490,7 @@ impl ChunkReader for Fetched {
         Ok(From { bytes, at: start, source: self.source.clone() })
     }
     fn get_bytes(&self, start: u64, length: usize) -> parquet::errors::Result<Bytes> {
-        if let Some(bytes) = self.ahead(start, length) {
-            return Ok(bytes);
-        }
-        if start.checked_add(length as u64).is_none_or(|end| end > self.len) {
-            return Err(ParquetError::EOF(format!("{length} bytes at byte {start} of a file of {} bytes", self.len)));
-        }
-        let read =
-            exact(&self.source, start..start + length as u64).map_err(|e| ParquetError::General(e.to_string()))?;
-        Ok(to_bytes(read))
+        self.bytes(start, length).map_err(|e| ParquetError::General(e.message().into()))
     }
 }
 

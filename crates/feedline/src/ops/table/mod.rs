@@ -140,6 +140,33 @@ fn place(table: &impl Table, row: u64) -> (usize, usize) {
     (block, (row - table.starts()[block]) as usize)
 }
 
+/// The number in its file of a row.
+#[cold]
+fn row_in_file(table: &impl Table, row: u64) -> u64 {
+    let (block, _) = place(table, row);
+    let is_other = |b: &usize| !Arc::ptr_eq(table.source(*b), table.source(block));
+    let first = (0..block).rev().find(is_other).map_or(0, |other| other + 1);
+    row - table.starts()[first]
+}
+
+/// An error of a row, or of those from it on, with its file and its number there.
+#[cold]
+fn in_file(table: &impl Table, row: u64, error: Error) -> Error {
+    let (block, _) = place(table, row);
+    error.at_record(row_in_file(table, row)).in_file(table.source(block).name(), None)
+}
+
+/// Rows of a piece that begins with row `first`, each with its error, which learns where that is.
+fn located(table: &impl Table, first: u64, bad: Vec<(usize, Error)>) -> Vec<(usize, Error)> {
+    if bad.is_empty() {
+        return bad;
+    }
+    let (source, before) = (table.source(place(table, first).0), row_in_file(table, first));
+    let located =
+        |(row, error): (usize, Error)| (row, error.at_record(before + row as u64).in_file(source.name(), None));
+    bad.into_iter().map(located).collect()
+}
+
 /// How many rows of a block are decoded at once: equal pieces, so that none is a small rest. A block is cut only if it is
 /// twice as large as a piece should be, because a page that is cut is decompressed for both pieces.
 fn piece_rows(table: &impl Table, block: usize) -> usize {
@@ -496,20 +523,18 @@ impl<T: Table> ChunkFn for Decode<T> {
         };
         drop(loaded);
         drop((block, done, promises));
-        let file = self.table.source(number).name();
-        let named = |error: Error| error.in_file(file, None).in_op(self.name);
         match decoded {
-            Ok(decoded) => {
+            Ok(mut decoded) => {
+                decoded.bad = located(&*self.table, first, decoded.bad);
+                decoded.bad.iter_mut().for_each(|(_, error)| *error = error.clone().in_op(self.name));
                 let is_large = is_large(self.table.shared_bytes(number), self.limit);
-                split(decoded, chunk, is_large, out, named);
+                split(decoded, chunk, is_large, out);
             }
             Err(error) => {
-                let text = format!("{}; {} rows from row {first} on are lost", error.message(), chunk.rows());
-                let lost = of_block(&*self.table, Error::new(error.kind(), text).at_element(first));
-                out.push(Item::Fail(named(match &error.at().file {
-                    Some(file) => lost.in_file(file, error.at().byte),
-                    None => lost,
-                })));
+                let rows = chunk.rows();
+                let error = error.reworded(|said| format!("{said}; {rows} rows from row {first} on are lost"));
+                let error = of_block(&*self.table, error.at_element(first).in_op(self.name));
+                out.push(Item::Fail(in_file(&*self.table, first, error)));
             }
         }
     }
@@ -517,7 +542,7 @@ impl<T: Table> ChunkFn for Decode<T> {
 
 /// The good rows in their order, with an error in the place of each bad one. Rows of a piece may point into what it shares
 /// with the whole block.
-fn split(decoded: Decoded, chunk: Chunk, is_large: bool, out: &mut Vec<Item>, named: impl Fn(Error) -> Error) {
+fn split(decoded: Decoded, chunk: Chunk, is_large: bool, out: &mut Vec<Item>) {
     let (rows, pos) = (chunk.rows(), chunk.pos.clone());
     let chunk = Chunk::new(rows, pos.clone(), decoded.columns);
     let chunk = if is_large { chunk.apart() } else { chunk.without_waste() };
@@ -529,7 +554,7 @@ fn split(decoded: Decoded, chunk: Chunk, is_large: bool, out: &mut Vec<Item>, na
         if row > from {
             out.push(Item::Rows(chunk.slice(from..row)));
         }
-        out.push(Item::Fail(named(error.at_element(pos.at(row)))));
+        out.push(Item::Fail(error.at_element(pos.at(row))));
         from = row + 1;
     }
     if from < rows {
@@ -686,11 +711,13 @@ mod tests {
         let ds = dataset(table);
         assert_eq!(events(&ds), "! 1 2 3 4 ! ! 7 8 9 10 ! ! ! 20 21 22 23");
         let errors: Vec<String> = ds.iter().unwrap().filter_map(|e| e.err()).map(|e| e.to_string()).collect();
-        assert_eq!(errors[1], "range: bad (bytes, element 5)");
-        assert_eq!(errors[4], "range: broken; 4 rows from row 12 on are lost (bytes, element 12)");
+        assert_eq!(errors[1], "range: bad (bytes, record 5, element 5)");
+        assert_eq!(errors[4], "range: broken; 4 rows from row 12 on are lost (bytes, record 12, element 12)");
         assert!(errors[5].contains("range: ends 820 bytes early: it is cut off (bytes at byte 200"), "{}", errors[5]);
         let index = ds.index().unwrap();
-        assert!(index.get(&[4]).is_ok() && index.get(&[7, 5]).is_err() && index.get(&[13]).is_err());
+        assert!(index.get(&[4]).is_ok());
+        assert_eq!(index.get(&[7, 5]).unwrap_err().to_string(), "bad (bytes, record 5, element 5)");
+        assert_eq!(index.get(&[13]).unwrap_err().to_string(), "broken (bytes, record 12)");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Rows of a table by number: pieces of blocks are decoded when a row of them is asked for, and the last used ones are kept.
 
-use super::{Allowed, Fetch, LOOK_AGAIN, Table, piece_rows, place, rows_in};
+use super::{Allowed, Fetch, LOOK_AGAIN, Table, in_file, located, piece_rows, place, rows_in};
 use crate::element::{Chunk, Pos, RowRef, gather};
 use crate::error::{Error, Result};
 use crate::runtime::sync::{Condvar, Mutex, lock, wait};
@@ -161,13 +161,13 @@ impl<T: Table> TableIndex<T> {
             let _working = self.pieces.work(bytes, self.limit / 2);
             let (name, is_small) = (table.source(block).name(), |bytes| bytes <= self.whole());
             let read = table.block(block, Fetch::start(table, block, is_small).wait(name)?, self.allowed);
-            let decoded = table.decode(block, range.clone(), &read).map_err(|e| e.in_file(name, None))?;
             let first = table.starts()[block] + range.start as u64;
+            let decoded = table.decode(block, range.clone(), &read).map_err(|e| in_file(table, first, e))?;
             let chunk = Chunk::new(range.len(), Pos::Run(first), decoded.columns);
             let chunk = if is_large { chunk.apart() } else { chunk.without_waste() };
             // It is handed out again and again.
             chunk.freeze();
-            Ok(Piece { chunk, bad: decoded.bad })
+            Ok(Piece { chunk, bad: located(table, first, decoded.bad) })
         })
     }
 }
