@@ -254,9 +254,7 @@ def parquet_footer(path: Path) -> fl.Dataset:
 
 def arrow_batch(path: Path) -> fl.Dataset:
     """Offsets of strings that fall, in the second batch."""
-    pyarrow.feather.write_feather(
-        pa.table({"s": ["abc"] * 4}), path, chunksize=2, compression="uncompressed"
-    )
+    pyarrow.feather.write_feather(pa.table({"s": ["abc"] * 4}), path, chunksize=2, compression="uncompressed")
     contents = path.read_bytes()
     offsets = struct.pack("<3i", 0, 3, 6)
     second = contents.index(offsets, contents.index(offsets) + 1)
@@ -314,7 +312,12 @@ PLACES: list[tuple[Make, int | Callable[[Path], int], int | None, str]] = [
     (npz_member, 35, None, "x.npy"),
     (npz_packed, 35, 0, "cannot be decompressed"),
     (npz_entry, lambda path: path.read_bytes().index(b"PK\x01\x02"), None, "is encrypted"),
-    (parquet_page, lambda path: pq.ParquetFile(path).metadata.row_group(1).column(0).data_page_offset, 50, "page"),
+    (
+        parquet_page,
+        lambda path: pq.ParquetFile(path).metadata.row_group(1).column(0).data_page_offset,
+        50,
+        "page",
+    ),
     (parquet_null, -1, 2, "is null here"),
     (parquet_null_by_number, -1, 2, "is null here"),
     (parquet_null_in_second, -1, 1, "is null here"),

@@ -365,7 +365,8 @@ mod tests {
         let (narrow, left_out) = index.narrowed(&fields, false);
         assert_eq!((keys(&narrow), left_out), ("a b c".into(), 0));
         assert_eq!(narrow.sample(0).field_names(), ["jpg", "cls"]);
-        assert_eq!(narrow.sample(2), Sample { fields: index.sample(2).fields[..1].to_vec(), ..index.sample(2) });
+        // What it has instead can be told.
+        assert_eq!(narrow.sample(2), index.sample(2));
         let (narrow, left_out) = index.narrowed(&fields, true);
         assert_eq!((keys(&narrow), left_out), ("a b".into(), 1));
     }

@@ -12,6 +12,7 @@ mod claims;
 mod dictionaries;
 mod for_arrow;
 mod group;
+mod items;
 mod lengths;
 pub(crate) mod numbers;
 pub(crate) mod pages;
