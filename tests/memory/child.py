@@ -103,6 +103,52 @@ def write(folder: Path) -> None:
     (folder / "zeros.zlib").write_bytes(zlib.compress(bytes(20 << 20)))
     lists = pa.array([[7] * 1000]).take(pa.array(np.zeros(LONG_ROWS // 6, np.int32)))
     pq.write_table(pa.table({"list": lists}), folder / "lists.parquet", row_group_size=LONG_ROWS)
+    write_long_rows(folder)
+
+
+FITS, DOES_NOT = 4_000_000, 9_000_000
+"""Items of a row that fits into 64 MB while it is decoded, as int64 with levels, and of one that does not."""
+
+
+def write_long_rows(folder: Path) -> None:
+    """Tables with one long row among short ones, most of them small in their files."""
+    for name, items in [("fits", FITS), ("does_not", DOES_NOT)]:
+        ends = np.array([0, 3, 3 + items, 6 + items], np.int32)
+        of_numbers = pa.ListArray.from_arrays(ends, np.full(6 + items, 7))
+        texts = pa.array(["x"]).take(pa.array(np.zeros(6 + items // 3, np.int32)))
+        of_texts = pa.ListArray.from_arrays(np.array([0, 3, 3 + items // 3, 6 + items // 3], np.int32), texts)
+        inner = pa.ListArray.from_arrays(np.arange(1 + items // 3, dtype=np.int32), np.full(items // 3, 7))
+        nested = pa.ListArray.from_arrays(np.array([0, 3, items // 3 - 3, items // 3], np.int32), inner)
+        struct_of = pa.StructArray.from_arrays([of_numbers], ["list"])
+        fixed = pa.FixedSizeListArray.from_arrays(np.full(items, 7.0, np.float64), items)
+        tables = {
+            "list": of_numbers,
+            "texts": of_texts,
+            "nested": nested,
+            "struct": struct_of,
+            "fixed": fixed,
+        }
+        for kind, column in tables.items():
+            pq.write_table(pa.table({"x": column}), folder / f"{kind}_{name}.parquet")
+        for kind in ["list", "fixed"]:
+            table = pa.table({"x": tables[kind]})
+            pyarrow.feather.write_feather(
+                table, folder / f"{kind}_{name}.feather", compression="uncompressed"
+            )
+        text = pa.table({"x": ["a", "b" * (8 * items), "c"]})
+        pyarrow.feather.write_feather(text, folder / f"text_{name}.feather", compression="uncompressed")
+        coded = text.append_column("y", pa.array(["u", "v", "u"]).dictionary_encode())
+        pyarrow.feather.write_feather(coded, folder / f"coded_{name}.feather", compression="uncompressed")
+    for name, lengths in [
+        ("several", [DOES_NOT // 2] * 8),
+        ("skewed", [5] * 3000 + [FITS // 3] * 12 + [5] * 3000),
+    ]:
+        ends = np.cumsum([0, *lengths]).astype(np.int32)
+        column = pa.ListArray.from_arrays(ends, np.arange(ends[-1]) // 1000)
+        pq.write_table(pa.table({"x": column}), folder / f"{name}.parquet", row_group_size=len(lengths))
+        pyarrow.feather.write_feather(
+            pa.table({"x": column}), folder / f"{name}.feather", compression="uncompressed"
+        )
 
 
 def sizes() -> np.ndarray:
@@ -288,6 +334,71 @@ def grown_rows(folder: Path) -> fl.Dataset:
     """Small rows, of which a function makes large ones."""
     small = fl.ParquetDataset(str(folder / "one.parquet")).take(20_000)
     return small.map(lambda row: fl.fill([2500], row["column0"]), num_parallel_calls=fl.AUTOTUNE)
+
+
+def long_rows(name: str, length: Callable[[Any], Any] = fl.size) -> None:
+    """Pipelines over such tables, in order and by number: with a row that fits, and one that does not."""
+    kind, ending = name.split(".")
+    source = fl.ParquetDataset if ending == "parquet" else fl.ArrowDataset
+
+    def rows(folder: Path, which: str) -> fl.Dataset:
+        return source(str(folder / f"{kind}_{which}.{ending}"))
+
+    for which in ["fits", "does_not"]:
+        PIPELINES[f"{ending}_{kind}_{which}"] = lambda folder, which=which: rows(folder, which).map(
+            lambda row: length(row["x"])
+        )
+        PIPELINES[f"{ending}_{kind}_by_number_{which}"] = lambda folder, which=which: (
+            rows(folder, which).shuffle(seed=1).map(lambda row: length(row["x"]))
+        )
+
+
+for table in ["list", "texts", "fixed"]:
+    long_rows(f"{table}.parquet")
+long_rows("nested.parquet", lambda x: fl.size(x.flat_values))
+long_rows("struct.parquet", lambda x: fl.size(x["list"]))
+long_rows("list.feather")
+long_rows("fixed.feather")
+long_rows("text.feather", fl.strings.length)
+
+
+@pipeline
+def several_long_rows(folder: Path) -> fl.Dataset:
+    """Each of which takes most of the limit."""
+    return fl.ParquetDataset(str(folder / "several.parquet")).map(lambda row: fl.size(row["x"]))
+
+
+@pipeline
+def several_long_rows_by_number(folder: Path) -> fl.Dataset:
+    """The same here and there."""
+    return several_long_rows(folder).shuffle(seed=1)
+
+
+@pipeline
+def long_rows_among_short(folder: Path) -> fl.Dataset:
+    """In one piece with them, of which all together take three times the limit."""
+    return fl.ParquetDataset(str(folder / "skewed.parquet")).map(lambda row: fl.reduce_sum(row["x"]))
+
+
+@pipeline
+def long_rows_among_short_by_number(folder: Path) -> fl.Dataset:
+    """The same here and there."""
+    rows = fl.ParquetDataset(str(folder / "skewed.parquet"))[2990:3030]
+    return rows.shuffle(seed=1).map(lambda row: fl.reduce_sum(row["x"]))
+
+
+@pipeline
+def long_rows_of_arrow_among_short(folder: Path) -> fl.Dataset:
+    """The same of an Arrow file."""
+    return fl.ArrowDataset(str(folder / "skewed.feather")).map(lambda row: fl.reduce_sum(row["x"]))
+
+
+@pipeline
+def feather_coded_does_not(folder: Path) -> fl.Dataset:
+    """A batch that can be decoded as a whole only."""
+    return fl.ArrowDataset(str(folder / "coded_does_not.feather")).map(
+        lambda row: fl.strings.length(row["x"])
+    )
 
 
 @pipeline

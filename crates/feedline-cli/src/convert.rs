@@ -261,16 +261,8 @@ impl Convert {
 
     /// An error in words of the command line.
     fn explained(&self, error: Error) -> Error {
-        let at = error.at().clone();
-        let with_place = |text: String| {
-            let mut said = Error::new(error.kind(), text);
-            if let Some(file) = &at.file {
-                said = said.in_file(file, at.byte);
-            }
-            at.element.into_iter().fold(said, Error::at_element)
-        };
         if let Some(text) = in_our_words(&error) {
-            return with_place(text);
+            return error.reworded(|_| text);
         }
         let hint = match error.message() {
             text if text.contains("UTF-8") => {
@@ -289,7 +281,7 @@ impl Convert {
             }
             _ => return error,
         };
-        with_place(format!("{}; {hint}", error.message()))
+        error.reworded(|said| format!("{said}; {hint}"))
     }
 }
 
@@ -307,12 +299,6 @@ fn located(error: Error, source: &Dataset, watch: &Watch<'_>) -> Error {
     if file.is_empty() {
         return error;
     }
-    let said = match number(record) {
-        Some(record) => {
-            Error::new(error.kind(), format!("{}, in record {record} of the file", error.message())).at_record(record)
-        }
-        None => Error::new(error.kind(), error.message()),
-    };
-    let said = number(byte).into_iter().fold(said, Error::at_byte);
-    said.in_file(&file, None).at_element(element)
+    let error = number(record).into_iter().fold(error, Error::at_record);
+    number(byte).into_iter().fold(error, Error::at_byte).in_file(&file, None)
 }

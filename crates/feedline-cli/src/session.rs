@@ -168,7 +168,8 @@ impl<'a> Session<'a> {
 
 pub fn error_json(error: &Error) -> Json {
     let at = error.at();
-    json!({ "kind": error.kind().name(), "message": error.message(), "file": at.file.as_deref(), "byte": at.byte })
+    json!({ "kind": error.kind().name(), "message": error.message(), "file": at.file.as_deref(), "byte": at.byte,
+            "record": at.record })
 }
 
 pub fn count(n: u64) -> HumanCount {

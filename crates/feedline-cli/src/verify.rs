@@ -170,7 +170,11 @@ fn as_text(session: &Session<'_>, name: &str, file: &Result<File>, checked: &Res
         bytes(checked.lost_bytes)
     ))?;
     for damage in &checked.damage {
-        let at = damage.error.at().byte.map_or(String::new(), |byte| format!("at byte {byte}: "));
+        let at = match (damage.error.at().byte, damage.error.at().record) {
+            (Some(byte), Some(record)) => format!("at byte {byte}, record {record}: "),
+            (Some(byte), None) => format!("at byte {byte}: "),
+            (None, _) => String::new(),
+        };
         let lost = match damage.lost_bytes {
             0 => String::new(),
             lost => format!("; {} lost", plural(lost, "byte")),

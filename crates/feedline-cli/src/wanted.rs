@@ -160,6 +160,7 @@ pub fn in_our_words(error: &Error) -> Option<String> {
         ("; leave it out with columns=[", "as another type", TYPES),
         ("; leave one out with columns=[", "]", TYPES),
         ("; say which columns are meant with columns=[", "]", "; --columns NAME,… says which are meant"),
+        ("; say which fields are wanted with fields=[", "\"skip\"", "; --columns NAME,… says which fields are read"),
     ];
     advice.into_iter().find_map(|(begin, end, ours)| {
         let from = text.find(begin)?;
@@ -200,9 +201,8 @@ mod tests {
     #[test]
     fn advice_is_that_of_the_command_line() {
         let said = |text: &str| in_our_words(&Error::data(text)).unwrap_or_default();
-        let text =
-            said("the field \"a\" is null; give it a default in the schema if that may be, in record 1 of the file");
-        assert!(text.starts_with("the field \"a\" is null, in record 1 of the file; --fill"), "{text}");
+        let text = said("the field \"a\" is null; give it a default in the schema if that may be");
+        assert!(text.starts_with("the field \"a\" is null; --fill"), "{text}");
         assert!(in_our_words(&Error::data("checksum")).is_none());
     }
 }

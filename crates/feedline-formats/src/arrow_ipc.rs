@@ -6,7 +6,7 @@
 //!    batch of any size can be read in pieces. Of compressed batches, buffers are unpacked as a whole (`arrow_packed.rs`).
 //! 3. Dictionaries and rare types are decoded as whole batches by the Arrow crate, then cut.
 
-use crate::arrow_packed::{Size, Unpacked, check_room, size_of};
+use crate::arrow_packed::{Size, Unpacked, check_room, size_of, too_large_to_read};
 use crate::columnar::{counted as charged, decoded, guarded, to_buffer, words};
 use arrow_array::{Array, ArrayRef, RecordBatch, make_array};
 use arrow_buffer::{Buffer, MutableBuffer};
@@ -73,13 +73,15 @@ impl ArrowFile {
         let mut found = Found { source: source.clone(), schema: None, batches: vec![], dictionaries: Arc::default() };
         if head.as_slice() == MAGIC {
             // A file: its footer knows the places. (Not all writers put the messages one behind the other.)
-            let footer = footer(&source, stat.len)?;
-            let footer = root_as_footer(footer.as_slice()).map_err(|_| Error::data("the footer is damaged"))?;
-            found.schema = Some(schema_of(footer.schema())?);
+            let (footer, footer_at) = footer(&source, stat.len)?;
+            let here = |e: Error| e.at_byte(footer_at);
+            let footer = root_as_footer(footer.as_slice()).map_err(|_| here(Error::data("the footer is damaged")))?;
+            found.schema = Some(schema_of(footer.schema()).map_err(here)?);
             let places =
                 footer.dictionaries().into_iter().flatten().chain(footer.recordBatches().into_iter().flatten());
             for place in places {
-                let at = u64::try_from(place.offset()).map_err(|_| Error::data("a batch has a negative place"))?;
+                let at = u64::try_from(place.offset());
+                let at = at.map_err(|_| here(Error::data("the footer claims a negative place for a batch")))?;
                 let Some(message) = message(&source, at, stat.len)? else {
                     return Err(Error::data("there is no batch where the footer says").in_file(source.name(), Some(at)));
                 };
@@ -93,7 +95,7 @@ impl ArrowFile {
             }
         }
         let schema = found.schema.ok_or_else(|| {
-            Error::data(format!("is not an Arrow file: it begins with {}", head.as_slice().escape_ascii()))
+            Error::data(format!("is not an Arrow file: it begins with {}", head.as_slice().escape_ascii())).at_byte(0)
         })?;
         Ok(ArrowFile { source, stat, schema, batches: found.batches })
     }
@@ -211,6 +213,36 @@ impl ArrowFile {
         whole.map_err(|e| e.in_file(self.source.name(), Some(self.batches[batch].body.start)))
     }
 
+    /// Bytes that are taken for rows of these columns of a batch, and the name of the column that takes most of them.
+    pub fn row_bytes(
+        &self,
+        batch: usize,
+        columns: &[usize],
+        rows: &Range<usize>,
+        body: Option<Buf>,
+        unpacked: &Unpacked,
+    ) -> Result<(u64, String)> {
+        let (mut sum, mut most, mut name) = (0u64, 0, String::new());
+        if !self.can_be_cut(batch) {
+            return Ok((sum, name));
+        }
+        let mut look = |cut: &mut Cut, i: usize, field: &Field| {
+            if !columns.contains(&i) {
+                cut.pass(field.data_type());
+                return Ok(());
+            }
+            let bytes = cut.row_bytes(&bytes_for_text(field.data_type()), rows.clone())?;
+            sum = sum.saturating_add(bytes);
+            if bytes > most {
+                (most, name) = (bytes, field.name().clone());
+            }
+            Ok(())
+        };
+        self.each_column(batch, body, unpacked, &cannot(batch), &mut look)
+            .map_err(|e| e.in_file(self.source.name(), Some(self.batches[batch].body.start)))?;
+        Ok((sum, name))
+    }
+
     fn whole(
         &self,
         batch: usize,
@@ -220,6 +252,10 @@ impl ArrowFile {
         what: &str,
     ) -> Result<Vec<ArrayRef>> {
         let b = &self.batches[batch];
+        let stored = usize::try_from(b.body.end - b.body.start).unwrap_or(usize::MAX);
+        if body.is_none() && stored > most {
+            return Err(too_large_to_read(stored, most).reworded(|said| format!("{what}: {said}")));
+        }
         let bytes = to_buffer(body.map_or_else(|| exact(&self.source, &b.body), Ok)?);
         let mut rising = columns.to_vec();
         rising.sort_unstable();
@@ -228,7 +264,7 @@ impl ArrowFile {
         let unpacked = check_lengths(&fb)
             .and_then(|()| claimed(&fb, &bytes))
             .map_err(|why| Error::data(format!("{what}: {why}")))?;
-        check_room(unpacked, most).map_err(|e| Error::new(e.kind(), format!("{what}: {}", e.message())))?;
+        check_room(unpacked, most).map_err(|e| e.reworded(|said| format!("{what}: {said}")))?;
         let taken = scratch(unpacked);
         let read: RecordBatch = guarded(what, || {
             RecordBatchDecoder::try_new(&bytes, fb, self.schema.clone(), &b.dictionaries, &b.version)
@@ -256,9 +292,34 @@ impl ArrowFile {
         unpacked: &Unpacked,
         what: &str,
     ) -> Result<Vec<ArrayRef>> {
+        let mut made: Vec<Option<ArrayRef>> = vec![None; columns.len()];
+        let mut make = |cut: &mut Cut, i: usize, field: &Field| {
+            if !columns.contains(&i) {
+                cut.pass(field.data_type());
+                return Ok(());
+            }
+            let data = cut.array(&bytes_for_text(field.data_type()), rows.clone())?;
+            for at in columns.iter().enumerate().filter(|(_, c)| **c == i).map(|(at, _)| at) {
+                made[at] = Some(make_array(data.clone()));
+            }
+            Ok(())
+        };
+        self.each_column(batch, body, unpacked, what, &mut make)?;
+        made.into_iter().map(|a| a.ok_or_else(|| Error::usage("there is no such column"))).collect()
+    }
+
+    /// Calls with each column of a batch, which takes its nodes and buffers or passes over them.
+    fn each_column(
+        &self,
+        batch: usize,
+        body: Option<Buf>,
+        unpacked: &Unpacked,
+        what: &str,
+        each: &mut dyn FnMut(&mut Cut, usize, &Field) -> Result<()>,
+    ) -> Result<()> {
         let b = &self.batches[batch];
-        let message = root_as_message(b.meta.as_slice()).map_err(|_| Error::data("damaged"))?;
-        let fb = message.header_as_record_batch().ok_or_else(|| Error::data("damaged"))?;
+        let message = root_as_message(b.meta.as_slice()).map_err(|e| Error::data(format!("{what}: {e}")))?;
+        let fb = message.header_as_record_batch().ok_or_else(|| Error::data(format!("{what}: it is not there")))?;
         let (Some(nodes), Some(buffers)) = (fb.nodes(), fb.buffers()) else {
             return Err(Error::data(format!("{what}: it has no columns")));
         };
@@ -274,21 +335,11 @@ impl ArrowFile {
             start: b.body.start,
             len: b.body.end - b.body.start,
         };
-        let mut made: Vec<Option<ArrayRef>> = vec![None; columns.len()];
         for (i, field) in self.schema.fields().iter().enumerate() {
-            if !columns.contains(&i) {
-                cut.pass(field.data_type());
-                continue;
-            }
-            let data = cut.array(&bytes_for_text(field.data_type()), rows.clone()).map_err(|e| {
-                let text = format!("{what}: column {:?}: {}", field.name(), e.message());
-                Error::new(e.kind(), text)
-            })?;
-            for at in columns.iter().enumerate().filter(|(_, c)| **c == i).map(|(at, _)| at) {
-                made[at] = Some(make_array(data.clone()));
-            }
+            let done = each(&mut cut, i, field);
+            done.map_err(|e| e.reworded(|said| format!("{what}: column {:?}: {said}", field.name())))?;
         }
-        made.into_iter().map(|a| a.ok_or_else(|| Error::usage("there is no such column"))).collect()
+        Ok(())
     }
 }
 
@@ -306,9 +357,9 @@ fn exact(source: &Arc<dyn Source>, range: &Range<u64>) -> Result<Buf> {
     Ok(buf)
 }
 
-/// The footer of a file.
-fn footer(source: &Arc<dyn Source>, len: u64) -> Result<Buf> {
-    let cut = || Error::loss("begins as an Arrow file does but has no footer: it is cut off");
+/// The footer of a file, and where it begins.
+fn footer(source: &Arc<dyn Source>, len: u64) -> Result<(Buf, u64)> {
+    let cut = || Error::loss("begins as an Arrow file does but has no footer: it is cut off").at_byte(len);
     let at = len.checked_sub(10).filter(|at| *at >= 8).ok_or_else(cut)?;
     let end = exact(source, &(at..len))?;
     let end = end.as_slice();
@@ -317,8 +368,8 @@ fn footer(source: &Arc<dyn Source>, len: u64) -> Result<Buf> {
     }
     let size = u64::from(u32::from_le_bytes([end[0], end[1], end[2], end[3]]));
     match at.checked_sub(size).filter(|start| *start >= 8 && size <= MAX_META) {
-        Some(start) => Ok(aligned(exact(source, &(start..at))?.as_slice())),
-        None => Err(Error::data(format!("the footer claims to have {size} bytes; the file has {len}"))),
+        Some(start) => Ok((aligned(exact(source, &(start..at))?.as_slice()), start)),
+        None => Err(Error::data(format!("the footer claims to have {size} bytes; the file has {len}")).at_byte(at)),
     }
 }
 
@@ -583,6 +634,72 @@ impl Cut<'_> {
             (_, false) => Buffer::from_vec(all.iter().map(|o| (o - first) as i32).collect::<Vec<i32>>()),
         };
         Ok((moved, first as usize..last as usize))
+    }
+    /// What the offsets of some rows span, by the first and the last of them.
+    fn span(&mut self, rows: &Range<usize>, wide: bool) -> Result<Range<usize>> {
+        let width = if wide { 8 } else { 4 };
+        let place = self.buffer;
+        if rows.is_empty() {
+            self.buffer += 1;
+            return Ok(0..0);
+        }
+        let mut offset = |row: usize| {
+            self.buffer = place;
+            let bytes = self.bytes(product(row, width)?..product(row.saturating_add(1), width)?)?;
+            let offset = match (wide, &bytes[..]) {
+                (true, bytes) => bytes.first_chunk().map(|b| i64::from_le_bytes(*b)),
+                (false, bytes) => bytes.first_chunk().map(|b| i32::from_le_bytes(*b).into()),
+            };
+            offset.and_then(|offset| usize::try_from(offset).ok()).ok_or_else(|| Error::data("offsets fall"))
+        };
+        let (first, last) = (offset(rows.start)?, offset(rows.end)?);
+        if first > last { Err(Error::data("offsets fall")) } else { Ok(first..last) }
+    }
+    /// Bytes that are taken for some rows: what is read of them, and what stands around it when it is used.
+    fn row_bytes(&mut self, data_type: &DataType, rows: Range<usize>) -> Result<u64> {
+        // A string of ours, the offsets of a list's items.
+        const VIEW: u64 = 24;
+        const SPLITS: u64 = 16;
+        let (_, nulls) = self.next_node()?;
+        self.buffer += 1;
+        let is_read = self.body.is_none() && self.packed.is_none();
+        let read = |bytes: usize| if is_read { bytes as u64 } else { 0 };
+        let n = rows.len() as u64;
+        let around = if nulls > 0 { read(rows.len() / 8) } else { 0 };
+        let inside = match data_type {
+            DataType::Boolean => {
+                self.buffer += 1;
+                n.saturating_add(read(rows.len() / 8))
+            }
+            DataType::Binary | DataType::LargeBinary => {
+                let span = self.span(&rows, *data_type == DataType::LargeBinary)?;
+                self.buffer += 1;
+                n.saturating_mul(VIEW + 8).saturating_add(read(span.len()))
+            }
+            DataType::FixedSizeBinary(size) => {
+                self.buffer += 1;
+                let size = usize::try_from(*size).map_err(|_| Error::data("a size is negative"))?;
+                n.saturating_mul(VIEW).saturating_add(read(product(rows.len(), size)?))
+            }
+            DataType::List(f) | DataType::LargeList(f) => {
+                let span = self.span(&rows, matches!(data_type, DataType::LargeList(_)))?;
+                self.row_bytes(f.data_type(), span)?.saturating_add(n.saturating_mul(SPLITS + 8))
+            }
+            DataType::FixedSizeList(f, size) => {
+                let size = usize::try_from(*size).map_err(|_| Error::data("a size is negative"))?;
+                self.row_bytes(f.data_type(), product(rows.start, size)?..product(rows.end, size)?)?
+            }
+            DataType::Struct(fields) => {
+                let own = |f: &Arc<Field>| self.row_bytes(f.data_type(), rows.clone());
+                fields.iter().map(own).try_fold(0u64, |sum, own| Ok::<_, Error>(sum.saturating_add(own?)))?
+            }
+            other => {
+                self.buffer += 1;
+                let width = other.primitive_width().ok_or_else(|| Error::internal("a type of no known width"))?;
+                read(product(rows.len(), width)?)
+            }
+        };
+        Ok(inside.saturating_add(around))
     }
     fn array(&mut self, data_type: &DataType, rows: Range<usize>) -> Result<ArrayData> {
         let (length, nulls) = self.next_node()?;

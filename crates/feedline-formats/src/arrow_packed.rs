@@ -95,6 +95,19 @@ pub fn check_room(bytes: usize, most: usize) -> Result<()> {
     Err(Error::new(Kind::Budget, text))
 }
 
+/// Of a batch that has to be read as a whole, of which there is no room for so many bytes.
+pub fn too_large_to_read(bytes: usize, most: usize) -> Error {
+    let mega = |bytes: usize| format!("{:.1} MB", bytes as f64 / 1e6);
+    let text = format!(
+        "it has a dictionary or a rare type, so that all of its {} are read at once; memory_limit leaves {} for that: raise \
+         it to {} or more, or write the file with fewer rows in a batch, or with plain types",
+        mega(bytes),
+        mega(most),
+        mega(bytes.saturating_mul(2).saturating_add(100_000)),
+    );
+    Error::new(Kind::Budget, text)
+}
+
 /// What a buffer claims to become.
 pub enum Size {
     Empty,

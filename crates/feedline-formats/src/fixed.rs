@@ -33,13 +33,15 @@ impl Layout {
             Error::data(format!(
                 "has {file_bytes} bytes, fewer than its header of {header} and footer of {footer}; it may be cut"
             ))
+            .at_byte(file_bytes)
         })?;
         if !body.is_multiple_of(record) {
-            return Err(Error::data(format!(
+            let text = format!(
                 "has {body} bytes between header and footer, not a multiple of the {record} of a record ({} are left \
                  over); it may be cut, or record_bytes, header_bytes or footer_bytes is wrong",
                 body % record
-            )));
+            );
+            return Err(Error::data(text).at_byte(header + body - body % record));
         }
         Ok(body / record)
     }
@@ -73,15 +75,16 @@ impl Fixed {
         self.carry.advance(rest as usize);
         let Layout { record, header, footer } = self.layout;
         if self.header_left > 0 {
-            return Cut::Fail(Error::loss(format!("ends at byte {at}, in its header of {header} bytes")));
+            return Cut::Fail(Error::loss(format!("ends in its header of {header} bytes")).at_byte(at));
         }
         if rest == footer {
             return Cut::End;
         }
-        Cut::Fail(Error::loss(format!(
-            "ends with {rest} bytes from byte {at} on, where a record has {record} and the footer {footer}; it may be \
-             cut, or record_bytes, header_bytes or footer_bytes is wrong"
-        )))
+        let text = format!(
+            "ends with {rest} bytes, where a record has {record} and the footer {footer}; it may be cut, or record_bytes, \
+             header_bytes or footer_bytes is wrong"
+        );
+        Cut::Fail(Error::loss(text).at_byte(at))
     }
 }
 
@@ -152,7 +155,8 @@ mod tests {
         let all = collect(&mut Fixed::new(Layout::new(7, 0, 0).unwrap()), [9; 20].chunks(4));
         assert_eq!(all.len(), 3);
         assert_eq!(all[1].as_ref().unwrap(), &[9; 7]);
-        assert!(all[2].as_ref().unwrap_err().to_string().contains("6 bytes from byte 14"));
+        let error = all[2].as_ref().unwrap_err();
+        assert!(error.message().contains("ends with 6 bytes") && error.at().byte == Some(14), "{error}");
     }
 
     proptest! {

@@ -116,10 +116,8 @@ impl Records for Lines {
 
 fn too_long(max_bytes: usize, offset: u64) -> Error {
     let limited = if max_bytes < MAX_LINE_BYTES { " (a larger memory_limit allows longer ones)" } else { "" };
-    Error::data(format!(
-        "the line that begins at byte {offset} is longer than {max_bytes} bytes{limited}; is this a text file, and not \
-         compressed?"
-    ))
+    let text = format!("a line is longer than {max_bytes} bytes{limited}; is this a text file, and not compressed?");
+    Error::data(text).at_byte(offset)
 }
 
 #[cfg(test)]
@@ -154,7 +152,8 @@ mod tests {
             let mut reader = Lines::default().max_bytes(4);
             let all = collect(&mut reader, b"ab\n1234567890\ncd\n".chunks(block));
             assert_eq!(all[0].as_ref().unwrap(), b"ab");
-            assert!(all[1].as_ref().unwrap_err().to_string().contains("byte 3 is longer than 4"));
+            assert_eq!(all[1].as_ref().unwrap_err().at().byte, Some(3));
+            assert!(all[1].as_ref().unwrap_err().message().contains("a line is longer than 4 bytes"));
             assert_eq!(all[2].as_ref().unwrap(), b"cd");
             assert_eq!(all.len(), 3);
         }

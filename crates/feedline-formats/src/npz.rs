@@ -53,41 +53,49 @@ fn exact(source: &Arc<dyn Source>, at: u64, len: u64) -> Result<Buf> {
 pub fn members(source: &Arc<dyn Source>, len: u64, want: &dyn Fn(&str) -> bool) -> Result<(Vec<Member>, Vec<String>)> {
     let tail_at = len.saturating_sub(TAIL);
     let tail = exact(source, tail_at, len - tail_at)?;
-    let (start, size, count) = directory(tail.as_slice(), tail_at, len)?;
+    let Directory { start, size, count, told_at } = directory(tail.as_slice(), tail_at)?;
     if size > MAX_DIRECTORY || start.checked_add(size).is_none_or(|end| end > len) {
-        return Err(Error::data(format!("the directory claims {size} bytes at byte {start}; the file has {len}")));
+        let text = format!("the directory claims to lie at byte {start} and to have {size} bytes; the file has {len}");
+        return Err(Error::data(text).at_byte(told_at));
     }
     let directory = exact(source, start, size)?;
-    let (found, names) = entries(directory.as_slice(), count, len, want)?;
+    let (found, names) = entries(directory.as_slice(), start, count, len, want)?;
     let members: Result<_> = found.into_iter().map(|(member, local)| placed(source, member, local, len)).collect();
     Ok((members?, names))
 }
 
-/// Where the directory begins, its size, and how many members it has.
-fn directory(tail: &[u8], tail_at: u64, len: u64) -> Result<(u64, u64, u64)> {
+/// Where the directory begins, its size, how many members it has, and where that is told.
+struct Directory {
+    start: u64,
+    size: u64,
+    count: u64,
+    told_at: u64,
+}
+
+fn directory(tail: &[u8], tail_at: u64) -> Result<Directory> {
     let missing = || Error::loss("is no zip archive, or its end is cut off: it has no directory");
     let last = tail.len().checked_sub(22).ok_or_else(missing)?;
     let at =
         (0..=last).rev().find(|&i| tail[i..].starts_with(END) && u16_at(tail, i + 20) as usize == tail.len() - i - 22);
     let at = at.ok_or_else(missing)?;
-    let end = &tail[at..];
+    let (end, told_at) = (&tail[at..], tail_at + at as u64);
     let (count, size, start) = (u16_at(end, 10), u32_at(end, 12), u32_at(end, 16));
     if count != 0xffff && size != 0xffff_ffff && start != 0xffff_ffff {
-        return Ok((start, size, count));
+        return Ok(Directory { start, size, count, told_at });
     }
-    let wrong = || Error::data("the directory of a large archive is damaged");
+    let wrong = || Error::data("the directory of a large archive is damaged").at_byte(told_at);
     let place = at.checked_sub(20).filter(|&p| tail[p..].starts_with(END64_PLACE)).ok_or_else(wrong)?;
     let record =
         u64_at(tail, place + 8).checked_sub(tail_at).and_then(|r| usize::try_from(r).ok()).ok_or_else(wrong)?;
     let record = tail.get(record..).filter(|r| r.len() >= 56 && r.starts_with(END64)).ok_or_else(wrong)?;
-    let _ = len;
-    Ok((u64_at(record, 48), u64_at(record, 40), u64_at(record, 32)))
+    Ok(Directory { start: u64_at(record, 48), size: u64_at(record, 40), count: u64_at(record, 32), told_at })
 }
 
 /// Wanted entries of the directory with the places of their local headers, and the names of all.
 #[allow(clippy::type_complexity)]
 fn entries(
     bytes: &[u8],
+    start: u64,
     count: u64,
     len: u64,
     want: &dyn Fn(&str) -> bool,
@@ -96,7 +104,8 @@ fn entries(
     let mut names = Vec::new();
     let mut at = 0;
     for _ in 0..count {
-        let cut = || Error::data("the directory of the archive ends early");
+        let place = start + at as u64;
+        let cut = || Error::data("the directory of the archive ends early").at_byte(place);
         let entry = bytes.get(at..).filter(|e| e.len() >= 46 && e.starts_with(ENTRY)).ok_or_else(cut)?;
         let (flags, method) = (u16_at(entry, 8), u16_at(entry, 10));
         let (name, extra, comment) = (u16_at(entry, 28), u16_at(entry, 30), u16_at(entry, 32));
@@ -112,7 +121,7 @@ fn entries(
         let mut numbers = [u32_at(entry, 24), u32_at(entry, 20), u32_at(entry, 42)];
         large(&entry[name_end..name_end + extra as usize], &mut numbers);
         let [size, stored, local] = numbers;
-        let refused = |why: String| Err(Error::data(format!("member {name:?} {why}")));
+        let refused = |why: String| Err(Error::data(format!("member {name:?} {why}")).at_byte(place));
         if flags & 1 != 0 {
             return refused("is encrypted".into());
         }
@@ -152,7 +161,7 @@ fn large(mut extra: &[u8], numbers: &mut [u64; 3]) {
 
 /// Finds the bytes behind the local header, whose fields have lengths of their own.
 fn placed(source: &Arc<dyn Source>, member: Member, local: u64, len: u64) -> Result<Member> {
-    let wrong = || Error::data(format!("member {:?} is not where the directory says", member.name));
+    let wrong = || Error::data(format!("member {:?} is not where the directory says", member.name)).at_byte(local);
     if local.checked_add(30).is_none_or(|end| end > len) {
         return Err(wrong());
     }
@@ -175,27 +184,28 @@ pub fn inflated_head(member: &Member, len: usize, read: &dyn Fn(usize) -> Result
     let mut out = vec![0; len];
     let mut inflate = flate2::Decompress::new(false);
     let done = inflate.decompress(stored.as_slice(), &mut out, flate2::FlushDecompress::None);
-    done.map_err(|e| Error::data(format!("it cannot be decompressed: {e}")))?;
+    done.map_err(|_| Error::data("it cannot be decompressed: it is damaged").at_byte(member.range.start))?;
     out.truncate(inflate.total_out() as usize);
     Ok(out)
 }
 
 /// A compressed member as it was. `stored` are the bytes of its range.
 pub fn inflated(member: &Member, stored: &[u8]) -> Result<Buf> {
-    let wrong = |why: &str| Error::data(format!("member {:?} cannot be decompressed: {why}", member.name));
+    let here = |error: Error| error.at_byte(member.range.start);
+    let wrong = |why: &str| here(Error::data(format!("member {:?} cannot be decompressed: {why}", member.name)));
     let size = usize::try_from(member.size).map_err(|_| wrong("it is too large for this machine"))?;
     let mut out = Buf::new(size);
     let bytes = out.get_mut().expect("a new block has one holder");
     let mut inflate = flate2::Decompress::new(false);
     let status =
-        inflate.decompress(stored, bytes, flate2::FlushDecompress::Finish).map_err(|e| wrong(&e.to_string()))?;
+        inflate.decompress(stored, bytes, flate2::FlushDecompress::Finish).map_err(|_| wrong("it is damaged"))?;
     if status != flate2::Status::StreamEnd || inflate.total_out() != member.size {
         return Err(wrong("its size is not the one in the directory"));
     }
     let mut crc = flate2::Crc::new();
     crc.update(bytes);
     if crc.sum() != member.crc {
-        return Err(Error::loss(format!("member {:?} has a wrong checksum: it is damaged", member.name)));
+        return Err(here(Error::loss(format!("member {:?} has a wrong checksum: it is damaged", member.name))));
     }
     Ok(out)
 }

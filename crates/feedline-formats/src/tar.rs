@@ -163,10 +163,9 @@ impl Tar {
                 },
                 Ahead::Attributes(size) => match self.collected(size) {
                     Ok(view) => {
-                        let at = self.carry.offset();
                         if let Err(why) = self.extension.read(view.bytes()) {
-                            self.extension = Extension::default();
-                            return Step::Fail(Error::data(format!("{why} in the pax header before byte {at}")));
+                            let at = std::mem::take(&mut self.extension).start.unwrap_or(self.carry.offset());
+                            return Step::Fail(Error::data(format!("{why} in a pax header")).at_byte(at));
                         }
                     }
                     Err(step) => return self.wait(step, Ahead::Attributes(size)),
@@ -187,17 +186,17 @@ impl Tar {
     }
     fn cut_off(&mut self, missing: u64) -> Step {
         self.ahead = Ahead::Nothing;
-        Step::Fail(Error::loss(format!(
-            "the tar file is cut: {missing} bytes of the last member are missing at byte {}",
-            self.carry.offset() + self.carry.rest().len() as u64
-        )))
+        let end = self.carry.offset() + self.carry.rest().len() as u64;
+        let text = format!("the tar file is cut: {missing} bytes of the last member are missing");
+        Step::Fail(Error::loss(text).at_byte(end))
     }
     /// The end of the blocks. Headers that tell of a member have one behind them.
     fn end(&mut self) -> Step {
         match std::mem::take(&mut self.extension).start {
-            Some(at) => Step::Fail(Error::loss(format!(
-                "the tar file is cut: a member is announced by the header at byte {at}, and does not follow"
-            ))),
+            Some(at) => {
+                let text = "the tar file is cut: a member is announced by a header, and does not follow";
+                Step::Fail(Error::loss(text).at_byte(at))
+            }
             None => Step::End,
         }
     }
@@ -234,10 +233,8 @@ impl Tar {
                 return Some(self.end());
             }
             let packed = packed(at, rest).map_or(String::new(), |hint| format!("; {hint}"));
-            return Some(Step::Fail(Error::loss(format!(
-                "the tar file is cut: {} bytes of a header at byte {at}{packed}",
-                rest.len()
-            ))));
+            let text = format!("the tar file is cut: {} bytes of a header are there{packed}", rest.len());
+            return Some(Step::Fail(Error::loss(text).at_byte(at)));
         };
         if block.iter().all(|b| *b == 0) {
             self.carry.advance(BLOCK);
@@ -258,9 +255,8 @@ impl Tar {
                 None if at == 0 => "; is this a tar file, and of that compression?".into(),
                 None => String::new(),
             };
-            return (!known).then(|| {
-                Step::Fail(Error::data(format!("the checksum of the tar header at byte {at} is wrong{hint}")))
-            });
+            return (!known)
+                .then(|| Step::Fail(Error::data(format!("the checksum of a tar header is wrong{hint}")).at_byte(at)));
         }
         self.lost = false;
         match self.meaning(&header, at, wanted) {
@@ -268,7 +264,7 @@ impl Tar {
             Ok(Some(step)) => Some(step),
             Err(error) => {
                 self.extension = Extension::default();
-                Some(Step::Fail(error))
+                Some(Step::Fail(error.at_byte(at)))
             }
         }
     }
@@ -281,19 +277,22 @@ impl Tar {
             Some(size) => size,
             None => header.size().ok_or_else(|| {
                 self.lost = true;
-                Error::data(format!("the size in the tar header at byte {at} is not a number"))
+                Error::data("the size in a tar header is not a number")
             })?,
         };
         if size > u64::MAX / 4 {
             self.lost = true;
-            feedline_io::bail!(Data, "the tar header at byte {at} has a size of {size} bytes");
+            feedline_io::bail!(Data, "a tar header claims a member of {size} bytes, more than any file has");
         }
         let padded = size + padding(size);
         // Where reading goes on unless the contents are looked at.
         self.ahead = Ahead::Skip(padded, Padding::No);
         match kind {
             b'L' | b'x' if size > MAX_EXTENSION_BYTES => {
-                feedline_io::bail!(Data, "the tar header at byte {at} has {size} bytes of attributes, too many");
+                feedline_io::bail!(
+                    Data,
+                    "a tar header claims {size} bytes of names and attributes; {MAX_EXTENSION_BYTES} are the most"
+                );
             }
             b'L' => {
                 self.extension.start.get_or_insert(at);
@@ -321,13 +320,9 @@ impl Tar {
                 }
                 if kind == b'S' || sparse {
                     self.lost = kind == b'S';
-                    feedline_io::bail!(
-                        Data,
-                        "{} at byte {at} is a sparse file, which is not read; pack it plain",
-                        shown(&name)
-                    );
+                    feedline_io::bail!(Data, "{} is a sparse file, which is not read; pack it plain", shown(&name));
                 }
-                let name = relative(&name).map_err(|e| e.at_byte(at))?;
+                let name = relative(&name)?;
                 let member = Member { name, header: start.unwrap_or(at), offset, size };
                 if !wanted(&member) {
                     return Ok(Some(Step::Member(member, None)));
@@ -335,7 +330,7 @@ impl Tar {
                 if size > self.max_bytes {
                     feedline_io::bail!(
                         Data,
-                        "{} at byte {at} has {size} bytes, more than the {} that one member may have",
+                        "{} has {size} bytes, more than the {} that one member may have",
                         shown(&member.name),
                         self.max_bytes
                     );
@@ -682,7 +677,7 @@ mod tests {
         file[3] ^= 1;
         for block in [7, 512, 100_000] {
             let all = read(&file, block);
-            assert!(all[0].as_ref().unwrap_err().contains("header at byte 0 is wrong"), "{all:?}");
+            assert!(all[0].as_ref().unwrap_err().contains("(byte 0)"), "{all:?}");
             assert_eq!(all[1].as_ref().unwrap().0, "d/b.bin");
             assert_eq!(all.len(), 3);
         }
@@ -692,8 +687,8 @@ mod tests {
     fn cut_files_are_data_loss() {
         let file = ours(&some());
         let failed = |cut: usize| read(&file[..cut], 300).last().unwrap().clone().unwrap_err();
-        assert!(failed(514).contains("1 bytes of the last member are missing at byte 514"), "{}", failed(514));
-        assert!(failed(1100).contains("76 bytes of a header at byte 1024"), "{}", failed(1100));
+        assert!(failed(514).contains("1 bytes of the last member are missing (byte 514)"), "{}", failed(514));
+        assert!(failed(1100).contains("76 bytes of a header are there (byte 1024)"), "{}", failed(1100));
         // The padding and the end may be missing.
         assert_eq!(read(&file[..515], 300).len(), 1);
         assert_eq!(read(&file[..1024], 300).len(), 1);
@@ -726,7 +721,7 @@ mod tests {
             assert_eq!(all.len(), 4);
         }
         let long = made("x", b'L', b"77777777777\0");
-        assert!(read(&long, 512)[0].as_ref().unwrap_err().contains("too many"));
+        assert!(read(&long, 512)[0].as_ref().unwrap_err().contains("are the most"));
         assert!(read(&made("x", b'S', b""), 512)[0].as_ref().unwrap_err().contains("sparse"));
         let small = &mut Tar::default().max_bytes(100);
         let all = collect(small, [ours(&some())], &mut |_| true);

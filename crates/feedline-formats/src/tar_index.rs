@@ -75,13 +75,16 @@ impl Index {
     }
 
     /// The same with these fields alone (`jpg;jpeg;png` each), and how many samples are missing because they did not have
-    /// all of them, if `whole` is asked for.
+    /// all of them, if `whole` is asked for. Otherwise these have all of theirs, of which whoever refuses them can tell.
     pub fn narrowed(&self, fields: &[Vec<u8>], whole: bool) -> (Index, usize) {
         let is_wanted = |e: &Vec<u8>| fields.iter().any(|f| f.split(|b| *b == b';').any(|name| name == e));
         let mut new = Builder::default();
         for mut sample in (0..self.len()).map(|i| self.sample(i)) {
-            if !whole || (sample.check().is_ok() && fields.iter().all(|f| sample.field(f).is_some())) {
+            let is_whole = sample.check().is_ok() && fields.iter().all(|f| sample.field(f).is_some());
+            if is_whole {
                 sample.fields.retain(|(extension, _)| is_wanted(extension));
+            }
+            if is_whole || !whole {
                 new.push(&sample);
             }
         }
@@ -130,7 +133,7 @@ impl Index {
             let whole = match tar.next(&mut |_| false) {
                 Step::Member(member, _) => open.push(&member, member.offset..member.offset + member.size),
                 Step::Fail(error) => {
-                    damaged(error)?;
+                    damaged(error.at_record(found.index.len() as u64))?;
                     // What is left of a sample around a damaged place is not known to be all of it.
                     open.finish();
                     None
@@ -362,7 +365,8 @@ mod tests {
         let (narrow, left_out) = index.narrowed(&fields, false);
         assert_eq!((keys(&narrow), left_out), ("a b c".into(), 0));
         assert_eq!(narrow.sample(0).field_names(), ["jpg", "cls"]);
-        assert_eq!(narrow.sample(2), Sample { fields: index.sample(2).fields[..1].to_vec(), ..index.sample(2) });
+        // What it has instead can be told.
+        assert_eq!(narrow.sample(2), index.sample(2));
         let (narrow, left_out) = index.narrowed(&fields, true);
         assert_eq!((keys(&narrow), left_out), ("a b".into(), 1));
     }

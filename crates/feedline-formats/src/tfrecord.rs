@@ -129,7 +129,7 @@ impl Reader {
     }
 
     fn bad(&mut self, message: String) -> Cut {
-        let error = Error::loss(format!("{message} (record {} of the file)", self.record)).at_byte(self.carry.offset());
+        let error = Error::loss(message).at_byte(self.carry.offset()).at_record(self.record);
         self.record += 1;
         self.state = match self.options.after_bad {
             AfterBad::End => State::Ended,
@@ -319,7 +319,13 @@ impl Records for Reader {
                 return match length {
                     Some(n) => {
                         let limit = self.limit();
-                        let cut = self.bad(format!("a record of {n} bytes cannot be: at most {limit} bytes are left"));
+                        let cut = self.bad(match self.file_len {
+                            Some(_) => format!(
+                                "a record claims to have {n} bytes, and the file has {limit} more: it was not written to \
+                                 its end, or cut since, or the length is wrong"
+                            ),
+                            None => format!("a record claims to have {n} bytes; {limit} are the most"),
+                        });
                         // Nothing of the file can be trusted to follow a length that is wrong under a right checksum.
                         if self.file_len.is_some() && self.options.after_bad == AfterBad::Resync {
                             self.carry.advance(HEADER);
@@ -346,8 +352,7 @@ impl Records for Reader {
                 if cut > 0 {
                     break;
                 }
-                let text = format!("{} (record {} of the file)", error.message(), self.record);
-                let error = Error::new(error.kind(), text).at_byte(self.carry.offset());
+                let error = error.at_byte(self.carry.offset()).at_record(self.record);
                 (self.record, self.passing) = (self.record + 1, length + (HEADER + FOOTER) as u64);
                 return Cut::Fail(error);
             }
@@ -454,7 +459,7 @@ mod tests {
             assert_eq!((all[0].as_ref().unwrap(), all[2].as_ref().unwrap()), (&b"one".to_vec(), &b"three".to_vec()));
             let error = all[1].as_ref().unwrap_err();
             assert_eq!((error.kind(), error.at().byte), (feedline_io::Kind::Budget, Some(19)));
-            assert!(error.message().contains("(record 1 of the file)"), "{error}");
+            assert_eq!(error.at().record, Some(1), "{error}");
         }
         // What was collected of it is never more than a block.
         let mut reader = Reader::new(Options::default(), Some(bytes.len() as u64)).longest(longest);

@@ -150,11 +150,10 @@ impl Scan<'_> {
             let header = self.header(at, if last > 64 << 10 { 4 << 10 } else { 1 << 20 })?;
             let bad = |text: String| {
                 let text = format!(
-                    "{text} (record {} of the file), so that those behind it have no number; `feedline verify` lists the \
-                     damage, and a dataset with on_error=\"skip\" leaves it out",
-                    offsets.len()
+                    "{text}, so that records behind it have no number; `feedline verify` lists the damage, and a dataset \
+                     with on_error=\"skip\" leaves it out"
                 );
-                Error::loss(text).at_byte(at).in_file(self.source.name(), None)
+                Error::loss(text).at_byte(at).at_record(offsets.len() as u64).in_file(self.source.name(), None)
             };
             let header = header.ok_or_else(|| bad("the file ends inside of a record header".into()))?;
             let len = length(&header).ok_or_else(|| bad("the checksum of a record's length is wrong".into()))?;

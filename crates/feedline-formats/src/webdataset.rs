@@ -51,12 +51,12 @@ impl<T> Sample<T> {
     }
     /// What is said when a field is missing.
     pub fn missing(&self, extensions: &[u8]) -> Error {
-        let has: Vec<_> = self.fields.iter().map(|(e, _)| String::from_utf8_lossy(e)).collect();
         Error::data(format!(
-            "the sample {:?} has no {:?}, only {}",
+            "the sample {:?} has no {:?}, only {}; say which fields are wanted with fields=[...], or leave such samples out \
+             with on_error=\"skip\"",
             String::from_utf8_lossy(&self.key),
             String::from_utf8_lossy(extensions),
-            if has.is_empty() { "nothing".into() } else { has.join(", ") }
+            self.field_names().join(", ")
         ))
     }
 }

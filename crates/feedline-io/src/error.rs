@@ -183,6 +183,14 @@ impl Error {
     pub fn at_byte(self, byte: u64) -> Error {
         self.edit(|e| e.at.byte = Some(byte))
     }
+    /// The same where no place is known that is nearer.
+    pub fn near_byte(self, byte: u64) -> Error {
+        if self.0.at.byte.is_some() { self } else { self.at_byte(byte) }
+    }
+    /// The same error in other words: where it happened, and what caused it, stays.
+    pub fn reworded(self, words: impl FnOnce(&str) -> String) -> Error {
+        self.edit(|e| e.message = words(&e.message))
+    }
     pub fn in_file(self, file: &str, byte: Option<u64>) -> Error {
         if self.0.at.file.is_some() {
             return self;
@@ -202,11 +210,14 @@ impl fmt::Display for Error {
         }
         f.write_str(message)?;
         let mut places = Vec::new();
-        if let Some(file) = &at.file {
-            places.push(match at.byte {
-                Some(byte) => format!("{file} at byte {byte}"),
-                None => file.to_string(),
-            });
+        match (&at.file, at.byte) {
+            (Some(file), Some(byte)) => places.push(format!("{file} at byte {byte}")),
+            (Some(file), None) => places.push(file.to_string()),
+            (None, Some(byte)) => places.push(format!("byte {byte}")),
+            (None, None) => {}
+        }
+        if let Some(record) = at.record {
+            places.push(format!("record {record}"));
         }
         if let Some(element) = at.element {
             places.push(format!("element {element}"));

@@ -65,7 +65,7 @@ pub use settings::{Settings, configure, parse_bytes, settings};
 pub use shards::{commit_together, sweep};
 pub use slice::Slice;
 pub use source::{Hints, Source, Stat, open, stat};
-pub use step::{NoRoom, Standing, Step, ask, ask_once};
+pub use step::{NoRoom, Standing, Step, Unasked, ask, ask_once, unasked};
 pub use task::{Promise, Task, promised};
 pub use threads::in_background;
 pub use wanted::{Interest, Look, Working, still_wanted, wanted, watched};

@@ -91,6 +91,21 @@ impl Drop for Step {
     }
 }
 
+/// As long as it lives, what this thread takes counts as the step's, and nobody asks.
+#[must_use]
+pub struct Unasked(Standing);
+
+/// For whoever has asked for all of it, or has bounds of its own.
+pub fn unasked() -> Unasked {
+    Unasked(NOW.with(|now| now.standing.replace(Standing::Free)))
+}
+
+impl Drop for Unasked {
+    fn drop(&mut self) {
+        NOW.with(|now| now.standing.set(self.0));
+    }
+}
+
 /// Counts bytes that were made, or dropped.
 pub(crate) fn count(bytes: isize) {
     NOW.with(|now| {

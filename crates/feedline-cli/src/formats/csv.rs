@@ -132,10 +132,7 @@ fn show(file: &File, rows: Range<usize>, limit: Limit, watch: &Watch<'_>) -> Res
     first_records(file, &mut reader, most, watch, &mut |byte, record| {
         let (at, whole) = (Place { file: 0, row: number, byte }, seen.rows);
         let row = record.and_then(|record| {
-            seen.row(record, at).map_err(|e| {
-                let text = format!("{} (row {number} of the file)", e.message());
-                Error::new(e.kind(), text).in_file(&file.name, Some(byte))
-            })?;
+            seen.row(record, at).map_err(|e| e.at_record(number).in_file(&file.name, Some(byte)))?;
             rows.contains(&whole).then(|| texts(record, dialect)).transpose()
         });
         number += 1;

@@ -108,23 +108,21 @@ impl Rows {
     }
     /// One quote too many must not cost the rest of the file.
     fn unclosed(&mut self) -> Cut {
-        let error = Error::data(format!(
-            "the record that begins at byte {} has a quote that is never closed (if quotes have no meaning in this file: \
-             use_quote_delim=False)",
-            self.carry.offset()
-        ));
+        let text = "a record has a quote that is never closed (if quotes have no meaning in this file: \
+                    use_quote_delim=False)";
+        let error = Error::data(text).at_byte(self.carry.offset());
         self.pass();
         Cut::Fail(error)
     }
     fn too_long(&mut self) -> Cut {
         let limited =
             if self.max_bytes < MAX_RECORD_BYTES { " (a larger memory_limit allows longer ones)" } else { "" };
-        let error = Error::data(format!(
-            "the record that begins at byte {} is longer than {} bytes{limited}; is there a quote that is never closed? (If \
-             quotes have no meaning in this file: use_quote_delim=False)",
-            self.carry.offset(),
+        let text = format!(
+            "a record is longer than {} bytes{limited}; is there a quote that is never closed? (If quotes have no meaning \
+             in this file: use_quote_delim=False)",
             self.max_bytes
-        ));
+        );
+        let error = Error::data(text).at_byte(self.carry.offset());
         self.pass();
         Cut::Fail(error)
     }
@@ -178,7 +176,8 @@ impl Records for Rows {
                 Found::Nothing if !self.carry.is_finished() && self.seen <= self.max_bytes => return Cut::More,
                 Found::Nothing if !self.carry.is_finished() => return self.too_long(),
                 Found::Nothing if std::mem::take(&mut self.header) => {
-                    return Cut::Fail(Error::data("is empty, where a header line is expected (header=True)"));
+                    let text = "is empty, where a header line is expected (header=True)";
+                    return Cut::Fail(Error::data(text).at_byte(0));
                 }
                 Found::Nothing => return Cut::End,
             }

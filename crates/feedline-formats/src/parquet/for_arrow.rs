@@ -9,17 +9,17 @@ use super::dictionaries::{Dictionaries, Dictionary};
 use super::group::Fetched;
 use super::numbers::{are_there, cut_levels};
 use super::pages::{Kind, Page, Pages, unpacks};
+use super::words;
 use bytes::Bytes;
-use feedline_io::{Scratch, scratch};
+use feedline_io::{Error, Scratch, scratch};
 use parquet::arrow::arrow_reader::RowGroups;
 use parquet::basic::{Compression, Encoding};
 use parquet::column::page::{Page as Unpacked, PageIterator, PageMetadata, PageReader};
 use parquet::errors::{ParquetError, Result};
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
-use parquet::file::reader::ChunkReader;
 use parquet::file::serialized_reader::SerializedPageReader;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Where a page lies, and what is known of it without looking there.
 #[derive(Clone, Debug)]
@@ -56,7 +56,12 @@ pub struct Alone<'a> {
     pub dictionaries: &'a Dictionaries,
     /// The pages of a column, if somebody has looked for them.
     pub places: &'a dyn Fn(usize) -> Option<Arc<[Place]>>,
+    /// The page that could not be unpacked, by the column that it is of.
+    pub wrong: &'a Wrong,
 }
+
+/// An error of a page, and the leaf that has it.
+pub type Wrong = Arc<OnceLock<(usize, Error)>>;
 
 impl Alone<'_> {
     /// The places that the footer knows.
@@ -93,7 +98,8 @@ impl RowGroups for Alone<'_> {
                 Walk::Unknown { pages: fetched.pages(start..start + len, column.compression()).0, next: None }
             }
         };
-        let chunk = Chunk { pages, fetched, column: column.clone(), dictionary, passed: None, starts_rows };
+        let wrong = (leaf, self.wrong.clone());
+        let chunk = Chunk { pages, fetched, column: column.clone(), dictionary, passed: None, starts_rows, wrong };
         Ok(Box::new(One(Some(Box::new(chunk)))))
     }
     fn row_groups(&self) -> Box<dyn Iterator<Item = &RowGroupMetaData> + '_> {
@@ -126,6 +132,8 @@ struct Chunk {
     passed: Option<Next>,
     /// Every page begins with a row.
     starts_rows: bool,
+    /// Its leaf, and where to say which page could not be unpacked.
+    wrong: (usize, Wrong),
 }
 
 enum Walk {
@@ -150,12 +158,12 @@ impl Next {
 
 impl Walk {
     /// What is known of the next one.
-    fn peek(&mut self) -> Result<Option<PageMetadata>> {
+    fn peek(&mut self) -> feedline_io::Result<Option<PageMetadata>> {
         match self {
             Walk::Known { places, next } => Ok(places.get(*next).map(Place::known)),
             Walk::Unknown { pages, next } => {
                 while next.is_none() {
-                    match pages.next().map_err(foreign)? {
+                    match pages.next()? {
                         Some(page) if page.kind == Kind::Other => {}
                         Some(page) => *next = Some(page),
                         None => return Ok(None),
@@ -165,7 +173,7 @@ impl Walk {
             }
         }
     }
-    fn next(&mut self) -> Result<Option<Next>> {
+    fn next(&mut self) -> feedline_io::Result<Option<Next>> {
         self.peek()?;
         Ok(match self {
             Walk::Known { places, next } => {
@@ -178,19 +186,28 @@ impl Walk {
 }
 
 impl Chunk {
+    /// The same error for the Arrow reader, which gives its words alone to whoever wants rows of it.
+    fn told(&self, error: Error) -> ParquetError {
+        let words = ParquetError::General(error.message().into());
+        let _ = self.wrong.1.set((self.wrong.0, error));
+        words
+    }
     fn unpack(&self, next: Next) -> Result<Unpacked> {
+        self.unpacked(next).map_err(|e| self.told(e))
+    }
+    fn unpacked(&self, next: Next) -> feedline_io::Result<Unpacked> {
         let page = match next {
             Next::Page(page) => page,
             Next::Place(place) => {
                 let range = &place.range;
-                let bytes = self.fetched.get_bytes(range.start, (range.end - range.start) as usize)?;
-                let page = Pages::new(bytes, range.start, self.column.compression()).next().map_err(foreign)?;
+                let bytes = self.fetched.bytes(range.start, (range.end - range.start) as usize)?;
+                let page = Pages::new(bytes, range.start, self.column.compression()).next()?;
                 let page = page.filter(|page| (page.kind == Kind::Dictionary) == place.is_dictionary);
-                page.ok_or_else(|| ParquetError::General(format!("there is no page at byte {}", range.start)))?
+                page.ok_or_else(|| Error::data("there is no page where one should be").at_byte(range.start))?
             }
         };
         let unpacked = unpacked(&page, &self.column, &self.fetched)?;
-        check_levels(&page, &unpacked, &self.column).map_err(foreign)?;
+        check_levels(&page, &unpacked, &self.column)?;
         Ok(unpacked)
     }
 }
@@ -215,17 +232,17 @@ fn check_levels(page: &Page, unpacked: &Unpacked, column: &ColumnChunkMetaData) 
 
 impl PageReader for Chunk {
     fn get_next_page(&mut self) -> Result<Option<Unpacked>> {
-        match self.pages.next()? {
+        match self.pages.next().map_err(|e| self.told(e))? {
             Some(next) if next.is_dictionary() => self.dictionary.get(|| self.unpack(next)).map(Some),
             Some(next) => self.unpack(next).map(Some),
             None => Ok(None),
         }
     }
     fn peek_next_page(&mut self) -> Result<Option<PageMetadata>> {
-        self.pages.peek()
+        self.pages.peek().map_err(|e| self.told(e))
     }
     fn skip_next_page(&mut self) -> Result<()> {
-        if let Some(next) = self.pages.next()?.filter(Next::is_dictionary) {
+        if let Some(next) = self.pages.next().map_err(|e| self.told(e))?.filter(Next::is_dictionary) {
             self.passed = Some(next);
         }
         Ok(())
@@ -249,33 +266,32 @@ impl Iterator for Chunk {
     }
 }
 
-fn foreign(error: feedline_io::Error) -> ParquetError {
-    ParquetError::General(error.to_string())
-}
-
 /// A page, unpacked into a block that counts.
-pub fn unpacked(page: &Page, column: &ColumnChunkMetaData, fetched: &Arc<Fetched>) -> Result<Unpacked> {
+pub fn unpacked(page: &Page, column: &ColumnChunkMetaData, fetched: &Arc<Fetched>) -> feedline_io::Result<Unpacked> {
     if !unpacks(column.compression()) {
-        return by_the_library(page, column, fetched);
+        let header = fetched.bytes(page.range.start, page.header_bytes())?;
+        check_page_header(&header, page.range.start)?;
+        return by_the_library(page, column, fetched).map_err(|e| page.damaged(&words(&e)));
     }
-    let Some((buf, _)) = page.unpacked().map_err(foreign)? else {
-        return Err(ParquetError::General("a page is compressed in another way than its column".into()));
+    let Some((buf, _)) = page.unpacked()? else {
+        return Err(page.damaged("it is compressed in another way than its column"));
     };
-    let (num_values, encoding) = (page.values as u32, encoding(page.encoding)?);
+    let encoding = |number| encoding(number).ok_or_else(|| page.damaged(&format!("there is no encoding {number}")));
+    let (num_values, own) = (page.values as u32, encoding(page.encoding)?);
     Ok(match page.kind {
-        Kind::Dictionary => Unpacked::DictionaryPage { buf, num_values, encoding, is_sorted: false },
+        Kind::Dictionary => Unpacked::DictionaryPage { buf, num_values, encoding: own, is_sorted: false },
         Kind::Data { levels, of_lists } => Unpacked::DataPage {
             buf,
             num_values,
-            encoding,
-            def_level_encoding: self::encoding(levels)?,
-            rep_level_encoding: self::encoding(of_lists)?,
+            encoding: own,
+            def_level_encoding: encoding(levels)?,
+            rep_level_encoding: encoding(of_lists)?,
             statistics: None,
         },
         Kind::DataV2 { repetition, definition, rows, nulls, .. } => Unpacked::DataPageV2 {
             buf,
             num_values,
-            encoding,
+            encoding: own,
             num_nulls: nulls as u32,
             num_rows: rows as u32,
             def_levels_byte_len: definition as u32,
@@ -283,7 +299,7 @@ pub fn unpacked(page: &Page, column: &ColumnChunkMetaData, fetched: &Arc<Fetched
             is_compressed: column.compression() != Compression::UNCOMPRESSED,
             statistics: None,
         },
-        Kind::Other => return Err(ParquetError::General("a page has no values".into())),
+        Kind::Other => return Err(page.damaged("it has no values")),
     })
 }
 
@@ -297,13 +313,11 @@ fn by_the_library(page: &Page, column: &ColumnChunkMetaData, fetched: &Arc<Fetch
         }
     }
     let (charge, range) = (scratch(page.size), &page.range);
-    let header = fetched.get_bytes(range.start, page.header_bytes())?;
-    check_page_header(&header, range.start).map_err(foreign)?;
     let alone = column.clone().into_builder().set_dictionary_page_offset(None);
     let alone = alone.set_data_page_offset(range.start as i64);
     let alone = alone.set_total_compressed_size((range.end - range.start) as i64).build()?;
     let mut read = SerializedPageReader::new(fetched.clone(), &alone, 0, None)?;
-    let none = || ParquetError::General(format!("there is no page at byte {}", range.start));
+    let none = || ParquetError::General("it is not there".into());
     let mut unpacked = read.get_next_page()?.ok_or_else(none)?;
     let (Unpacked::DataPage { buf, .. } | Unpacked::DataPageV2 { buf, .. } | Unpacked::DictionaryPage { buf, .. }) =
         &mut unpacked;
@@ -312,8 +326,8 @@ fn by_the_library(page: &Page, column: &ColumnChunkMetaData, fetched: &Arc<Fetch
 }
 
 /// By the numbers of the format.
-fn encoding(number: i32) -> Result<Encoding> {
-    Ok(match number {
+fn encoding(number: i32) -> Option<Encoding> {
+    Some(match number {
         0 => Encoding::PLAIN,
         2 => Encoding::PLAIN_DICTIONARY,
         3 => Encoding::RLE,
@@ -324,6 +338,6 @@ fn encoding(number: i32) -> Result<Encoding> {
         7 => Encoding::DELTA_BYTE_ARRAY,
         8 => Encoding::RLE_DICTIONARY,
         9 => Encoding::BYTE_STREAM_SPLIT,
-        other => return Err(ParquetError::General(format!("there is no encoding {other}"))),
+        _ => return None,
     })
 }

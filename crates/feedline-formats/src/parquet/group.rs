@@ -6,6 +6,7 @@
 
 use super::dictionaries::Dictionaries;
 use super::for_arrow::{Alone, Place, unpacked};
+use super::items::Items;
 use super::lengths::{Grown, Lengths, Sizes, check_count};
 use super::numbers::{Numbers, Room, cut_levels, most_pages, zeros};
 use super::pages::{self, DELTA_BYTE_ARRAY, DELTA_LENGTH_BYTE_ARRAY, Page, Pages};
@@ -50,6 +51,8 @@ struct Checked {
     leaf: usize,
     /// What its strings become.
     grown: Grown,
+    /// The items of its lists, if all of them take more than a column of a piece may.
+    items: Option<Items>,
     /// What its dictionary takes, and what its largest page does.
     dictionary: Taken,
     largest: Taken,
@@ -84,6 +87,25 @@ const LEAST_BYTES: u64 = 8 << 20;
 
 /// Items of lists in a page, at most: a few bytes can stand for any number of equal ones, and all of them may be one row's.
 const MOST_ITEMS: usize = 64 << 20;
+
+/// Bytes that are taken for a list in a list: its offset as it is decoded, and as it is used.
+const LIST_BYTES: u64 = 4 + 16;
+
+/// Bytes that are taken for an item of a list: its levels, its value as it is stored and as it is used.
+fn item_bytes(column: &ColumnChunkMetaData) -> u64 {
+    const LEVELS: u64 = 4;
+    // A view of the Arrow reader's, and one of ours.
+    const VIEWS: u64 = 16 + 24;
+    LEVELS
+        + match column.column_type() {
+            Type::BOOLEAN => 2,
+            Type::INT32 | Type::FLOAT => 4,
+            Type::INT64 | Type::DOUBLE => 8,
+            Type::INT96 => 20,
+            Type::BYTE_ARRAY => VIEWS,
+            Type::FIXED_LEN_BYTE_ARRAY => column.column_descr().type_length().max(0) as u64 + VIEWS,
+        }
+}
 
 impl Group {
     /// `read` are ranges with their bytes; what they do not cover is read when it is needed. Pages that were unpacked may
@@ -149,6 +171,43 @@ impl Group {
         Numbers::new(pages, stored.is_optional)
     }
 
+    /// Bytes that the lists of some rows take while they are decoded, and the column that takes most of them. None where
+    /// those of the whole row group are few.
+    pub fn list_bytes(&self, rows: &Range<usize>) -> Result<(u64, String)> {
+        self.bytes_of_lists(rows).map_err(|e| e.in_file(self.file.source.name(), None))
+    }
+    fn bytes_of_lists(&self, rows: &Range<usize>) -> Result<(u64, String)> {
+        let (mut sum, mut most, mut name) = (0u64, 0, String::new());
+        for field in self.fields.iter().filter(|field| self.has_lists(field)) {
+            for Checked { leaf, items, .. } in self.checked(field)? {
+                let Some(items) = items else { continue };
+                let (most_items, column) = (items.most(rows), self.column(*leaf));
+                let levels = u64::from(column.column_descr().max_rep_level().max(1) as u16 - 1);
+                let of_lists = most_items.lists.saturating_mul(levels * LIST_BYTES);
+                let bytes = most_items.items.saturating_mul(item_bytes(column)).saturating_add(of_lists);
+                sum = sum.saturating_add(bytes);
+                if bytes > most {
+                    (most, name) = (bytes, self.column(*leaf).column_path().string());
+                }
+            }
+        }
+        Ok((sum, name))
+    }
+    fn has_lists(&self, field: &Field) -> bool {
+        let schema = self.file.meta.parquet_schema();
+        let mut leaves = (0..schema.num_columns()).filter(|&leaf| schema.get_column_root_idx(leaf) == field.root);
+        leaves.any(|leaf| schema.column(leaf).max_rep_level() > 0)
+    }
+    /// What the pages of a field say of themselves.
+    fn checked<'a>(&self, field: &'a Field) -> Result<&'a [Checked]> {
+        let schema = self.file.meta.parquet_schema();
+        let check = || {
+            let leaves = (0..schema.num_columns()).filter(|&leaf| schema.get_column_root_idx(leaf) == field.root);
+            leaves.map(|leaf| self.check_leaf(leaf).map_err(|e| self.of_column(e, leaf))).collect()
+        };
+        field.checked.get_or_init(check).as_deref().map_err(Clone::clone)
+    }
+
     /// Some rows, column by column as the projection has them.
     pub fn decode(&self, rows: Range<usize>) -> Result<Vec<Values>> {
         self.decode_rows(rows).map_err(|e| e.in_file(self.file.source.name(), None))
@@ -195,12 +254,7 @@ impl Group {
     /// Refuses what the Arrow reader would believe: it takes the memory that a page claims to need, or that its strings
     /// become.
     fn check_pages(&self, field: &Field, rows: &Range<usize>) -> Result<()> {
-        let schema = self.file.meta.parquet_schema();
-        let check = || {
-            let leaves = (0..schema.num_columns()).filter(|&leaf| schema.get_column_root_idx(leaf) == field.root);
-            leaves.map(|leaf| self.check_leaf(leaf).map_err(|e| self.of_column(e, leaf))).collect()
-        };
-        for Checked { leaf, grown, .. } in field.checked.get_or_init(check).as_ref().map_err(Clone::clone)? {
+        for Checked { leaf, grown, .. } in self.checked(field)? {
             let (bytes, page) = grown.most(rows);
             if bytes > self.piece_bytes {
                 let text = format!(
@@ -246,8 +300,10 @@ impl Group {
         // then the footer is believed, which says how pages are encoded.
         let may_grow = |e: Encoding| matches!(e, Encoding::DELTA_BYTE_ARRAY | Encoding::DELTA_LENGTH_BYTE_ARRAY);
         let (dictionary, largest) = <(Taken, Taken)>::default();
-        let mut checked = Checked { leaf, grown: Grown::default(), dictionary, largest, places: None };
-        if !is_read && is_far && self.room.most() == 0 && !column.encodings().any(may_grow) {
+        let mut checked = Checked { leaf, grown: Grown::default(), items: None, dictionary, largest, places: None };
+        let takes_much = |items: u64| items.saturating_mul(item_bytes(column)) > self.piece_bytes;
+        let is_long = descr.max_rep_level() > 0 && takes_much(column.num_values().max(0) as u64);
+        if !is_read && is_far && self.room.most() == 0 && !column.encodings().any(may_grow) && !is_long {
             return Ok(checked);
         }
         let mut places = Some(Vec::new());
@@ -260,7 +316,7 @@ impl Group {
             Type::INT96 => 12,
             Type::FIXED_LEN_BYTE_ARRAY => usize::try_from(descr.type_length()).unwrap_or(0),
         };
-        let (grown, mut row, mut counts_rows) = (&mut checked.grown, 0usize, !is_list);
+        let (grown, mut row, mut counts_rows, mut items) = (&mut checked.grown, 0usize, !is_list, 0u64);
         while let Some(page) = pages.next()? {
             if page.kind != pages::Kind::Other {
                 let (taken, is_dictionary) = (Taken::of(&page), page.kind == pages::Kind::Dictionary);
@@ -277,6 +333,7 @@ impl Group {
                 pages::Kind::Dictionary | pages::Kind::Other => continue,
                 pages::Kind::Data { .. } | pages::Kind::DataV2 { .. } => {}
             }
+            items = items.saturating_add(page.values as u64);
             let has_lengths = match page.encoding {
                 DELTA_BYTE_ARRAY => matches!(ty, Type::BYTE_ARRAY | Type::FIXED_LEN_BYTE_ARRAY),
                 encoding => encoding == DELTA_LENGTH_BYTE_ARRAY && ty == Type::BYTE_ARRAY,
@@ -321,9 +378,22 @@ impl Group {
             }
             _ => {
                 checked.places = places.map(Into::into);
+                checked.items = (is_list && takes_much(items)).then(|| self.items(leaf, items)).transpose()?;
                 Ok(checked)
             }
         }
+    }
+    /// Where the items of a column's rows are, of which there are so many.
+    fn items(&self, leaf: usize, total: u64) -> Result<Items> {
+        let deepest = self.column(leaf).column_descr().max_rep_level() as u16;
+        let ((mut pages, _), mut items) = (self.pages(leaf), Items::new(total, deepest.into()));
+        while let Some(page) = pages.next()? {
+            if matches!(page.kind, pages::Kind::Data { .. } | pages::Kind::DataV2 { .. }) {
+                let (levels, _) = self.levels(leaf, &page)?;
+                items.page(&levels, page.values).ok_or_else(|| page.damaged("its levels end early"))?;
+            }
+        }
+        Ok(items.finish())
     }
     /// The rows of lists that begin in pages before some byte.
     fn rows_before(&self, leaf: usize, byte: u64) -> Result<usize> {
@@ -337,12 +407,23 @@ impl Group {
     }
     /// How many rows begin in a page, and its values as they are encoded.
     fn unpacked(&self, leaf: usize, page: &Page) -> Result<(usize, Bytes)> {
+        let (repetition, values) = self.levels(leaf, page)?;
+        let rows = match self.column(leaf).column_descr().max_rep_level() as u16 {
+            0 => page.values,
+            most => {
+                let width = (u16::BITS - most.leading_zeros()) as usize;
+                zeros(&repetition, width, page.values).ok_or_else(|| page.damaged("its levels end early"))?
+            }
+        };
+        Ok((rows, values))
+    }
+    /// The levels of lists of a page, and its values as they are encoded.
+    fn levels(&self, leaf: usize, page: &Page) -> Result<(Bytes, Bytes)> {
         let column = self.column(leaf);
         let descr = column.column_descr();
         let levels = (descr.max_rep_level() as u16, descr.max_def_level() as u16);
-        let unpacked =
-            guarded("it cannot be unpacked", || unpacked(page, column, &self.fetched).map_err(|e| words(&e)));
-        let unpacked = unpacked.map_err(|e| page.damaged(e.message()))?;
+        let unpacked = guarded("it cannot be unpacked", || Ok(unpacked(page, column, &self.fetched)));
+        let unpacked = unpacked.map_err(|e| page.damaged(e.message()))??;
         let short = || page.damaged("its levels are longer than it is");
         let (buf, repetition, behind) = match unpacked {
             Unpacked::DataPage { buf, rep_level_encoding, def_level_encoding, .. } => {
@@ -371,14 +452,7 @@ impl Group {
         if behind > buf.len() {
             return Err(short());
         }
-        let rows = match levels.0 {
-            0 => page.values,
-            most => {
-                let width = (u16::BITS - most.leading_zeros()) as usize;
-                zeros(&buf[repetition], width, page.values).ok_or_else(|| page.damaged("its levels end early"))?
-            }
-        };
-        Ok((rows, buf.slice(behind..)))
+        Ok((buf.slice(repetition), buf.slice(behind..)))
     }
     /// Fields as the Arrow reader decodes them, in the order of `roots`.
     pub(super) fn read_arrays(
@@ -389,6 +463,7 @@ impl Group {
     ) -> Result<Vec<ArrayRef>> {
         let mask = ProjectionMask::roots(self.file.meta.parquet_schema(), roots.iter().copied());
         let (group, total) = (self.number, self.file.group_rows(self.number) as usize);
+        let wrong = Arc::default();
         let batch = guarded(&format!("row group {group} cannot be decoded"), || {
             let meta = &self.file.meta;
             let hint = Some(meta.schema().fields());
@@ -400,15 +475,26 @@ impl Group {
                 fields.flatten().find(|checked| checked.leaf == leaf)?.places.clone()
             };
             let (meta, dictionaries) = (meta.metadata(), &self.dictionaries);
-            let alone = Alone { meta, number: group, fetched, dictionaries, places: &checked };
+            let alone = Alone { meta, number: group, fetched, dictionaries, places: &checked, wrong: &wrong };
             let mut batches = ParquetRecordBatchReader::try_new_with_row_groups(&levels, &alone, rows.len(), selection)
                 .map_err(|e| words(&e))?;
             let batch = batches.next().ok_or("it has fewer rows than it says")?;
             batch.map_err(|e| crate::columnar::words(&e))
-        })?;
-        if batch.num_rows() != rows.len() {
-            return Err(Error::data(format!("row group {group} has fewer rows than it says")));
-        }
+        });
+        let starts = (0..self.file.meta.parquet_schema().num_columns())
+            .filter(|&leaf| roots.contains(&self.file.meta.parquet_schema().get_column_root_idx(leaf)))
+            .map(|leaf| self.column(leaf).byte_range().0);
+        let here = |e: Error| starts.min().into_iter().fold(e, Error::near_byte);
+        // What is wrong with a page the Arrow reader tells in words only.
+        let batch = batch.map_err(|said| match wrong.get() {
+            Some((leaf, error)) => self.of_column(Error::clone(error), *leaf),
+            None => said,
+        });
+        let batch = match batch {
+            Ok(batch) if batch.num_rows() == rows.len() => batch,
+            Ok(_) => return Err(here(Error::data(format!("row group {group} has fewer rows than it says")))),
+            Err(error) => return Err(here(error)),
+        };
         // They come in the order of the file.
         let mut in_file = roots.to_vec();
         in_file.sort_unstable();
@@ -417,13 +503,10 @@ impl Group {
     }
     /// The error of a page, with the names of where it is.
     fn of_column(&self, error: Error, leaf: usize) -> Error {
-        let (group, path) = (self.number, self.column(leaf).column_path());
-        let text = format!("row group {group} cannot be decoded: column {path}: {}", error.message());
-        let named = Error::new(error.kind(), text);
-        match error.at().byte {
-            Some(byte) => named.at_byte(byte),
-            None => named,
-        }
+        let (group, column) = (self.number, self.column(leaf));
+        let path = column.column_path();
+        let named = error.reworded(|said| format!("row group {group} cannot be decoded: column {path}: {said}"));
+        named.near_byte(column.byte_range().0)
     }
 }
 
@@ -441,6 +524,17 @@ impl Fetched {
         let from = usize::try_from(at - start).ok()?;
         let to = from.checked_add(len)?;
         (to <= bytes.len()).then(|| bytes.slice(from..to))
+    }
+    /// Bytes that were read ahead, or are now.
+    pub fn bytes(&self, start: u64, length: usize) -> Result<Bytes> {
+        if let Some(bytes) = self.ahead(start, length) {
+            return Ok(bytes);
+        }
+        if start.checked_add(length as u64).is_none_or(|end| end > self.len) {
+            let text = format!("{length} bytes are to be read; the file has {} bytes", self.len);
+            return Err(Error::data(text).at_byte(start));
+        }
+        exact(&self.source, start..start + length as u64).map(to_bytes)
     }
     /// The pages in a range, and whether it was read ahead.
     pub fn pages(&self, range: Range<u64>, compression: Compression) -> (Pages, bool) {
@@ -471,15 +565,7 @@ impl ChunkReader for Fetched {
         Ok(From { bytes, at: start, source: self.source.clone() })
     }
     fn get_bytes(&self, start: u64, length: usize) -> parquet::errors::Result<Bytes> {
-        if let Some(bytes) = self.ahead(start, length) {
-            return Ok(bytes);
-        }
-        if start.checked_add(length as u64).is_none_or(|end| end > self.len) {
-            return Err(ParquetError::EOF(format!("{length} bytes at byte {start} of a file of {} bytes", self.len)));
-        }
-        let read =
-            exact(&self.source, start..start + length as u64).map_err(|e| ParquetError::General(e.to_string()))?;
-        Ok(to_bytes(read))
+        self.bytes(start, length).map_err(|e| ParquetError::General(e.message().into()))
     }
 }
 

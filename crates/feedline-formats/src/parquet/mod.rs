@@ -12,6 +12,7 @@ mod claims;
 mod dictionaries;
 mod for_arrow;
 mod group;
+mod items;
 mod lengths;
 pub(crate) mod numbers;
 pub(crate) mod pages;
@@ -89,21 +90,24 @@ impl ParquetFile {
     fn open_named(source: Arc<dyn Source>) -> Result<ParquetFile> {
         let stat = source.clone().stat().wait()?;
         if stat.len < 12 {
-            return Err(Error::loss(format!("{} bytes are too few for a Parquet file: it is cut off", stat.len)));
+            let text = format!("{} bytes are too few for a Parquet file: it is cut off", stat.len);
+            return Err(Error::loss(text).at_byte(stat.len));
         }
         let tail = stat.len - FOOTER_BYTES.min(stat.len);
         let end = exact(&source, tail..stat.len)?;
         match &end.as_slice()[end.len() - 4..] {
             b"PAR1" => {}
             b"PARE" => {
-                return Err(Error::data("the footer is encrypted; write the file without encryption to read it here"));
+                let text = "the footer is encrypted; write the file without encryption to read it here";
+                return Err(Error::data(text).at_byte(stat.len - 4));
             }
             other => {
                 let start = exact(&source, 0..4)?;
                 return Err(match start.as_slice() == b"PAR1" {
                     true => Error::loss("begins as a Parquet file does but has no footer: it is cut off"),
                     false => Error::data(format!("is not a Parquet file: it ends with {}", other.escape_ascii())),
-                });
+                }
+                .at_byte(stat.len - 4));
             }
         }
         let footer = end.as_slice()[end.len() - 8..][..4].try_into().map(u32::from_le_bytes).expect("four bytes");
@@ -113,14 +117,16 @@ impl ParquetFile {
         }
         let end = End { source: &source, bytes: to_bytes(end), at: tail };
         let footer_at = stat.len - 8 - u64::from(footer);
-        let footer = end.get(footer_at..stat.len - 8)?;
+        let (footer, here) = (end.get(footer_at..stat.len - 8)?, |e: Error| e.near_byte(footer_at));
         claims::check_footer(&footer, footer_at)?;
         let meta = guarded("the footer cannot be read", || {
             ParquetMetaDataReader::decode_metadata(&footer).map_err(|e| words(&e))
-        })?;
-        check(&meta, stat.len)?;
-        let meta = with_places(meta, &end, stat.len)?;
-        let (meta, schema) = guarded("the schema cannot be read", || schema_of(meta).map_err(|e| words(&e)))?;
+        });
+        let meta = meta.map_err(here)?;
+        check(&meta, stat.len).map_err(here)?;
+        let meta = with_places(meta, &end, stat.len).map_err(here)?;
+        let read = guarded("the schema cannot be read", || schema_of(meta).map_err(|e| words(&e)));
+        let (meta, schema) = read.map_err(here)?;
         Ok(ParquetFile { source, stat, meta, schema })
     }
 

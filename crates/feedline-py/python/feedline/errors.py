@@ -36,8 +36,9 @@ class FeedlineError(Exception):
     Attributes:
         operator: The operator or the function that failed, such as `"map"`.
         file: The file that was read.
-        byte: Where in the file, in bytes from its beginning.
-        record: The number of the record in the file, from 0.
+        byte: Where in the file, in bytes from its beginning; of a compressed one, in what it unpacks to, unless
+            it cannot be unpacked there.
+        record: The number of the record or row in the file, from 0; of many that are lost, of the first.
         element: The number of the element in the stream that the operator read, from 0.
 
     Each of them is None where it is not known or makes no sense.

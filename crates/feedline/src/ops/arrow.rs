@@ -1,7 +1,7 @@
 //! `arrow(files)`: the rows of Arrow files and streams, one after the other; each is a dict of its columns.
 
 use super::arrow_arrays::Fill;
-use super::table::{self, Allowed, Decoded, Pieces, Table, TableIndex};
+use super::table::{self, Allowed, Decoded, Pieces, Table, TableIndex, Takes};
 use super::wanted_columns::Wanted;
 use crate::dataset::Dataset;
 use crate::element::Spec;
@@ -130,6 +130,12 @@ impl Table for Files {
     fn block(&self, _: usize, read: Vec<Buf>, allowed: Allowed) -> Batch {
         let unpacked = Unpacked::new(allowed.shared_bytes);
         Batch { body: read.into_iter().next(), unpacked, whole: Mutex::new(None) }
+    }
+    fn takes(&self, block: usize, rows: &Range<usize>, batch: &Batch) -> Result<Takes> {
+        let (file, number) = self.blocks[block];
+        let (file, places) = (&self.files[file], &self.places[file]);
+        let (bytes, column) = file.row_bytes(number, places, rows, batch.body.clone(), &batch.unpacked)?;
+        Ok(Takes { bytes: usize::try_from(bytes).unwrap_or(usize::MAX), column, is_foreign: false })
     }
     fn decode(&self, block: usize, rows: Range<usize>, batch: &Batch) -> Result<Decoded> {
         let (file, number) = self.blocks[block];

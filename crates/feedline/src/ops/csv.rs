@@ -175,18 +175,16 @@ impl Csv {
         let files =
             self.files.known().ok_or_else(|| Error::usage("columns cannot be learned from unknown files"))??;
         let dialect = self.dialect()?;
-        let texts_of =
-            |(file, record): &(usize, Vec<u8>)| texts(record, dialect).map_err(|e| e.in_file(&files[*file], None));
         let names: Vec<String> = match (&self.names, self.header) {
             (Some(names), _) => names.clone(),
             (None, false) => {
                 return Err(Error::usage("the files have no header, so names for the columns must be given"));
             }
             (None, true) => {
-                let Some((file, first)) = first_records(&files, &self.reading(false, None)?, 1)?.pop() else {
+                let Some(first) = first_records(&files, &self.reading(false, None)?, 1)?.pop() else {
                     return Err(Error::usage(format!("{} is empty: there is no header", self.files.show())));
                 };
-                header_names(&first, dialect).map_err(|e| e.in_file(&files[file], None))?
+                header_names(&first.bytes, dialect).map_err(|e| first.locate(e))?
             }
         };
         let header: Option<Arc<[String]>> = self.names.is_none().then(|| names[..].into());
@@ -195,13 +193,11 @@ impl Csv {
         }
         let count = if self.infer_rows == 0 { usize::MAX } else { self.infer_rows };
         let mut found = Inference::new(names.len());
-        for (number, record) in
-            first_records(&files, &self.reading(self.header, header.clone())?, count)?.iter().enumerate()
-        {
-            let row = texts_of(record)?;
+        for record in first_records(&files, &self.reading(self.header, header.clone())?, count)? {
+            let row = texts(&record.bytes, dialect).map_err(|e| record.locate(e))?;
             found.row(&row, self.na_value.as_bytes()).map_err(|e| {
-                let text = format!("{}, in record {number} of those that dtypes are learned from", e.message());
-                Error::usage(text).in_file(&files[record.0], None)
+                let text = format!("{}, in a record that dtypes are learned from", e.message());
+                record.locate(Error::usage(text))
             })?;
         }
         let all = inferred(names, &found.types());
@@ -284,7 +280,7 @@ impl ChunkFn for ParseRows {
         let (columns, failed) = parse(&self.schema, records);
         let failed = failed.into_iter().map(|(row, error)| {
             let error = self.places.locate(error, places, row);
-            (row, error.at_element(chunk.pos.at(row)))
+            (row, error.at_element(chunk.pos.at(row)).in_op(INFO.name))
         });
         put_with_failures(columns.into_iter().map(Column::Dense).collect(), failed.collect(), &chunk, out);
     }
@@ -350,7 +346,7 @@ mod tests {
             let all = events(&in_chunks(&ds, rows));
             assert_eq!((&*all[0], &*all[2]), ("int32[] [1] string[] [\"a\"]", "int32[] [3] string[] [\"c\\nd\"]"));
             assert!(all[1].contains("field 0 (\"n\") is \"x\"") && all[1].contains("a.csv at byte 8"), "{}", all[1]);
-            assert!(all[1].contains("record 1 of the file"), "{}", all[1]);
+            assert!(all[1].contains(", record 1, element 1)"), "{}", all[1]);
             assert!(all[3].contains("has 1 fields, 2 are expected") && all[3].contains("byte 20"), "{}", all[3]);
             assert_eq!(all.len(), 5);
         }

@@ -193,15 +193,16 @@ impl Index for Numbered {
             .map(|&row| {
                 let file = self.starts.partition_point(|s| *s <= row) - 1;
                 let at = self.layout.offset(row - self.starts[file]);
-                (file, at, self.files[file].clone().read(at, record))
+                (row, file, at, self.files[file].clone().read(at, record))
             })
             .collect();
         let mut strings = StringsBuilder::with_capacity(rows.len());
-        for (file, at, read) in reads {
+        for (row, file, at, read) in reads {
             let bytes = read.wait()?;
             if bytes.len() < record {
                 let gone = Error::loss(format!("has become shorter: {} of {record} bytes are there", bytes.len()));
-                return Err(gone.at_byte(at).in_file(self.files[file].name(), None));
+                let gone = gone.at_byte(at).at_record(row - self.starts[file]);
+                return Err(gone.in_file(self.files[file].name(), None));
             }
             strings.push_view(&bytes, 0..record);
         }

@@ -243,29 +243,21 @@ impl JsonLines {
         let count = if self.infer_lines == 0 { usize::MAX } else { self.infer_lines };
         let mut found = Inference::default();
         let lines = first_records(&files, &self.reading()?, count)?;
-        for (number, (file, line)) in lines.iter().enumerate() {
-            found.line(line).map_err(|e| {
-                let text = format!("{}, in line {number} of those that the schema is learned from", e.message());
-                Error::data(text).in_file(&files[*file], None)
-            })?;
+        for line in &lines {
+            let learned = |said: &str| format!("{said}, in a line that the schema is learned from");
+            found.line(&line.bytes).map_err(|e| line.locate(e.reworded(learned)))?;
         }
         if found.lines() == 0 {
             return Err(Error::usage(format!("{} has no lines to learn from: give a schema", self.files.show())));
         }
         if let Some((path, digits)) = found.changed().into_iter().next() {
-            let place = lines
-                .iter()
-                .enumerate()
-                .find_map(|(number, (file, line))| Some((number, &files[*file], jsonl::column_of(&digits, line)?)));
+            let place = lines.iter().find_map(|line| Some((line, jsonl::column_of(&digits, &line.bytes)?)));
             let text = format!(
                 "the field {path:?} {}; say in a schema what it is: fl.float64 rounds it, \"json\" keeps its text",
                 jsonl::changes(&digits)
             );
             return Err(match place {
-                Some((number, file, column)) => Error::data(format!(
-                    "{text}, column {column} of line {number} of those that the schema is learned from"
-                ))
-                .in_file(file, None),
+                Some((line, column)) => line.locate(Error::data(format!("{text}, column {column} of the line"))),
                 None => Error::data(text),
             });
         }
@@ -435,7 +427,8 @@ impl ChunkFn for ParseLines {
                     cells.for_each(|(column, cell)| column.push(&parsed, cell, lines, row));
                 }
                 Err(error) => {
-                    failed.push((row, self.places.locate(error, places, row).at_element(chunk.pos.at(row))));
+                    let error = self.places.locate(error, places, row).at_element(chunk.pos.at(row));
+                    failed.push((row, error.in_op(INFO.name)));
                 }
             }
         }
@@ -495,7 +488,7 @@ mod tests {
         assert_eq!(events(&ds), ["uint64[] [7]", "uint64[] [18446744073709551615]"]);
         let name = file(&dir, "{\"n\":7}\n{\"n\": 18446744073709551615}\n{\"n\":-1}\n");
         let said = Dataset::json_lines(&[&name]).unwrap_err().to_string();
-        for part in ["\"n\"", "18446744073709551615", "column 7 of line 1", "a.jsonl", "fl.float64 rounds it"] {
+        for part in ["\"n\"", "18446744073709551615", "column 7 of the line", "a.jsonl", "fl.float64 rounds it"] {
             assert!(said.contains(part), "{part}: {said}");
         }
         let schema = json!([{"name": "n", "dtype": "float64"}]);

@@ -99,18 +99,7 @@ pub fn advised(error: Error, folder: &str, what: &str) -> Error {
     if !is_damage(&error) {
         return error;
     }
-    let text = format!("{}; remove the folder {folder} to have the {what} made anew", error.message());
-    let mut said = Error::new(error.kind(), text);
-    if error.ends() {
-        said = said.that_ends();
-    }
-    if let Some(file) = &error.at().file {
-        said = said.in_file(file, error.at().byte);
-    }
-    match error.cause() {
-        Some(cause) => said.with_source(cause.clone()),
-        None => said,
-    }
+    error.reworded(|said| format!("{said}; remove the folder {folder} to have the {what} made anew"))
 }
 
 /// Whether elements are lost or spoilt.

@@ -122,7 +122,7 @@ fn open_member(source: &Arc<dyn Source>, member: Member) -> Result<Array> {
         false => header(&|len| stored(len.min(size)))?,
     };
     if npy.start as u64 + npy.bytes() > member.size {
-        return Err(Error::loss(format!("has {} bytes; its header says more", member.size)));
+        return Err(Error::loss(format!("has {} bytes; its header says more", member.size)).at_byte(at));
     }
     let (name, start) = (array_name(&member.name).to_string(), npy.start);
     let place = match member.compressed {
@@ -172,12 +172,12 @@ impl File {
                 return Err(Error::usage(format!("there is no column {missing:?}; there are {names:?}")));
             }
             let arrays = members.into_iter().map(|m| {
-                let name = m.name.clone();
-                open_member(&source, m).map_err(|e| Error::new(e.kind(), format!("member {name:?}: {}", e.message())))
+                let (name, at) = (m.name.clone(), m.range.start);
+                open_member(&source, m).map_err(|e| e.near_byte(at).reworded(|said| format!("member {name:?}: {said}")))
             });
             arrays.collect::<Result<Vec<_>>>()?
         } else {
-            let npy = header(&|len| source.clone().read(0, len).wait())?;
+            let npy = header(&|len| source.clone().read(0, len).wait()).map_err(|e| e.near_byte(0))?;
             let need = npy.start as u64 + npy.bytes();
             if need > stat.len {
                 let text = format!("{need} bytes are needed for the shape {:?}; the file has {}", npy.shape, stat.len);
@@ -567,7 +567,7 @@ impl Index for RowReads {
                 Ok(match &array.place {
                     Place::File(start) => {
                         let len = (range.end - range.start) as usize;
-                        (a, len, Ok(file.source.clone().read(start + range.start, len)))
+                        (a, len, Ok((start + range.start, file.source.clone().read(start + range.start, len))))
                     }
                     Place::Packed(packed) => {
                         let (buf, start) = packed.items(file)?;
@@ -582,9 +582,12 @@ impl Index for RowReads {
             let mut element = Element::new();
             for (a, len, read) in started {
                 let part = match read {
-                    Ok(task) => match task.wait()? {
+                    Ok((start, task)) => match task.wait()? {
                         buf if buf.len() == len => (buf, 0),
-                        _ => return Err(Error::loss("ends early: it is cut off").in_file(file.source.name(), None)),
+                        buf => {
+                            let end = Some(start + buf.len() as u64);
+                            return Err(Error::loss("ends early: it is cut off").in_file(file.source.name(), end));
+                        }
                     },
                     Err(part) => part,
                 };

@@ -1,7 +1,7 @@
 //! `parquet(files)`: the rows of Parquet files, one after the other; each is a dict of its columns.
 
 use super::arrow_arrays::Fill;
-use super::table::{self, Allowed, Decoded, Pieces, Table, TableIndex};
+use super::table::{self, Allowed, Decoded, Pieces, Table, TableIndex, Takes};
 use super::wanted_columns::Wanted;
 use crate::dataset::Dataset;
 use crate::element::Spec;
@@ -139,6 +139,10 @@ impl Table for ParquetTable {
         let (file, projection) = &self.files[file];
         let read = self.ranges(block).into_iter().zip(read).map(|(r, buf)| (r.start, buf)).collect();
         Group::new(file, group, projection, read, allowed.keep_bytes, allowed.piece_bytes)
+    }
+    fn takes(&self, _: usize, rows: &Range<usize>, group: &Group) -> Result<Takes> {
+        let (bytes, column) = group.list_bytes(rows)?;
+        Ok(Takes { bytes: usize::try_from(bytes).unwrap_or(usize::MAX), column, is_foreign: true })
     }
     fn decode(&self, _: usize, rows: Range<usize>, group: &Group) -> Result<Decoded> {
         self.wanted.decoded(group.decode(rows)?)

@@ -114,6 +114,8 @@ pub struct RecordFiles {
     trace: Option<RowSource>,
     /// The files as they were when their records were counted, if they were.
     known: Option<Arc<Known>>,
+    /// The operator, for messages.
+    name: &'static str,
 }
 
 /// A file by its number, as it was.
@@ -170,6 +172,7 @@ impl RecordFiles {
             sparse: false,
             trace: None,
             known: None,
+            name: "",
         }
     }
     /// Reads these files, and only as they were.
@@ -180,9 +183,9 @@ impl RecordFiles {
         self.known = Some(Arc::new(known));
         self
     }
-    /// Says of each record where it is from, in passes that want to know.
+    /// Says of each record where it is from, in passes that want to know, and in errors whose they are.
     pub fn traced(mut self, cx: &BuildCx, node: &Plan) -> RecordFiles {
-        (self.trace, self.sparse) = (cx.traced_source(node), cx.sparse);
+        (self.trace, self.sparse, self.name) = (cx.traced_source(node), cx.sparse, node.op.called());
         self
     }
     /// Begins at this record of a file, which has the place `pos` in the stream.
@@ -228,9 +231,9 @@ impl RecordFiles {
     }
     /// Gives up the file that is open.
     fn failed(&mut self, error: Error) -> Pull {
-        let name = self.file.take().map(|f| f.name);
-        Pull::Fail(match name {
-            Some(name) => error.in_file(&name, None),
+        let error = error.in_op(self.name);
+        Pull::Fail(match self.file.take() {
+            Some(file) => error.in_file(&file.name, None),
             None => error,
         })
     }
@@ -256,8 +259,7 @@ impl Places {
         let (Some(file), Some(&[_, record, byte])) = (self.file(column, row), self.at(column, row)) else {
             return error;
         };
-        let text = format!("{}, in record {record} of the file", error.message());
-        Error::new(error.kind(), text).at_byte(byte as u64).at_record(record as u64).in_file(file, None)
+        error.at_byte(byte as u64).at_record(record as u64).in_file(file, None)
     }
 }
 
@@ -307,29 +309,59 @@ impl Placed {
     }
 }
 
-/// The first records of files, at most `count`, each with the number of its file: for what has to be known of the data
-/// before it is read.
-pub fn first_records(names: &[Arc<str>], reading: &Reading, count: usize) -> Result<Vec<(usize, Vec<u8>)>> {
+/// A record that was looked at before anything runs.
+pub struct First {
+    file: Arc<str>,
+    record: u64,
+    byte: u64,
+    pub bytes: Vec<u8>,
+}
+
+impl First {
+    /// The error with its place in it.
+    pub fn locate(&self, error: Error) -> Error {
+        error.at_byte(self.byte).at_record(self.record).in_file(&self.file, None)
+    }
+}
+
+/// The first records of a file.
+struct Firsts<'a> {
+    file: &'a Arc<str>,
+    base: u64,
+    found: Vec<First>,
+}
+
+impl Out for Firsts<'_> {
+    fn view(&mut self, block: &Buf, range: Range<usize>) {
+        self.copy(self.base + range.start as u64, &block.as_slice()[range]);
+    }
+    fn copy(&mut self, byte: u64, record: &[u8]) {
+        let (file, number) = (self.file.clone(), self.found.len() as u64);
+        self.found.push(First { file, record: number, byte, bytes: record.to_vec() });
+    }
+}
+
+/// The first records of files, at most `count`: for what has to be known of the data before it is read.
+pub fn first_records(names: &[Arc<str>], reading: &Reading, count: usize) -> Result<Vec<First>> {
     let mut found = Vec::new();
-    for (number, name) in names.iter().enumerate() {
+    for name in names {
         if found.len() >= count {
             break;
         }
-        first_of_file(name, reading, count - found.len())
-            .map(|records| found.extend(records.into_iter().map(|r| (number, r))))
-            .map_err(|e| e.in_file(name, None))?;
+        found.extend(first_of_file(name, reading, count - found.len()).map_err(|e| e.in_file(name, None))?);
     }
     Ok(found)
 }
 
-fn first_of_file(name: &str, reading: &Reading, count: usize) -> Result<Vec<Vec<u8>>> {
+fn first_of_file(name: &Arc<str>, reading: &Reading, count: usize) -> Result<Vec<First>> {
     let mut blocks = Contents::open(name, reading.compression)?;
     let mut records = (reading.reader)(None)?;
-    let mut found = feedline_formats::records::Copies::default();
-    while found.0.len() < count {
-        match records.cut(count - found.0.len(), &mut found) {
+    let mut out = Firsts { file: name, base: 0, found: vec![] };
+    while out.found.len() < count {
+        out.base = records.base();
+        match records.cut(count - out.found.len(), &mut out) {
             Cut::Records(_) => {}
-            Cut::Fail(error) => return Err(error),
+            Cut::Fail(error) => return Err(error.at_record(out.found.len() as u64)),
             Cut::End => break,
             Cut::More => match blocks.next().transpose()? {
                 Some(block) => records.feed(block),
@@ -337,7 +369,7 @@ fn first_of_file(name: &str, reading: &Reading, count: usize) -> Result<Vec<Vec<
             },
         }
     }
-    Ok(found.0)
+    Ok(out.found)
 }
 
 /// The contents of a file in blocks, unpacked, waiting for each: for what is looked at before anything runs.
@@ -527,7 +559,7 @@ impl Stage for RecordFiles {
             let Some(file) = &mut self.file else {
                 match self.later.take().or_else(|| self.open()) {
                     Some(Ok(file)) => self.file = Some(file),
-                    Some(Err(error)) => return Pull::Fail(error),
+                    Some(Err(error)) => return Pull::Fail(error.in_op(self.name)),
                     None => return Pull::End,
                 }
                 continue;
@@ -596,7 +628,8 @@ impl Stage for RecordFiles {
                         if error.ends() {
                             (self.later, self.next) = (None, self.files.len());
                         }
-                        return Pull::Fail(error.at_record(file.record - 1).in_file(&file.name, None));
+                        let error = error.at_record(file.record - 1).in_file(&file.name, None);
+                        return Pull::Fail(error.in_op(self.name));
                     }
                     Cut::End => {
                         self.file = None;
@@ -615,6 +648,11 @@ impl Stage for RecordFiles {
             }
             match fed {
                 Poll::Ready(Ok(())) => self.look_ahead(),
+                // The record that would have come is the first that is lost.
+                Poll::Ready(Err(error)) if matches!(error.kind(), Kind::Data | Kind::Loss) => {
+                    let record = file.record;
+                    return self.failed(error.at_record(record));
+                }
                 Poll::Ready(Err(error)) => return self.failed(error),
                 Poll::Pending => return Pull::Pending,
             }

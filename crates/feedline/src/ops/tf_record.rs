@@ -260,10 +260,8 @@ impl Index for Numbered {
             let (source, record) = self.place(row);
             let File { source: file, index, .. } = &self.files[source];
             let span = index.span(record);
-            longest.check(span.end - span.start).map_err(|e| {
-                let text = format!("{} (record {} of the file)", e.message(), index.number(record));
-                Error::new(e.kind(), text).at_byte(span.start).in_file(file.name(), None)
-            })?;
+            let here = |e: Error| e.at_byte(span.start).at_record(index.number(record)).in_file(file.name(), None);
+            longest.check(span.end - span.start).map_err(here)?;
             Ok(Want { source, at: span.start, len: (span.end - span.start) as usize })
         };
         let wants: Vec<Want> = rows.iter().map(want).collect::<Result<_>>()?;
@@ -276,10 +274,8 @@ impl Index for Numbered {
             let (name, record) = (source.name(), index.number(record));
             let read = reads.next_range().ok_or_else(|| Error::internal("a read is missing"))?;
             let read = read.map_err(|e| e.in_file(name, None))?;
-            let data = tfrecord::unframe(&read, self.check).map_err(|text| {
-                let text = format!("{text} (record {record} of the file)");
-                Error::loss(text).at_byte(want.at).in_file(name, None)
-            })?;
+            let here = |text| Error::loss(text).at_byte(want.at).at_record(record).in_file(name, None);
+            let data = tfrecord::unframe(&read, self.check).map_err(here)?;
             let start = read.range().start;
             strings.push_view(read.buf(), start + data.start..start + data.end);
         }
@@ -324,7 +320,7 @@ mod tests {
             assert_eq!((&found[0][..], &found[2][..], found.len()), ("1", "1", 3));
             for part in [
                 "a record of 7.3 MB is longer than the 6.3 MB that one may have of a memory_limit of 8.4 MB: raise it to 9.9 MB",
-                "record 1 of the file",
+                "record 1",
                 &name,
                 "17",
             ] {

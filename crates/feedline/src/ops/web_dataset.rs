@@ -323,8 +323,9 @@ impl Index for Numbered {
             if checked.insert(at) {
                 check_unchanged(&file.source, &file.stat)?;
             }
-            let sample = file.index.sample((row - self.starts[at]) as usize);
-            let failed = |e: Error| e.at_byte(sample.header).in_file(file.source.name(), None);
+            let record = row - self.starts[at];
+            let sample = file.index.sample(record as usize);
+            let failed = |e: Error| e.at_byte(sample.header).at_record(record).in_file(file.source.name(), None);
             sample.check().map_err(failed)?;
             keys.push(&sample.key);
             if self.url {
@@ -342,15 +343,15 @@ impl Index for Numbered {
                     ))));
                 }
                 let len = bytes as usize;
-                reads.push((file, place.start, len, file.source.clone().read(place.start, len)));
+                reads.push((file, record, place.start, len, file.source.clone().read(place.start, len)));
             }
         }
         let parts = columns.len().max(1);
-        for (i, (file, start, len, read)) in reads.into_iter().enumerate() {
+        for (i, (file, record, start, len, read)) in reads.into_iter().enumerate() {
             let bytes = read.wait()?;
             if bytes.len() < len {
                 let gone = Error::loss(format!("has become shorter: {} of {len} bytes are there", bytes.len()));
-                return Err(gone.at_byte(start).in_file(file.source.name(), None));
+                return Err(gone.at_byte(start).at_record(record).in_file(file.source.name(), None));
             }
             columns[i % parts].push_view(&bytes, 0..len);
         }
@@ -428,7 +429,7 @@ mod tests {
         std::fs::write(&path, bytes).unwrap();
         let made =
             |on_error: &str| source("web_dataset", json!({ "files": Files::new(&[&path]), "on_error": on_error }));
-        assert!(made("raise").unwrap_err().to_string().contains("header at byte 1024 is wrong"));
+        assert!(made("raise").unwrap_err().to_string().contains("at byte 1024)"));
         let ds = made("skip").unwrap();
         assert_eq!(ds.spec().to_string(), "{__key__: string, cls: string, jpg: string}");
         assert_eq!(events(&ds).len(), 2);

@@ -14,11 +14,12 @@ mod pieces;
 pub use pieces::{Pieces, TableIndex};
 
 use crate::element::{Chunk, Column, Dims, Leaf, Pos, Spec};
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::plan::Plan;
+use crate::runtime::bytes_text as size;
 use crate::runtime::sync::{Mutex, lock};
 use crate::runtime::{At, Budget, BuildCx, Built, ChunkFn, Cx, Item, Mark, Promise, Pull, Stage, Wake, unfit};
-use feedline_io::{Buf, Source, Task};
+use feedline_io::{Buf, Scratch, Source, Task, scratch};
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::{Arc, Weak};
@@ -66,10 +67,53 @@ pub trait Table: Send + Sync + 'static {
     fn check(&self, block: usize) -> Result<()>;
     /// A block, from the bytes of its ranges, or from none.
     fn block(&self, block: usize, read: Vec<Buf>, allowed: Allowed) -> Self::Block;
+    /// What is taken to decode some rows, where that may be more than `row_bytes` says: a row may be longer than others.
+    fn takes(&self, _number: usize, _rows: &Range<usize>, _block: &Self::Block) -> Result<Takes> {
+        Ok(Takes::default())
+    }
     fn decode(&self, number: usize, rows: Range<usize>, block: &Self::Block) -> Result<Decoded>;
     /// Whether it stands for a stream, of which no block may be left out: what cannot be read ends the pass.
     fn is_stream(&self) -> bool {
         false
+    }
+}
+
+/// Bytes that are taken for rows while they are decoded, and the column that takes most of them.
+#[derive(Debug, Default)]
+pub struct Takes {
+    pub bytes: usize,
+    pub column: String,
+    /// They are a library's memory, which does not count by itself.
+    pub is_foreign: bool,
+}
+
+impl Takes {
+    /// Room for them, which counts until it is dropped. Rows that take more than `most` of the limit can never be had; if that
+    /// is one alone, it is said at once, otherwise fewer of them may be tried first (`ask`).
+    fn room(&self, rows: &Range<usize>, most: usize, limit: usize) -> Result<Option<Scratch>> {
+        if rows.len() > 1 {
+            feedline_io::ask(self.bytes);
+        }
+        if self.bytes > most {
+            let column = &self.column;
+            let text = match rows.len() {
+                1 => format!("a row takes {}, most of it for the column {column:?}", size(self.bytes)),
+                n => format!("{n} rows take {}, most of it for the column {column:?}", size(self.bytes)),
+            };
+            let needed = (self.bytes as f64 / most as f64 * limit as f64) as usize + 100_000;
+            return Err(Error::new(
+                Kind::Budget,
+                format!(
+                    "{text}, and a memory_limit of {} leaves {} for that: raise it to {} or more, leave the column out with \
+                     columns=[...], or write shorter rows",
+                    size(limit),
+                    size(most),
+                    size(needed)
+                ),
+            ));
+        }
+        feedline_io::ask(self.bytes);
+        Ok((self.is_foreign && self.bytes > 0).then(|| scratch(self.bytes)))
     }
 }
 
@@ -83,6 +127,11 @@ pub struct Allowed {
     pub piece_bytes: usize,
     /// Bytes that may be taken for what all pieces of a block share: the pieces are copied out of it, one at least.
     pub shared_bytes: usize,
+}
+
+/// What may be taken to decode a piece at once, of the limit.
+fn most_at_once(limit: usize) -> usize {
+    limit / 8 * 7
 }
 
 impl Allowed {
@@ -138,6 +187,33 @@ fn rows_in(table: &impl Table, block: usize) -> u64 {
 fn place(table: &impl Table, row: u64) -> (usize, usize) {
     let block = table.starts().partition_point(|start| *start <= row) - 1;
     (block, (row - table.starts()[block]) as usize)
+}
+
+/// The number in its file of a row.
+#[cold]
+fn row_in_file(table: &impl Table, row: u64) -> u64 {
+    let (block, _) = place(table, row);
+    let is_other = |b: &usize| !Arc::ptr_eq(table.source(*b), table.source(block));
+    let first = (0..block).rev().find(is_other).map_or(0, |other| other + 1);
+    row - table.starts()[first]
+}
+
+/// An error of a row, or of those from it on, with its file and its number there.
+#[cold]
+fn in_file(table: &impl Table, row: u64, error: Error) -> Error {
+    let (block, _) = place(table, row);
+    error.at_record(row_in_file(table, row)).in_file(table.source(block).name(), None)
+}
+
+/// Rows of a piece that begins with row `first`, each with its error, which learns where that is.
+fn located(table: &impl Table, first: u64, bad: Vec<(usize, Error)>) -> Vec<(usize, Error)> {
+    if bad.is_empty() {
+        return bad;
+    }
+    let (source, before) = (table.source(place(table, first).0), row_in_file(table, first));
+    let located =
+        |(row, error): (usize, Error)| (row, error.at_record(before + row as u64).in_file(source.name(), None));
+    bad.into_iter().map(located).collect()
 }
 
 /// How many rows of a block are decoded at once: equal pieces, so that none is a small rest. A block is cut only if it is
@@ -238,7 +314,7 @@ pub fn build<T: Table>(table: Arc<T>, cx: &BuildCx, node: &Plan, first: u64) -> 
     cx.open_coarse(node, Box::new(head), Arc::new(decode))
 }
 
-/// A block that was read, and how many pieces still need it.
+/// A block that was read, and how many of its rows still need it.
 struct Loaded<B> {
     block: Arc<B>,
     bytes: u64,
@@ -394,15 +470,14 @@ impl<T: Table> Head<T> {
         let row = std::mem::take(&mut self.row);
         let came = came.and_then(|()| self.check(block));
         Poll::Ready(Some(came.map(|()| {
-            let rows = rows_in(&*self.table, block) - row as u64;
-            let pieces = rows.div_ceil(piece_rows(&*self.table, block) as u64);
+            let left = (rows_in(&*self.table, block) - row as u64) as usize;
             let bytes = fetch.bytes;
             let read = self.table.block(block, fetch.read(), self.room.allowed());
             let promise = match self.room.needs(&*self.table, block) {
                 0 => None,
                 bytes => Some(self.room.budget.promise(bytes)),
             };
-            let loaded = Loaded { block: Arc::new(read), bytes, left: pieces as usize, promise, pieces: vec![] };
+            let loaded = Loaded { block: Arc::new(read), bytes, left, promise, pieces: vec![] };
             lock(&self.loaded).insert(block, loaded);
             self.block = Some((block, row));
         })))
@@ -483,41 +558,55 @@ impl<T: Table> ChunkFn for Decode<T> {
         let Some(block) = block else {
             return out.push(Item::Fail(Error::internal("the bytes of a block are gone")));
         };
-        let decoded = self.table.decode(number, row..row + chunk.rows(), &block);
+        let rows = row..row + chunk.rows();
+        let takes = {
+            let _unasked = feedline_io::unasked();
+            self.table.takes(number, &rows, &block)
+        };
+        // Where there is no room this unwinds, and is done again later, with fewer rows if need be.
+        let room = takes.and_then(|takes| takes.room(&rows, most_at_once(self.limit), self.limit));
+        // From here on rows are counted off, which must not be done twice.
+        let _unasked = feedline_io::unasked();
+        let decoded = room.and_then(|room| {
+            let decoded = self.table.decode(number, rows, &block);
+            drop(room);
+            decoded
+        });
         let mut loaded = lock(&self.loaded);
         let promises = loaded.get_mut(&number).map(|l| (l.promise.take(), l.pieces.pop()));
         let done = match loaded.get_mut(&number) {
-            Some(l) if l.left <= 1 => loaded.remove(&number),
+            Some(l) if l.left <= chunk.rows() => loaded.remove(&number),
             Some(l) => {
-                l.left -= 1;
+                l.left -= chunk.rows();
                 None
             }
             None => None,
         };
         drop(loaded);
         drop((block, done, promises));
-        let file = self.table.source(number).name();
-        let named = |error: Error| error.in_file(file, None).in_op(self.name);
         match decoded {
-            Ok(decoded) => {
+            Ok(mut decoded) => {
+                decoded.bad = located(&*self.table, first, decoded.bad);
+                decoded.bad.iter_mut().for_each(|(_, error)| *error = error.clone().in_op(self.name));
                 let is_large = is_large(self.table.shared_bytes(number), self.limit);
-                split(decoded, chunk, is_large, out, named);
+                split(decoded, chunk, is_large, out);
             }
             Err(error) => {
-                let text = format!("{}; {} rows from row {first} on are lost", error.message(), chunk.rows());
-                let lost = of_block(&*self.table, Error::new(error.kind(), text).at_element(first));
-                out.push(Item::Fail(named(match &error.at().file {
-                    Some(file) => lost.in_file(file, error.at().byte),
-                    None => lost,
-                })));
+                let rows = chunk.rows();
+                let error = error.reworded(|said| format!("{said}; {rows} rows from row {first} on are lost"));
+                let error = of_block(&*self.table, error.at_element(first).in_op(self.name));
+                out.push(Item::Fail(in_file(&*self.table, first, error)));
             }
         }
+    }
+    fn repeats(&self) -> bool {
+        true
     }
 }
 
 /// The good rows in their order, with an error in the place of each bad one. Rows of a piece may point into what it shares
 /// with the whole block.
-fn split(decoded: Decoded, chunk: Chunk, is_large: bool, out: &mut Vec<Item>, named: impl Fn(Error) -> Error) {
+fn split(decoded: Decoded, chunk: Chunk, is_large: bool, out: &mut Vec<Item>) {
     let (rows, pos) = (chunk.rows(), chunk.pos.clone());
     let chunk = Chunk::new(rows, pos.clone(), decoded.columns);
     let chunk = if is_large { chunk.apart() } else { chunk.without_waste() };
@@ -529,7 +618,7 @@ fn split(decoded: Decoded, chunk: Chunk, is_large: bool, out: &mut Vec<Item>, na
         if row > from {
             out.push(Item::Rows(chunk.slice(from..row)));
         }
-        out.push(Item::Fail(named(error.at_element(pos.at(row)))));
+        out.push(Item::Fail(error.at_element(pos.at(row))));
         from = row + 1;
     }
     if from < rows {
@@ -686,11 +775,13 @@ mod tests {
         let ds = dataset(table);
         assert_eq!(events(&ds), "! 1 2 3 4 ! ! 7 8 9 10 ! ! ! 20 21 22 23");
         let errors: Vec<String> = ds.iter().unwrap().filter_map(|e| e.err()).map(|e| e.to_string()).collect();
-        assert_eq!(errors[1], "range: bad (bytes, element 5)");
-        assert_eq!(errors[4], "range: broken; 4 rows from row 12 on are lost (bytes, element 12)");
+        assert_eq!(errors[1], "range: bad (bytes, record 5, element 5)");
+        assert_eq!(errors[4], "range: broken; 4 rows from row 12 on are lost (bytes, record 12, element 12)");
         assert!(errors[5].contains("range: ends 820 bytes early: it is cut off (bytes at byte 200"), "{}", errors[5]);
         let index = ds.index().unwrap();
-        assert!(index.get(&[4]).is_ok() && index.get(&[7, 5]).is_err() && index.get(&[13]).is_err());
+        assert!(index.get(&[4]).is_ok());
+        assert_eq!(index.get(&[7, 5]).unwrap_err().to_string(), "bad (bytes, record 5, element 5)");
+        assert_eq!(index.get(&[13]).unwrap_err().to_string(), "broken (bytes, record 12)");
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! Rows of a table by number: pieces of blocks are decoded when a row of them is asked for, and the last used ones are kept.
 
-use super::{Allowed, Fetch, LOOK_AGAIN, Table, piece_rows, place, rows_in};
+use super::{Allowed, Fetch, LOOK_AGAIN, Table, in_file, located, most_at_once, piece_rows, place, rows_in};
 use crate::element::{Chunk, Pos, RowRef, gather};
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::runtime::sync::{Condvar, Mutex, lock, wait};
 use crate::runtime::{BuildCx, Index};
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A block of more bytes is not read as a whole: less than for whoever reads in order and needs all of it, since by number
@@ -36,9 +37,12 @@ impl Drop for Working<'_> {
     }
 }
 
+type Key = (usize, usize, usize);
+
 #[derive(Default)]
 struct Kept {
-    pieces: HashMap<(usize, usize), Entry>,
+    /// By block, first row and number of rows.
+    pieces: HashMap<Key, Entry>,
     /// What they have in all.
     bytes: usize,
     uses: u64,
@@ -78,7 +82,7 @@ impl Pieces {
         *working += bytes;
         Working { pieces: self, bytes }
     }
-    fn get(&self, key: (usize, usize), keep: usize, decode: impl FnOnce() -> Result<Piece>) -> Result<Arc<Piece>> {
+    fn get(&self, key: Key, keep: usize, decode: impl FnOnce() -> Result<Piece>) -> Result<Arc<Piece>> {
         let slot = {
             let mut kept = lock(&self.kept);
             kept.uses += 1;
@@ -149,25 +153,36 @@ impl<T: Table> TableIndex<T> {
         let read = table.ranges(block).iter().map(|r| r.end - r.start).sum::<u64>().min(self.whole());
         usize::try_from(piece.saturating_mul(3).saturating_add(read)).unwrap_or(usize::MAX)
     }
-    fn piece(&self, block: usize, piece: usize) -> Result<Arc<Piece>> {
-        self.pieces.get((block, piece), self.keep, || {
+    /// The piece with a row of a block, and which row of that it is. Where the piece takes too much, it is the row alone.
+    fn piece_with(&self, block: usize, at: usize) -> Result<(Arc<Piece>, usize)> {
+        let (rows, size) = (rows_in(&*self.table, block) as usize, piece_rows(&*self.table, block));
+        let range = at / size * size..((at / size + 1) * size).min(rows);
+        match self.piece(block, range.clone()) {
+            Err(error) if error.kind() == Kind::Budget && range.len() > 1 => Ok((self.piece(block, at..at + 1)?, 0)),
+            piece => Ok((piece?, at % size)),
+        }
+    }
+    fn piece(&self, block: usize, range: Range<usize>) -> Result<Arc<Piece>> {
+        self.pieces.get((block, range.start, range.len()), self.keep, || {
             let table = &*self.table;
             table.check(block)?;
-            let (rows, size) = (rows_in(table, block) as usize, piece_rows(table, block));
-            let range = piece * size..((piece + 1) * size).min(rows);
             let is_large = table.shared_bytes(block) > self.keep as u64 / 2;
             // Pieces that share much are decoded one at a time, others as far as there is room.
             let bytes = if is_large { usize::MAX } else { self.piece_bytes(block) };
             let _working = self.pieces.work(bytes, self.limit / 2);
             let (name, is_small) = (table.source(block).name(), |bytes| bytes <= self.whole());
             let read = table.block(block, Fetch::start(table, block, is_small).wait(name)?, self.allowed);
-            let decoded = table.decode(block, range.clone(), &read).map_err(|e| e.in_file(name, None))?;
             let first = table.starts()[block] + range.start as u64;
+            let named = |e| in_file(table, first, e);
+            let takes = table.takes(block, &range, &read).map_err(named)?;
+            let room = takes.room(&range, most_at_once(self.limit), self.limit).map_err(named)?;
+            let decoded = table.decode(block, range.clone(), &read).map_err(named)?;
+            drop(room);
             let chunk = Chunk::new(range.len(), Pos::Run(first), decoded.columns);
             let chunk = if is_large { chunk.apart() } else { chunk.without_waste() };
             // It is handed out again and again.
             chunk.freeze();
-            Ok(Piece { chunk, bad: decoded.bad })
+            Ok(Piece { chunk, bad: located(table, first, decoded.bad) })
         })
     }
 }
@@ -184,24 +199,29 @@ impl<T: Table> Index for TableIndex<T> {
             let (block, at) = place(&*self.table, row);
             let size = piece_rows(&*self.table, block);
             let key = (block, at / size);
-            let part = match known.get(&key) {
-                Some(part) => *part,
+            let (part, row_in_piece) = match known.get(&key) {
+                Some(part) => (*part, at % size),
                 None => {
-                    parts.push(self.piece(key.0, key.1)?);
-                    known.insert(key, parts.len() as u32 - 1);
-                    parts.len() as u32 - 1
+                    let (piece, row) = self.piece_with(block, at)?;
+                    let is_alone = piece.chunk.rows() == 1 && size > 1;
+                    parts.push(piece);
+                    if !is_alone {
+                        known.insert(key, parts.len() as u32 - 1);
+                    }
+                    (parts.len() as u32 - 1, row)
                 }
             };
-            let row_in_piece = at % size;
             if let Ok(i) = parts[part as usize].bad.binary_search_by_key(&row_in_piece, |(r, _)| *r) {
                 return Err(parts[part as usize].bad[i].1.clone().at_element(row));
             }
             refs.push(RowRef { part, row: row_in_piece as u32 });
         }
-        match refs.is_empty() {
-            true => Ok(Chunk::new(0, Pos::Run(0), [])),
+        match refs[..] {
+            [] => Ok(Chunk::new(0, Pos::Run(0), [])),
+            // One may be as large as the limit allows: it is not copied.
+            [RowRef { row, .. }] => Ok(parts[0].chunk.slice(row as usize..row as usize + 1).without_waste()),
             // A few rows would keep alive what all of their pieces lie in, when these have long been decoded anew.
-            false => Ok(gather(&refs, |p| &parts[p as usize].chunk).without_waste()),
+            _ => Ok(gather(&refs, |p| &parts[p as usize].chunk).without_waste()),
         }
     }
 }
@@ -230,14 +250,14 @@ mod tests {
             let n = crate::element::Tensor::zeros(crate::element::DType::Uint8, [rows]);
             Ok(Piece { chunk: Chunk::new(rows, Pos::Run(0), [crate::element::Column::Dense(n)]), bad: vec![] })
         };
-        let get = |key: usize, rows: usize| pieces.get((0, key), 1 << 20, || piece(rows)).map(|p| p.chunk.rows());
+        let get = |key: usize, rows: usize| pieces.get((0, key, 1), 1 << 20, || piece(rows)).map(|p| p.chunk.rows());
         // While it is decoded, another one needs all the room.
-        let slow = pieces.get((0, 0), 1 << 20, || get(1, 2 << 20).and_then(|_| piece(600_000)));
+        let slow = pieces.get((0, 0, 1), 1 << 20, || get(1, 2 << 20).and_then(|_| piece(600_000)));
         assert_eq!(slow.unwrap().chunk.rows(), 600_000);
         assert_eq!(get(2, 900_000).unwrap(), 900_000);
         let kept = lock(&pieces.kept);
         let counted: usize = kept.pieces.values().map(|entry| entry.bytes).sum();
-        assert_eq!((kept.bytes, kept.pieces.contains_key(&(0, 2))), (counted, true));
+        assert_eq!((kept.bytes, kept.pieces.contains_key(&(0, 2, 1))), (counted, true));
     }
 
     #[test]

@@ -240,6 +240,10 @@ impl Shared {
         };
         self.note_fails(again.row, &items);
         again.row += rows as u64;
+        // Those that took most may be over.
+        if takes <= self.budget.limit() / SEVERAL / FEWER {
+            again.rows = again.rows.saturating_mul(2);
+        }
         let bytes: usize = items.iter().map(|item| item.nbytes()).sum();
         let (number, last) = (again.number, again.items.is_empty() || ends);
         if ends {
