@@ -58,6 +58,8 @@ pub trait NestedDataset: Send + Sync + fmt::Debug + 'static {
     fn bind(&self, env: Vec<Value>) -> Nested;
     /// Bytes that it keeps alive, as a window does with the elements in it.
     fn nbytes(&self) -> usize;
+    /// The same without what is there anyway.
+    fn own_bytes(&self) -> usize;
     /// The written form (JSON) of a dataset that is part of a function.
     fn write(&self) -> Result<serde_json::Value>;
 }
@@ -88,6 +90,13 @@ impl Value {
             Value::Sparse(s) => s.indices.nbytes() + s.values.nbytes(),
             Value::Dataset(n) => n.0.nbytes(),
             Value::Absent => 64,
+        }
+    }
+    /// The same without what is there anyway.
+    pub fn own_bytes(&self) -> usize {
+        match self {
+            Value::Dataset(n) => n.0.own_bytes(),
+            _ => self.tensors().map(Tensor::own_bytes).sum(),
         }
     }
     /// The tensors that it is made of.
@@ -127,15 +136,11 @@ impl Value {
     }
     /// Says that it is kept and must not change under whoever it is handed to.
     pub fn freeze(&self) {
-        match self {
-            Value::Tensor(t) => t.freeze(),
-            Value::Ragged(r) => r.values.freeze(),
-            Value::Sparse(s) => {
-                s.indices.freeze();
-                s.values.freeze();
-            }
-            Value::Absent | Value::Dataset(_) => {}
-        }
+        self.tensors().for_each(Tensor::freeze);
+    }
+    /// The same for what is kept for later passes, and counted there.
+    pub fn keep(&self) {
+        self.tensors().for_each(Tensor::keep);
     }
     pub fn as_tensor(&self) -> Option<&Tensor> {
         match self {

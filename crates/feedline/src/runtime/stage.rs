@@ -51,6 +51,19 @@ impl Item {
         };
         parts.into_iter().map(item).collect()
     }
+    /// The rows, if it is no error.
+    pub fn rows(&self) -> Option<&Chunk> {
+        match self {
+            Item::Rows(chunk) => Some(chunk),
+            Item::Fail(_) => None,
+        }
+    }
+    pub fn rows_mut(&mut self) -> Option<&mut Chunk> {
+        match self {
+            Item::Rows(chunk) => Some(chunk),
+            Item::Fail(_) => None,
+        }
+    }
     pub fn nbytes(&self) -> usize {
         match self {
             Item::Rows(chunk) => chunk.nbytes(),
@@ -96,6 +109,8 @@ pub struct Cx<'a> {
     pub at: Option<&'a std::sync::atomic::AtomicU64>,
     /// What the stage that is pulled has spent on files rather than on what is in them.
     pub files: FileTime,
+    /// Nobody waits for this one in particular: what works ahead need not go on where there is no room.
+    pub looks: bool,
 }
 
 /// Parts of the time of a reader; the rest is opening files and waiting for their bytes.
@@ -123,6 +138,7 @@ impl<'a> Cx<'a> {
             deadline,
             at: None,
             files: FileTime::default(),
+            looks: false,
         }
     }
 

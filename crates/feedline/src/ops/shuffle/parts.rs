@@ -47,12 +47,21 @@ impl Parts {
             let end = part.chunk.rows() as u32;
             return (last, end - rows as u32..end);
         }
+        self.trim_last();
         let part = self.push(chunk);
         self.last = Some(part);
         (part, 0..rows as u32)
     }
+    /// Nothing follows on the last chunk: it must not keep alive much more than it is.
+    fn trim_last(&mut self) {
+        if let Some(last) = self.last.take()
+            && let Some(part) = &mut self.slots[last as usize]
+        {
+            part.chunk.trim();
+        }
+    }
     fn push(&mut self, chunk: Chunk) -> u32 {
-        let (rows, row_bytes, shared) = (chunk.rows(), chunk.nbytes() / chunk.rows(), chunk.is_frozen());
+        let (rows, row_bytes, shared) = (chunk.rows(), chunk.nbytes() / chunk.rows(), chunk.is_kept());
         if !shared {
             self.live += row_bytes * rows;
         }
@@ -97,7 +106,7 @@ impl Parts {
     /// there is no room for that much, those of all parts of which a row is gone. `coming` is in use and stays.
     pub fn compact(&mut self, held: &mut VecDeque<RowRef>, coming: Option<u32>, room: usize) {
         for part in self.slots.iter_mut().flatten() {
-            if !part.shared && part.chunk.is_frozen() {
+            if !part.shared && part.chunk.is_kept() {
                 part.shared = true;
                 self.live -= part.row_bytes * part.left;
                 self.dead -= part.row_bytes * (part.chunk.rows() - part.left);
