@@ -475,6 +475,143 @@ def cache_error(folder: Path) -> fl.Dataset:
     return decoded(records(folder, 8)).cache()
 
 
+def taken_apart(count: int, parts: int, size: int) -> Callable[[Any], fl.Dataset]:
+    """A function from a number to the parts of an array of so many numbers."""
+    return lambda i: fl.Dataset.from_tensor_slices(fl.fill([parts, size // parts], i)).take(count)
+
+
+def made_one_by_one(count: int) -> Callable[[Any], fl.Dataset]:
+    """A function from a number to elements of 8 MB that are made when they are read."""
+    return lambda i: fl.Dataset.range(count).map(lambda x: fl.fill([1 << 20], x + i))
+
+
+@pipeline
+def interleaved_large(_: Path) -> fl.Dataset:
+    """32 datasets at once whose elements are an eighth of the limit."""
+    return fl.Dataset.range(64).interleave(
+        made_one_by_one(3), cycle_length=32, num_parallel_calls=fl.AUTOTUNE
+    )
+
+
+@pipeline
+def interleaved_large_freely(_: Path) -> fl.Dataset:
+    """The same in any order: all of them may have something next."""
+    return fl.Dataset.range(64).interleave(
+        made_one_by_one(3), cycle_length=32, num_parallel_calls=fl.AUTOTUNE, deterministic=False
+    )
+
+
+@pipeline
+def interleaved_large_blocks(_: Path) -> fl.Dataset:
+    """Blocks that are larger than the limit, each read by whoever wants it."""
+    return fl.Dataset.range(16).interleave(made_one_by_one(16), cycle_length=4, block_length=16)
+
+
+@pipeline
+def interleaved_arrays(_: Path) -> fl.Dataset:
+    """Arrays of 8 MB, four of which are taken apart at once: as many more would not fit."""
+    return fl.Dataset.range(48).interleave(
+        taken_apart(8, 8, 1 << 20), cycle_length=4, num_parallel_calls=fl.AUTOTUNE
+    )
+
+
+@pipeline
+def interleaved_arrays_serially(_: Path) -> fl.Dataset:
+    """The same without anybody who works ahead."""
+    return fl.Dataset.range(48).interleave(taken_apart(8, 8, 1 << 20), cycle_length=4)
+
+
+@pipeline
+def too_many_arrays(_: Path) -> fl.Dataset:
+    """The order asks for 32 of them at once."""
+    return fl.Dataset.range(64).interleave(
+        taken_apart(8, 8, 1 << 20), cycle_length=32, num_parallel_calls=fl.AUTOTUNE
+    )
+
+
+@pipeline
+def too_many_arrays_serially(_: Path) -> fl.Dataset:
+    """And each of them is one element."""
+    return fl.Dataset.range(64).interleave(
+        lambda i: fl.Dataset.from_tensors(fl.fill([1 << 20], i)), cycle_length=32
+    )
+
+
+def arrays() -> fl.Dataset:
+    """Arrays of 2.5 MB, of 20,000 rows."""
+    return fl.Dataset.range(120).map(lambda i: fl.fill([20_000, 16], i))
+
+
+@pipeline
+def shuffled_parts(_: Path) -> fl.Dataset:
+    """Rows that keep alive what they were taken out of, until the last of them is drawn."""
+    return arrays().flat_map(fl.Dataset.from_tensor_slices).shuffle(20_000, seed=1).batch(1000)
+
+
+@pipeline
+def shuffled_parts_in_turns(_: Path) -> fl.Dataset:
+    """The same of several arrays at once."""
+    rows = arrays().interleave(fl.Dataset.from_tensor_slices, cycle_length=2)
+    return rows.shuffle(20_000, seed=1).batch(1000)
+
+
+@pipeline
+def shuffled_parts_of_batches(_: Path) -> fl.Dataset:
+    """The same by another operator."""
+    return arrays().unbatch().shuffle(20_000, seed=1).batch(1000)
+
+
+def few_of_many() -> fl.Dataset:
+    """Two rows of each of many arrays of 2 MB."""
+    return fl.Dataset.range(300).flat_map(taken_apart(2, 1000, 256_000))
+
+
+@pipeline
+def few_rows_shuffled(_: Path) -> fl.Dataset:
+    """Each keeps a large array alive."""
+    return few_of_many().shuffle(100, seed=1)
+
+
+@pipeline
+def few_rows_cached(_: Path) -> fl.Dataset:
+    """The same."""
+    return few_of_many().cache().repeat(2)
+
+
+@pipeline
+def few_rows_in_windows(_: Path) -> fl.Dataset:
+    """The same."""
+    return few_of_many().window(100).flat_map(lambda window: window.batch(100))
+
+
+@pipeline
+def few_rows_in_groups(_: Path) -> fl.Dataset:
+    """The same."""
+    return few_of_many().group_by_window(
+        lambda x: x[0] % 3, lambda _, window: window.batch(50), window_size=50
+    )
+
+
+@pipeline
+def few_rows_in_batches(_: Path) -> fl.Dataset:
+    """The same."""
+    return few_of_many().batch(100)
+
+
+@pipeline
+def few_rows_filled_up(_: Path) -> fl.Dataset:
+    """The same."""
+    return few_of_many().padded_batch(100)
+
+
+SMALL_LIMITS = {
+    "shuffled_parts": 16 << 20,
+    "shuffled_parts_in_turns": 32 << 20,
+    "shuffled_parts_of_batches": 16 << 20,
+    **{name: 16 << 20 for name in PIPELINES if name.startswith("few_rows")},
+}
+"""Limits of their own, lower than that of the others."""
+
 WIDE = {
     "large_pictures",
     "large_pictures_made_small",
@@ -487,6 +624,12 @@ WIDE = {
     "made_in_python",
     "generated",
     "lists_by_number",
+    *(
+        name
+        for name in PIPELINES
+        if name.startswith(("interleaved_large", "interleaved_arrays", "too_many_arrays"))
+    ),
+    *SMALL_LIMITS,
 }
 """Run with more workers than small machines have: what each of them takes adds up."""
 
