@@ -604,7 +604,31 @@ def few_rows_filled_up(_: Path) -> fl.Dataset:
     return few_of_many().padded_batch(100)
 
 
+def short_ragged() -> fl.Dataset:
+    """Ragged rows of a few numbers: what stands around them takes most."""
+    return fl.Dataset.range(66_000).map(lambda x: fl.fill([x % 9], x)).ragged_batch(3)
+
+
+@pipeline
+def short_ragged_kept(_: Path) -> fl.Dataset:
+    """As many as fit."""
+    return short_ragged().cache(on_full="keep").repeat(2).map(lambda x: fl.size(x.flat_values))
+
+
+@pipeline
+def short_ragged_in_groups(_: Path) -> fl.Dataset:
+    """Seven windows of a thousand."""
+    groups = (
+        short_ragged()
+        .enumerate()
+        .group_by_window(lambda i, _: i % 7, lambda _, window: window, window_size=1000)
+    )
+    return groups.map(lambda _, x: fl.size(x.flat_values))
+
+
 SMALL_LIMITS = {
+    "short_ragged_kept": 16 << 20,
+    "short_ragged_in_groups": 16 << 20,
     "shuffled_parts": 16 << 20,
     "shuffled_parts_in_turns": 32 << 20,
     "shuffled_parts_of_batches": 16 << 20,
@@ -632,6 +656,7 @@ WIDE = {
     *SMALL_LIMITS,
 }
 """Run with more workers than small machines have: what each of them takes adds up."""
+WIDE_WORKERS = 4
 
 
 def status(key: str) -> int:
@@ -653,14 +678,16 @@ def main(name: str, limit: str, folder: str) -> None:
     stops = name.endswith("_stopped")
     ds = PIPELINES[name.removesuffix("_stopped")](Path(folder)).with_options(memory_limit=limit)
     if name in WIDE:
-        fl.configure(cpu_budget=4)
+        fl.configure(cpu_budget=WIDE_WORKERS)
     # Threads, modules and the C library's arenas are there before it is measured.
     sum(1 for _ in fl.Dataset.range(1000).map(lambda x: fl.fill([1000], x)).batch(10))
     Path("/proc/self/clear_refs").write_text("5")
     idle = status("VmRSS:")
     # Whoever takes far more than the limit gets no memory, and dies of it. Address space counts that nobody
-    # uses: each thread's arena in the C library, and the ends of blocks.
-    resource.setrlimit(resource.RLIMIT_DATA, (status("VmData:") + 3 * int(limit), resource.RLIM_INFINITY))
+    # uses: each thread's arena in the C library (64 MB, now and then), and the ends of blocks.
+    arenas = WIDE_WORKERS * (64 << 20) if name in WIDE else 0
+    most = status("VmData:") + 3 * int(limit) + arenas
+    resource.setrlimit(resource.RLIMIT_DATA, (most, resource.RLIM_INFINITY))
     elements = total = largest = 0
     error = ""
     try:

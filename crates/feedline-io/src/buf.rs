@@ -21,6 +21,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// What NumPy, JAX and TensorFlow want of an address to take it without a copy.
 pub const ALIGN: usize = 64;
 const PAGE: usize = 4096;
+/// What stands around a small block: what counts its holders, and what the C library takes to align both. Of a million short
+/// rows that is most.
+const AROUND: usize = 192;
 /// Kept for reuse at most, over all size classes.
 const KEEP_BYTES: usize = 192 << 20;
 /// Four sizes for each power of two.
@@ -80,7 +83,7 @@ impl Buf {
     /// `len` bytes with arbitrary contents.
     pub fn new(len: usize) -> Buf {
         let cap = capacity(len);
-        let charge = Charge::new(cap);
+        let charge = Charge::new(if cap < PAGE { cap + AROUND } else { cap });
         let ptr = if cap < PAGE { small_alloc(cap) } else { FREE.take(cap) };
         Buf::of(ptr, len, Owner::Pool(Memory { ptr, cap, charge }))
     }
@@ -228,7 +231,7 @@ impl Buf {
     pub fn hand_out(&self, bytes: usize) {
         match &self.0.owner {
             // With the last of them goes what the capacity has beyond them.
-            Owner::Pool(memory) => memory.charge.hand_out(if bytes >= self.len() { memory.cap } else { bytes }),
+            Owner::Pool(memory) => memory.charge.hand_out(if bytes >= self.len() { usize::MAX } else { bytes }),
             Owner::Part(memory) => memory.charge.hand_out(bytes),
             Owner::Adopted { charge, .. } => charge.hand_out(bytes),
             Owner::Foreign { .. } => {}

@@ -660,6 +660,14 @@ impl Chunk {
     pub fn nbytes(&self) -> usize {
         self.columns.iter().map(|c| c.nbytes()).sum::<usize>() + 16
     }
+    /// What lies beside the blocks: lists of positions, and of values.
+    pub fn beside_bytes(&self) -> usize {
+        let lists = self.columns.iter().map(|c| match c {
+            Column::Dense(_) => 0,
+            Column::Rows(_, rows) => rows.len() * size_of::<Value>(),
+        });
+        self.pos.nbytes() + lists.sum::<usize>()
+    }
     /// The first leaf and row that break the promise, for messages.
     pub fn check(&self, spec: &Spec) -> Result<()> {
         for ((leaf, column), path) in spec.leaves().iter().zip(&self.columns).zip(spec.paths()) {

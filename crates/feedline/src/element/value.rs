@@ -78,6 +78,9 @@ impl fmt::Debug for Nested {
     }
 }
 
+/// What stands around a list that is shared: what counts its holders, its place, and what the C library takes for both.
+const LIST_BYTES: usize = 96;
+
 impl Value {
     /// What a value by itself takes besides its contents: its place in a list, and a small block of its own with what is
     /// needed to count its holders. Where a million short rows are kept that is most of it.
@@ -86,8 +89,8 @@ impl Value {
     pub fn nbytes(&self) -> usize {
         match self {
             Value::Tensor(t) => t.nbytes(),
-            Value::Ragged(r) => r.nbytes(),
-            Value::Sparse(s) => s.indices.nbytes() + s.values.nbytes(),
+            Value::Ragged(r) => r.nbytes() + size_of::<Ragged>() + r.splits.len() * LIST_BYTES,
+            Value::Sparse(s) => s.indices.nbytes() + s.values.nbytes() + size_of::<Sparse>() + LIST_BYTES + 256,
             Value::Dataset(n) => n.0.nbytes(),
             Value::Absent => 64,
         }

@@ -66,7 +66,7 @@ impl Item {
     }
     pub fn nbytes(&self) -> usize {
         match self {
-            Item::Rows(chunk) => chunk.nbytes(),
+            Item::Rows(chunk) => chunk.nbytes() + chunk.pos.nbytes(),
             Item::Fail(_) => 256,
         }
     }

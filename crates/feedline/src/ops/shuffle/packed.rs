@@ -43,6 +43,10 @@ impl Packed {
     pub fn bytes(&self) -> usize {
         self.blocks.iter().map(Buf::len).sum::<usize>() + 4 * self.places
     }
+    /// What of it lies in no block.
+    pub fn beside_bytes(&self) -> usize {
+        4 * self.free.capacity()
+    }
     /// Whether these rows can be taken in.
     pub fn fits(&self, chunk: &Chunk) -> bool {
         let fits = self.rows.whole(chunk).is_some() || self.rows.fits(chunk);
