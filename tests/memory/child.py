@@ -586,6 +586,167 @@ def cache_error(folder: Path) -> fl.Dataset:
     return decoded(records(folder, 8)).cache()
 
 
+def taken_apart(count: int, parts: int, size: int) -> Callable[[Any], fl.Dataset]:
+    """A function from a number to the parts of an array of so many numbers."""
+    return lambda i: fl.Dataset.from_tensor_slices(fl.fill([parts, size // parts], i)).take(count)
+
+
+def made_one_by_one(count: int) -> Callable[[Any], fl.Dataset]:
+    """A function from a number to elements of 8 MB that are made when they are read."""
+    return lambda i: fl.Dataset.range(count).map(lambda x: fl.fill([1 << 20], x + i))
+
+
+@pipeline
+def interleaved_large(_: Path) -> fl.Dataset:
+    """32 datasets at once whose elements are an eighth of the limit."""
+    return fl.Dataset.range(64).interleave(
+        made_one_by_one(3), cycle_length=32, num_parallel_calls=fl.AUTOTUNE
+    )
+
+
+@pipeline
+def interleaved_large_freely(_: Path) -> fl.Dataset:
+    """The same in any order: all of them may have something next."""
+    return fl.Dataset.range(64).interleave(
+        made_one_by_one(3), cycle_length=32, num_parallel_calls=fl.AUTOTUNE, deterministic=False
+    )
+
+
+@pipeline
+def interleaved_large_blocks(_: Path) -> fl.Dataset:
+    """Blocks that are larger than the limit, each read by whoever wants it."""
+    return fl.Dataset.range(16).interleave(made_one_by_one(16), cycle_length=4, block_length=16)
+
+
+@pipeline
+def interleaved_arrays(_: Path) -> fl.Dataset:
+    """Arrays of 8 MB, four of which are taken apart at once: as many more would not fit."""
+    return fl.Dataset.range(48).interleave(
+        taken_apart(8, 8, 1 << 20), cycle_length=4, num_parallel_calls=fl.AUTOTUNE
+    )
+
+
+@pipeline
+def interleaved_arrays_serially(_: Path) -> fl.Dataset:
+    """The same without anybody who works ahead."""
+    return fl.Dataset.range(48).interleave(taken_apart(8, 8, 1 << 20), cycle_length=4)
+
+
+@pipeline
+def too_many_arrays(_: Path) -> fl.Dataset:
+    """The order asks for 32 of them at once."""
+    return fl.Dataset.range(64).interleave(
+        taken_apart(8, 8, 1 << 20), cycle_length=32, num_parallel_calls=fl.AUTOTUNE
+    )
+
+
+@pipeline
+def too_many_arrays_serially(_: Path) -> fl.Dataset:
+    """And each of them is one element."""
+    return fl.Dataset.range(64).interleave(
+        lambda i: fl.Dataset.from_tensors(fl.fill([1 << 20], i)), cycle_length=32
+    )
+
+
+def arrays() -> fl.Dataset:
+    """Arrays of 2.5 MB, of 20,000 rows."""
+    return fl.Dataset.range(120).map(lambda i: fl.fill([20_000, 16], i))
+
+
+@pipeline
+def shuffled_parts(_: Path) -> fl.Dataset:
+    """Rows that keep alive what they were taken out of, until the last of them is drawn."""
+    return arrays().flat_map(fl.Dataset.from_tensor_slices).shuffle(20_000, seed=1).batch(1000)
+
+
+@pipeline
+def shuffled_parts_in_turns(_: Path) -> fl.Dataset:
+    """The same of several arrays at once."""
+    rows = arrays().interleave(fl.Dataset.from_tensor_slices, cycle_length=2)
+    return rows.shuffle(20_000, seed=1).batch(1000)
+
+
+@pipeline
+def shuffled_parts_of_batches(_: Path) -> fl.Dataset:
+    """The same by another operator."""
+    return arrays().unbatch().shuffle(20_000, seed=1).batch(1000)
+
+
+def few_of_many() -> fl.Dataset:
+    """Two rows of each of many arrays of 2 MB."""
+    return fl.Dataset.range(300).flat_map(taken_apart(2, 1000, 256_000))
+
+
+@pipeline
+def few_rows_shuffled(_: Path) -> fl.Dataset:
+    """Each keeps a large array alive."""
+    return few_of_many().shuffle(100, seed=1)
+
+
+@pipeline
+def few_rows_cached(_: Path) -> fl.Dataset:
+    """The same."""
+    return few_of_many().cache().repeat(2)
+
+
+@pipeline
+def few_rows_in_windows(_: Path) -> fl.Dataset:
+    """The same."""
+    return few_of_many().window(100).flat_map(lambda window: window.batch(100))
+
+
+@pipeline
+def few_rows_in_groups(_: Path) -> fl.Dataset:
+    """The same."""
+    return few_of_many().group_by_window(
+        lambda x: x[0] % 3, lambda _, window: window.batch(50), window_size=50
+    )
+
+
+@pipeline
+def few_rows_in_batches(_: Path) -> fl.Dataset:
+    """The same."""
+    return few_of_many().batch(100)
+
+
+@pipeline
+def few_rows_filled_up(_: Path) -> fl.Dataset:
+    """The same."""
+    return few_of_many().padded_batch(100)
+
+
+def short_ragged() -> fl.Dataset:
+    """Ragged rows of a few numbers: what stands around them takes most."""
+    return fl.Dataset.range(66_000).map(lambda x: fl.fill([x % 9], x)).ragged_batch(3)
+
+
+@pipeline
+def short_ragged_kept(_: Path) -> fl.Dataset:
+    """As many as fit."""
+    return short_ragged().cache(on_full="keep").repeat(2).map(lambda x: fl.size(x.flat_values))
+
+
+@pipeline
+def short_ragged_in_groups(_: Path) -> fl.Dataset:
+    """Seven windows of a thousand."""
+    groups = (
+        short_ragged()
+        .enumerate()
+        .group_by_window(lambda i, _: i % 7, lambda _, window: window, window_size=1000)
+    )
+    return groups.map(lambda _, x: fl.size(x.flat_values))
+
+
+SMALL_LIMITS = {
+    "short_ragged_kept": 16 << 20,
+    "short_ragged_in_groups": 16 << 20,
+    "shuffled_parts": 16 << 20,
+    "shuffled_parts_in_turns": 32 << 20,
+    "shuffled_parts_of_batches": 16 << 20,
+    **{name: 16 << 20 for name in PIPELINES if name.startswith("few_rows")},
+}
+"""Limits of their own, lower than that of the others."""
+
 WIDE = {
     "large_pictures",
     "large_pictures_made_small",
@@ -598,8 +759,15 @@ WIDE = {
     "made_in_python",
     "generated",
     "lists_by_number",
+    *(
+        name
+        for name in PIPELINES
+        if name.startswith(("interleaved_large", "interleaved_arrays", "too_many_arrays"))
+    ),
+    *SMALL_LIMITS,
 }
 """Run with more workers than small machines have: what each of them takes adds up."""
+WIDE_WORKERS = 4
 
 
 def status(key: str) -> int:
@@ -621,14 +789,16 @@ def main(name: str, limit: str, folder: str) -> None:
     stops = name.endswith("_stopped")
     ds = PIPELINES[name.removesuffix("_stopped")](Path(folder)).with_options(memory_limit=limit)
     if name in WIDE:
-        fl.configure(cpu_budget=4)
+        fl.configure(cpu_budget=WIDE_WORKERS)
     # Threads, modules and the C library's arenas are there before it is measured.
     sum(1 for _ in fl.Dataset.range(1000).map(lambda x: fl.fill([1000], x)).batch(10))
     Path("/proc/self/clear_refs").write_text("5")
     idle = status("VmRSS:")
     # Whoever takes far more than the limit gets no memory, and dies of it. Address space counts that nobody
-    # uses: each thread's arena in the C library, and the ends of blocks.
-    resource.setrlimit(resource.RLIMIT_DATA, (status("VmData:") + 3 * int(limit), resource.RLIM_INFINITY))
+    # uses: each thread's arena in the C library (64 MB, now and then), and the ends of blocks.
+    arenas = WIDE_WORKERS * (64 << 20) if name in WIDE else 0
+    most = status("VmData:") + 3 * int(limit) + arenas
+    resource.setrlimit(resource.RLIMIT_DATA, (most, resource.RLIM_INFINITY))
     elements = total = largest = 0
     error = ""
     try:

@@ -302,12 +302,12 @@ mod tests {
         assert!(elsewhere.0);
         drop(entered);
         assert!(Account::current().is_none());
-        assert_eq!((account.live(), account.out()), ((1 << 20) + 128, 0));
+        assert_eq!((account.live(), account.out()), ((1 << 20) + 128 + 192, 0));
         large.hand_out(1000);
-        assert_eq!((account.live(), account.out()), ((1 << 20) + 128 - 1000, 1000));
+        assert_eq!((account.live(), account.out()), ((1 << 20) + 128 + 192 - 1000, 1000));
         large.hand_out(1 << 20);
         large.hand_out(1 << 20);
-        assert_eq!((account.live(), account.out()), (128, 1 << 20));
+        assert_eq!((account.live(), account.out()), (128 + 192, 1 << 20));
         std::thread::spawn(|| drop((large, small))).join().unwrap();
         assert_eq!((account.live(), account.out()), (0, 0));
         account.close();

@@ -15,12 +15,15 @@ use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::any::Any;
 use std::collections::VecDeque;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What NumPy, JAX and TensorFlow want of an address to take it without a copy.
 pub const ALIGN: usize = 64;
 const PAGE: usize = 4096;
+/// What stands around a small block: what counts its holders, and what the C library takes to align both. Of a million short
+/// rows that is most.
+const AROUND: usize = 192;
 /// Kept for reuse at most, over all size classes.
 const KEEP_BYTES: usize = 192 << 20;
 /// Four sizes for each power of two.
@@ -40,9 +43,14 @@ struct Block {
     ptr: NonNull<u8>,
     len: usize,
     owner: Owner,
-    /// Somebody keeps it for later passes: it must not be handed out for writing.
-    frozen: AtomicBool,
+    /// Whether it must stay as it is, and why: `FROZEN`, `KEPT` or neither.
+    state: AtomicU8,
 }
+
+/// Somebody else reads it, too: it must not be handed out for writing.
+const FROZEN: u8 = 1;
+/// Somebody keeps it for later passes, and counts it: it is there whoever else has it.
+const KEPT: u8 = 2;
 
 enum Owner {
     /// Ours alone.
@@ -75,14 +83,14 @@ impl Buf {
     /// `len` bytes with arbitrary contents.
     pub fn new(len: usize) -> Buf {
         let cap = capacity(len);
-        let charge = Charge::new(cap);
+        let charge = Charge::new(if cap < PAGE { cap + AROUND } else { cap });
         let ptr = if cap < PAGE { small_alloc(cap) } else { FREE.take(cap) };
         Buf::of(ptr, len, Owner::Pool(Memory { ptr, cap, charge }))
     }
 
     fn of(ptr: NonNull<u8>, len: usize, owner: Owner) -> Buf {
-        let frozen = matches!(owner, Owner::Foreign { .. });
-        Buf(Arc::new(Block { ptr, len, owner, frozen: AtomicBool::new(frozen) }))
+        let state = if let Owner::Foreign { .. } = owner { KEPT } else { 0 };
+        Buf(Arc::new(Block { ptr, len, owner, state: AtomicU8::new(state) }))
     }
 
     /// A copy of these bytes.
@@ -188,13 +196,29 @@ impl Buf {
     pub fn is_empty(&self) -> bool {
         self.0.len == 0
     }
-    /// Says that its contents are kept (by a source, a cache, a constant) and must stay as they are.
+    /// Says that its contents must stay as they are.
     pub fn freeze(&self) {
-        self.0.frozen.store(true, Relaxed);
+        self.0.state.fetch_max(FROZEN, Relaxed);
+    }
+    /// The same, because they are kept for later passes (by a source, a cache, a constant) and counted there.
+    pub fn keep(&self) {
+        self.0.state.fetch_max(KEPT, Relaxed);
     }
     /// Whether it may only be read: frozen, or somebody else's memory.
     pub fn is_frozen(&self) -> bool {
-        self.0.frozen.load(Relaxed)
+        self.0.state.load(Relaxed) >= FROZEN
+    }
+    /// Whether it is there anyway, whoever else has it: kept, or somebody else's memory.
+    pub fn is_kept(&self) -> bool {
+        self.0.state.load(Relaxed) == KEPT
+    }
+    /// Bytes that are gone no sooner than this is; none of what is there anyway. Of parts, each has its own.
+    pub fn held_bytes(&self) -> usize {
+        match &self.0.owner {
+            _ if self.is_kept() => 0,
+            Owner::Pool(memory) => memory.cap,
+            Owner::Part(_) | Owner::Foreign { .. } | Owner::Adopted { .. } => self.len(),
+        }
     }
     /// Whether it is memory of somebody else, who may write to it.
     pub fn is_foreign(&self) -> bool {
@@ -207,7 +231,7 @@ impl Buf {
     pub fn hand_out(&self, bytes: usize) {
         match &self.0.owner {
             // With the last of them goes what the capacity has beyond them.
-            Owner::Pool(memory) => memory.charge.hand_out(if bytes >= self.len() { memory.cap } else { bytes }),
+            Owner::Pool(memory) => memory.charge.hand_out(if bytes >= self.len() { usize::MAX } else { bytes }),
             Owner::Part(memory) => memory.charge.hand_out(bytes),
             Owner::Adopted { charge, .. } => charge.hand_out(bytes),
             Owner::Foreign { .. } => {}

@@ -3,7 +3,7 @@
 use super::dtype::DType;
 use super::pos::{Origin, Pos};
 use super::spec::Spec;
-use super::tensor::{Shape, Tensor, check_room, is_waste};
+use super::tensor::{Shape, Tensor, check_room, is_loose, is_waste};
 use super::value::{Ragged, Sparse, Value};
 use crate::error::{Error, Result};
 use feedline_io::Buf;
@@ -36,6 +36,35 @@ impl Column {
                 let (kept, used) = self.kept_bytes();
                 is_waste(kept, used)
             }
+        }
+    }
+    /// Whether it keeps alive much more than it is, for whoever keeps it for long.
+    fn is_loose(&self) -> bool {
+        match self {
+            Column::Dense(t) => is_loose(t.held_bytes(), t.nbytes()),
+            Column::Rows(values, rows) => {
+                // Rows that have memory of their own, most of which are short, need no closer look.
+                let tensors = || values[rows.clone()].iter().flat_map(Value::tensors);
+                tensors().any(|t| is_loose(t.held_bytes(), t.nbytes())) && is_loose(self.held_bytes(), self.nbytes())
+            }
+        }
+    }
+    /// Bytes of the blocks that would be gone without it, each counted once.
+    pub(super) fn held_bytes(&self) -> usize {
+        match self {
+            Column::Dense(t) => t.held_bytes(),
+            Column::Rows(values, rows) => {
+                let blocks = values[rows.clone()].iter().flat_map(Value::tensors).flat_map(Tensor::blocks);
+                blocks.map(|b| (b.as_slice().as_ptr(), b.held_bytes())).collect::<HashMap<_, _>>().values().sum()
+            }
+        }
+    }
+    /// Whether it lies in the same blocks as rows that came before, for sure.
+    pub(super) fn lies_with(&self, before: &Column) -> bool {
+        match (self, before) {
+            (Column::Dense(a), Column::Dense(b)) => a.lies_among(b),
+            (Column::Rows(a, _), Column::Rows(b, _)) => Arc::ptr_eq(a, b),
+            _ => false,
         }
     }
     /// Bytes of the blocks that it keeps alive, and bytes that it has.
@@ -175,6 +204,20 @@ impl Column {
         match self {
             Column::Dense(t) => t.freeze(),
             Column::Rows(v, r) => v[r.clone()].iter().for_each(|v| v.freeze()),
+        }
+    }
+    /// The same for rows that are kept for later passes, and counted there.
+    pub fn keep(&self) {
+        match self {
+            Column::Dense(t) => t.keep(),
+            Column::Rows(v, r) => v[r.clone()].iter().for_each(|v| v.keep()),
+        }
+    }
+    /// The same without what is there anyway, and what stands around it.
+    pub fn own_bytes(&self) -> usize {
+        match self {
+            Column::Dense(t) => t.own_bytes(),
+            Column::Rows(v, r) => v[r.clone()].iter().map(Value::own_bytes).sum(),
         }
     }
     pub fn nbytes(&self) -> usize {
@@ -471,6 +514,22 @@ impl Chunk {
     pub fn without_waste(self) -> Chunk {
         self.with_own(Column::is_sparse)
     }
+    /// The same for whoever keeps rows for long, whatever they are: what keeps alive much more than it is gets memory of its
+    /// own, unless that is there anyway.
+    pub fn trimmed(mut self) -> Chunk {
+        self.trim();
+        self
+    }
+    pub fn trim(&mut self) {
+        (0..self.columns.len()).for_each(|k| self.trim_column(k));
+    }
+    /// The same for one column.
+    pub(super) fn trim_column(&mut self, k: usize) {
+        let column = &mut self.columns[k];
+        if column.is_loose() {
+            *column = column.to_own();
+        }
+    }
     /// The same for all that lies in blocks which should go soon: unless it stands in many rows each and is there once.
     pub fn apart(self) -> Chunk {
         self.with_own(|column| match column {
@@ -491,6 +550,9 @@ impl Chunk {
     }
     pub fn freeze(&self) {
         self.columns.iter().for_each(|c| c.freeze());
+    }
+    pub fn keep(&self) {
+        self.columns.iter().for_each(|c| c.keep());
     }
     /// Counts its memory as the consumer's, except what is kept for later passes.
     pub fn hand_out(&self) {
@@ -518,12 +580,12 @@ impl Chunk {
         true
     }
     /// Whether all of its memory is kept for later passes anyway.
-    pub fn is_frozen(&self) -> bool {
-        let frozen = |t: &Tensor| t.dtype() != DType::String && t.buf().0.is_frozen();
+    pub fn is_kept(&self) -> bool {
+        let kept = |t: &Tensor| t.dtype() != DType::String && t.buf().0.is_kept();
         !self.columns.is_empty()
             && self.columns.iter().all(|c| match c {
-                Column::Dense(t) => frozen(t),
-                Column::Rows(values, rows) => values[rows.clone()].iter().all(|v| v.as_tensor().is_some_and(frozen)),
+                Column::Dense(t) => kept(t),
+                Column::Rows(values, rows) => values[rows.clone()].iter().all(|v| v.as_tensor().is_some_and(kept)),
             })
     }
     /// Whether all of its memory is somebody else's, such as an array that the user made.
@@ -597,6 +659,14 @@ impl Chunk {
     }
     pub fn nbytes(&self) -> usize {
         self.columns.iter().map(|c| c.nbytes()).sum::<usize>() + 16
+    }
+    /// What lies beside the blocks: lists of positions, and of values.
+    pub fn beside_bytes(&self) -> usize {
+        let lists = self.columns.iter().map(|c| match c {
+            Column::Dense(_) => 0,
+            Column::Rows(_, rows) => rows.len() * size_of::<Value>(),
+        });
+        self.pos.nbytes() + lists.sum::<usize>()
     }
     /// The first leaf and row that break the promise, for messages.
     pub fn check(&self, spec: &Spec) -> Result<()> {

@@ -3,6 +3,7 @@
 mod chunk;
 mod dtype;
 mod gather;
+mod keep;
 mod packed;
 mod pos;
 mod serialized;
@@ -16,6 +17,7 @@ pub use chunk::{Chunk, Column, Element, check_rows, ragged_row, stack_values, un
 pub use dtype::{B8, DType, Item};
 pub use feedline_io::{ALIGN, Buf, kept_bytes, release_kept};
 pub use gather::{RowRef, gather};
+pub use keep::Run;
 pub use packed::Packed;
 pub use pos::{Origin, Pos, RowSource, Traced};
 pub use slot::{Slot, Slots};

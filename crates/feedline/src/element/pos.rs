@@ -42,6 +42,17 @@ pub struct RowSource {
     pub file: Option<Arc<str>>,
 }
 
+impl Pos {
+    /// What the list takes, if it is one.
+    pub fn nbytes(&self) -> usize {
+        match self {
+            Pos::Run(_) => 0,
+            Pos::List(list) => size_of_val(&**list),
+            Pos::Traced(list) => size_of_val(&**list),
+        }
+    }
+}
+
 impl Origin {
     /// The rows of sources that it was made of, in order.
     pub fn rows(&self, f: &mut impl FnMut(&Origin)) {

@@ -100,6 +100,11 @@ pub(super) fn is_waste(kept: usize, used: usize) -> bool {
     kept > 2 * used + SPARE_BYTES
 }
 
+/// The same for those who keep rows for long and by the thousand: a page for each of them is much.
+pub(super) fn is_loose(held: usize, used: usize) -> bool {
+    held > 2 * used + (4 << 10)
+}
+
 /// Parts of strings up to this length are copied.
 const SHORT: usize = 64;
 
@@ -346,6 +351,12 @@ impl Tensor {
             buf.freeze();
         }
     }
+    /// The same, because they are kept for later passes and counted there.
+    pub fn keep(&self) {
+        if let Data::Plain { buf, .. } = &self.data {
+            buf.keep();
+        }
+    }
     /// Counts its memory as the consumer's, except what is kept for later passes. Strings are copied at the border.
     pub fn hand_out(&self) {
         if let Data::Plain { buf, .. } = &self.data
@@ -357,7 +368,7 @@ impl Tensor {
     /// Whether somebody else keeps the memory alive too.
     pub fn is_shared(&self) -> bool {
         match &self.data {
-            Data::Plain { buf, .. } => buf.is_shared() || buf.is_frozen(),
+            Data::Plain { buf, .. } => buf.is_shared() || buf.is_kept(),
             Data::Strings { list, .. } => Arc::strong_count(list) > 1,
         }
     }
@@ -462,6 +473,29 @@ impl Tensor {
             Data::Plain { buf, .. } => std::slice::from_ref(buf),
         };
         bufs.iter()
+    }
+    /// Bytes of the blocks that would be gone without it.
+    pub fn held_bytes(&self) -> usize {
+        self.blocks().map(Buf::held_bytes).sum()
+    }
+    /// Bytes that it has of its own: none of what is there anyway, and its share of strings that others have too.
+    pub fn own_bytes(&self) -> usize {
+        match &self.data {
+            Data::Plain { buf, .. } if buf.is_kept() => 0,
+            Data::Plain { .. } => self.nbytes(),
+            Data::Strings { list, .. } => self.held_bytes() / Arc::strong_count(list),
+        }
+    }
+    /// Whether it keeps nothing alive that another, which came before it, does not.
+    pub fn lies_among(&self, before: &Tensor) -> bool {
+        match (&self.data, &before.data) {
+            (Data::Strings { list: a, .. }, Data::Strings { list: b, .. }) if !Arc::ptr_eq(a, b) => {
+                // Records of a file: those of one read lie in one block, or in the last of a few.
+                let [one] = &a.bufs[..] else { return false };
+                b.bufs.last().is_some_and(|last| last.same(one))
+            }
+            _ => self.lies_with(before),
+        }
     }
     /// Whether it keeps the same blocks alive as another, for sure.
     pub fn lies_with(&self, other: &Tensor) -> bool {

@@ -58,6 +58,8 @@ pub trait NestedDataset: Send + Sync + fmt::Debug + 'static {
     fn bind(&self, env: Vec<Value>) -> Nested;
     /// Bytes that it keeps alive, as a window does with the elements in it.
     fn nbytes(&self) -> usize;
+    /// The same without what is there anyway.
+    fn own_bytes(&self) -> usize;
     /// The written form (JSON) of a dataset that is part of a function.
     fn write(&self) -> Result<serde_json::Value>;
 }
@@ -76,6 +78,9 @@ impl fmt::Debug for Nested {
     }
 }
 
+/// What stands around a list that is shared: what counts its holders, its place, and what the C library takes for both.
+const LIST_BYTES: usize = 96;
+
 impl Value {
     /// What a value by itself takes besides its contents: its place in a list, and a small block of its own with what is
     /// needed to count its holders. Where a million short rows are kept that is most of it.
@@ -84,10 +89,17 @@ impl Value {
     pub fn nbytes(&self) -> usize {
         match self {
             Value::Tensor(t) => t.nbytes(),
-            Value::Ragged(r) => r.nbytes(),
-            Value::Sparse(s) => s.indices.nbytes() + s.values.nbytes(),
+            Value::Ragged(r) => r.nbytes() + size_of::<Ragged>() + r.splits.len() * LIST_BYTES,
+            Value::Sparse(s) => s.indices.nbytes() + s.values.nbytes() + size_of::<Sparse>() + LIST_BYTES + 256,
             Value::Dataset(n) => n.0.nbytes(),
             Value::Absent => 64,
+        }
+    }
+    /// The same without what is there anyway.
+    pub fn own_bytes(&self) -> usize {
+        match self {
+            Value::Dataset(n) => n.0.own_bytes(),
+            _ => self.tensors().map(Tensor::own_bytes).sum(),
         }
     }
     /// The tensors that it is made of.
@@ -127,15 +139,11 @@ impl Value {
     }
     /// Says that it is kept and must not change under whoever it is handed to.
     pub fn freeze(&self) {
-        match self {
-            Value::Tensor(t) => t.freeze(),
-            Value::Ragged(r) => r.values.freeze(),
-            Value::Sparse(s) => {
-                s.indices.freeze();
-                s.values.freeze();
-            }
-            Value::Absent | Value::Dataset(_) => {}
-        }
+        self.tensors().for_each(Tensor::freeze);
+    }
+    /// The same for what is kept for later passes, and counted there.
+    pub fn keep(&self) {
+        self.tensors().for_each(Tensor::keep);
     }
     pub fn as_tensor(&self) -> Option<&Tensor> {
         match self {

@@ -562,7 +562,7 @@ impl Builder {
     }
     pub fn constant(&mut self, value: Value) -> Result<NodeId> {
         let leaf = Leaf::of(&value).ok_or_else(|| Error::usage("a dataset cannot be a constant of a function"))?;
-        value.freeze();
+        value.keep();
         Ok(self.push(Kind::Const(value), leaf))
     }
     /// A value that the function around this one exported as number `k`.
@@ -778,7 +778,7 @@ impl<'de> Deserialize<'de> for Graph {
             let node = match kind {
                 WrittenKind::Input(i) if inputs.get(i) == Some(&leaf) => Node { kind: Kind::Input(i), leaf },
                 WrittenKind::Const(v) => {
-                    v.freeze();
+                    v.keep();
                     Node { leaf: Leaf::of(&v).ok_or_else(bad)?, kind: Kind::Const(v) }
                 }
                 WrittenKind::Capture(k) => Node { kind: Kind::Capture(k), leaf },

@@ -1,7 +1,7 @@
 //! `batch(batch_size)`: consecutive elements stacked along a new first axis.
 
 use crate::dataset::Dataset;
-use crate::element::{Chunk, Column, Element, Leaf, Pos, Shape, Spec};
+use crate::element::{Chunk, Column, Element, Leaf, Pos, Run, Shape, Spec};
 use crate::error::{Error, Result};
 use crate::op::{Int, Op, OpInfo, Param, Props, at_least, read};
 use crate::ops::Open;
@@ -135,11 +135,12 @@ pub struct Gather {
     parts: Vec<Chunk>,
     held: usize,
     hold: Hold,
+    run: Run,
 }
 
 impl Gather {
     pub fn new(rows: usize, hold: Hold) -> Gather {
-        Gather { rows, parts: vec![], held: 0, hold }
+        Gather { rows, parts: vec![], held: 0, hold, run: Run::default() }
     }
     pub fn missing(&self) -> usize {
         self.rows - self.held
@@ -149,8 +150,9 @@ impl Gather {
     }
     /// Takes rows (at most as many as are missing). Where there is no memory for them all are lost.
     pub fn push(&mut self, chunk: Chunk) -> Result<()> {
-        let bytes = if chunk.is_frozen() { 0 } else { chunk.nbytes() };
+        let bytes = if chunk.is_kept() { 0 } else { chunk.nbytes() };
         self.held += chunk.rows();
+        self.run.follow(self.parts.last(), &chunk).trim(self.parts.iter_mut().rev());
         self.parts.push(chunk);
         let Err(over) = self.hold.set(self.hold.bytes() + bytes) else { return Ok(()) };
         let (held, rows) = (self.held, self.rows);
@@ -159,6 +161,7 @@ impl Gather {
     }
     pub fn clear(&mut self) {
         self.parts.clear();
+        self.run = Run::default();
         self.held = 0;
         let _ = self.hold.set(0);
     }
@@ -173,7 +176,7 @@ impl Gather {
     }
     /// All that was collected as one chunk, and the bytes that were copied for it.
     pub fn take(&mut self) -> (Chunk, usize) {
-        self.held = 0;
+        (self.held, self.run) = (0, Run::default());
         let _ = self.hold.set(0);
         let mut parts = std::mem::take(&mut self.parts);
         match parts.len() {

@@ -203,9 +203,12 @@ impl Inners {
             let want = if self.serial { 1 } else { self.ask.0 };
             match self.input.next(cx, want) {
                 Pull::Rows(chunk) => {
-                    self.ask.saw(&chunk);
+                    let (rows, bytes) = (chunk.rows(), chunk.nbytes());
                     let mut out = Vec::new();
                     self.function.run(chunk, &mut out);
+                    // What the datasets are made of may be much larger than the elements.
+                    let made = out.iter().filter_map(Item::rows).map(|c| c.columns()[0].own_bytes()).sum();
+                    self.ask.saw_bytes(rows, bytes.max(made));
                     self.ready.extend(out);
                 }
                 Pull::Fail(error) if self.drop > 0 && !error.ends() => self.drop -= 1,

@@ -98,7 +98,9 @@ impl Op for FromTensors {
 
 impl FromTensors {
     fn held(&self, cx: &BuildCx) -> Result<Held> {
-        Ok(Held::new(Chunk::one(0, self.given.get(cx)?.into())))
+        let held = Held::new(Chunk::one(0, self.given.get(cx)?.into()));
+        // What a function made for it goes with it.
+        Ok(if self.given.known().is_some() { held.kept() } else { held })
     }
 }
 

@@ -28,6 +28,11 @@ impl Held {
         }
         Held { blocks: blocks.into(), starts: starts.into(), rows }
     }
+    /// Says that they are kept for later passes, and counted there if they are ours: whoever else has some need not.
+    pub fn kept(self) -> Held {
+        self.blocks.iter().for_each(Chunk::keep);
+        self
+    }
     pub fn stage(&self) -> HeldStage {
         HeldStage { held: self.clone(), block: 0, at: 0 }
     }
@@ -48,7 +53,7 @@ impl Kept {
         if let Some(held) = self.0.get() {
             return Ok(held.clone());
         }
-        let held = make()?;
+        let held = make()?.kept();
         let _brief = feedline_io::brief();
         Ok(self.0.get_or_init(|| held).clone())
     }

@@ -126,7 +126,14 @@ pub struct Ask(pub usize);
 
 impl Ask {
     pub fn saw(&mut self, chunk: &Chunk) {
-        if chunk.rows() >= self.0 && chunk.nbytes() * 2 <= COPY_BYTES && self.0 < 4096 {
+        self.saw_bytes(chunk.rows(), chunk.nbytes());
+    }
+    /// The same where something else counts than what came: what was made of it, for instance.
+    pub fn saw_bytes(&mut self, rows: usize, bytes: usize) {
+        if bytes * 2 > 4 * COPY_BYTES {
+            // Larger than others before: as many as would have been small.
+            self.0 = (rows.min(self.0) * COPY_BYTES / bytes).max(1);
+        } else if rows >= self.0 && bytes * 2 <= COPY_BYTES && self.0 < 4096 {
             self.0 *= 2;
         }
     }
@@ -152,6 +159,10 @@ impl Source {
     /// Rows that can be picked now.
     pub fn left(&self) -> usize {
         self.chunk.as_ref().map_or(0, |c| c.rows() - self.at)
+    }
+    /// Bytes of the rows that were pulled last, if some are left.
+    pub fn bytes(&self) -> usize {
+        self.chunk.as_ref().map_or(0, |c| c.nbytes())
     }
     /// Pulls at most `want` rows once none are left. Gives what came in their place, if anything did.
     pub fn pull(&mut self, cx: &mut Cx<'_>, want: usize) -> Option<Pull> {

@@ -5,7 +5,7 @@
 
 use super::rows::Rows;
 use crate::dataset::Dataset;
-use crate::element::{Chunk, Column, Element, Leaf, Pos, Spec, Value};
+use crate::element::{Chunk, Column, Element, Leaf, Pos, Run, Spec, Value};
 use crate::error::Result;
 use crate::op::{Int, Op, OpInfo, Param, at_least, read};
 use crate::plan::{Card, Plan};
@@ -146,6 +146,7 @@ impl Op for Window {
             ended: false,
             made: 0,
             hold: cx.hold(node),
+            run: Run::default(),
             most: node.inputs[0].card.known().unwrap_or(u64::MAX),
         })))
     }
@@ -172,6 +173,7 @@ struct WindowStage {
     ended: bool,
     made: u64,
     hold: Hold,
+    run: Run,
     /// Elements that there are, as far as that is known.
     most: u64,
 }
@@ -186,7 +188,7 @@ struct Read {
 /// What it keeps alive that would not be there otherwise.
 fn own_bytes(item: &Item) -> usize {
     match item {
-        Item::Rows(chunk) if chunk.is_frozen() => 0,
+        Item::Rows(chunk) if chunk.is_kept() => 0,
         item => item.nbytes(),
     }
 }
@@ -199,6 +201,16 @@ fn positions(item: &Item) -> u64 {
 }
 
 impl WindowStage {
+    /// Before an item goes to the end of what is held: what is there keeps little more alive than it is.
+    fn trim_run(&mut self, next: &Item) {
+        let last = self.held.back().and_then(|read| read.item.rows());
+        let loose = match next {
+            Item::Rows(next) => self.run.follow(last, next),
+            Item::Fail(_) => self.run.end(last),
+        };
+        // An error ends a run: there is none among those that are to be trimmed.
+        loose.trim(self.held.iter_mut().rev().map_while(|read| read.item.rows_mut()));
+    }
     /// Forgets what lies before the next window.
     fn trim(&mut self) {
         while let Some(Read { item, bytes, .. }) = self.held.front() {
@@ -274,12 +286,13 @@ impl Stage for WindowStage {
                 };
                 self.end += positions(&item);
                 let bytes = own_bytes(&item);
+                self.trim_run(&item);
                 let kept = self.hold.set(self.hold.bytes() + bytes);
                 self.held.push_back(Read { item, from, bytes });
                 if let Err(over) = kept {
                     let (held, all) = (self.end - self.begin, self.numbers.span());
                     (self.ended, self.next) = (true, self.end);
-                    self.held.clear();
+                    (self.held, self.run) = (VecDeque::new(), Run::default());
                     let _ = self.hold.set(0);
                     let what = format!("{held} elements for a window of {all} take {}", bytes_text(over.bytes));
                     let whole = over.if_there_were(all.min(self.most), held);
@@ -324,7 +337,7 @@ impl Stage for WindowStage {
         self.next = at.number()?;
         self.begin = at.up_to(self.next)?;
         (self.end, self.ended) = (self.begin, false);
-        self.held.clear();
+        (self.held, self.run) = (VecDeque::new(), Run::default());
         let _ = self.hold.set(0);
         self.input.seek(at)
     }

@@ -356,6 +356,9 @@ impl NestedDataset for Bound {
     fn nbytes(&self) -> usize {
         NODE_BYTES + self.plan.op.held_bytes() + self.env.iter().map(|v| v.nbytes()).sum::<usize>()
     }
+    fn own_bytes(&self) -> usize {
+        self.plan.op.held_bytes() + self.env.iter().map(Value::own_bytes).sum::<usize>()
+    }
     fn write(&self) -> Result<serde_json::Value> {
         written::write_bound(self)
     }

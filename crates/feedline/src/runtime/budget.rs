@@ -293,11 +293,15 @@ impl Hold {
         let most = if all > most { most } else { left };
         Err(Over { bytes, others, most, limit: *allowed, elsewhere: Some(elsewhere) })
     }
+    /// The same where so many of them lie in no block of this pass: these are charged to it as well.
+    pub fn set_beside(&mut self, bytes: usize, beside: usize) -> std::result::Result<(), Over> {
+        self.budget.account.reserve(beside as isize - self.reserved as isize);
+        self.reserved = beside;
+        self.set(bytes)
+    }
     /// The same for what lies in no block of this pass: it is charged to it as well.
     pub fn reserve(&mut self, bytes: usize) -> std::result::Result<(), Over> {
-        self.budget.account.reserve(bytes as isize - self.reserved as isize);
-        self.reserved = bytes;
-        self.set(bytes)
+        self.set_beside(bytes, bytes)
     }
 }
 

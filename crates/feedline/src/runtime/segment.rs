@@ -187,6 +187,8 @@ struct Queue {
     again: VecDeque<Again>,
     redo: Redo,
     downstream: Option<Weak<dyn Wake>>,
+    /// Whoever left that waker waits for this segment, and does not only look whether it has something.
+    asked: bool,
     /// What it stands still for, and since when.
     still: Option<(Wait, Instant)>,
     /// Rows and errors that were taken from the first slot.
@@ -205,6 +207,15 @@ struct Queue {
 const HEAD: u64 = u64::MAX;
 
 impl Queue {
+    /// Somebody wants to know when there is something.
+    fn wait(&mut self, waker: &Weak<dyn Wake>, asks: bool) {
+        self.downstream = Some(waker.clone());
+        self.asked |= asks;
+    }
+    /// Whether somebody waits for something while it has nothing.
+    fn is_asked(&self) -> bool {
+        self.slots.is_empty() && self.under_way == 0 && self.downstream.is_some() && self.asked
+    }
     fn idle(&mut self, number: u64) {
         self.busy.retain(|(n, _)| *n != number);
     }
@@ -283,6 +294,7 @@ impl Segment {
                 again: VecDeque::new(),
                 redo: Redo::No,
                 downstream: None,
+                asked: false,
                 still: None,
                 taken: Given::default(),
                 from,
@@ -303,6 +315,10 @@ impl Segment {
         run.note_segment(&shared);
         let keeps = shared.functions.iter().all(|(f, _)| f.keeps_rows());
         Segment { shared, drop: Given::default(), layers, keeps }
+    }
+    /// Steps are likely to take so many bytes: others like them did.
+    pub fn expect(&self, bytes: usize) {
+        lock(&self.shared.queue).note_takes(bytes);
     }
     /// Of all segments of its kind so many may be pulled at once; 0: no bound.
     pub fn note_places(&self, places: usize) {
@@ -333,7 +349,7 @@ impl Stage for Segment {
             return Pull::Pending;
         }
         loop {
-            let pull = self.shared.pop(self.drop.ask(want), cx.waker);
+            let pull = self.shared.pop(self.drop.ask(want), cx.waker, !cx.looks);
             self.shared.pump();
             if let Pull::Pending = &pull {
                 cx.waits = Some(Wait::Input);
@@ -446,7 +462,7 @@ impl Shared {
         self.dropped.load(Relaxed) || self.cancelled.load(Relaxed)
     }
 
-    fn pop(&self, want: usize, waker: &Weak<dyn Wake>) -> Pull {
+    fn pop(&self, want: usize, waker: &Weak<dyn Wake>, asks: bool) -> Pull {
         let mut guard = lock(&self.queue);
         let queue = &mut *guard;
         loop {
@@ -454,12 +470,12 @@ impl Shared {
                 if queue.done && queue.under_way == 0 {
                     return Pull::End;
                 }
-                queue.downstream = Some(waker.clone());
+                queue.wait(waker, asks);
                 self.note_empty(queue);
                 return Pull::Pending;
             };
             let Some(items) = &mut slot.items else {
-                queue.downstream = Some(waker.clone());
+                queue.wait(waker, asks);
                 self.note_empty(queue);
                 return Pull::Pending;
             };
@@ -494,6 +510,7 @@ impl Shared {
                 self.watch(queue);
             }
             if let Some(pull) = pull {
+                queue.asked = false;
                 return pull;
             }
         }

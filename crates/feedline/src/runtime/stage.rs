@@ -52,9 +52,22 @@ impl Item {
         };
         parts.into_iter().map(item).collect()
     }
+    /// The rows, if it is no error.
+    pub fn rows(&self) -> Option<&Chunk> {
+        match self {
+            Item::Rows(chunk) => Some(chunk),
+            Item::Fail(_) => None,
+        }
+    }
+    pub fn rows_mut(&mut self) -> Option<&mut Chunk> {
+        match self {
+            Item::Rows(chunk) => Some(chunk),
+            Item::Fail(_) => None,
+        }
+    }
     pub fn nbytes(&self) -> usize {
         match self {
-            Item::Rows(chunk) => chunk.nbytes(),
+            Item::Rows(chunk) => chunk.nbytes() + chunk.pos.nbytes(),
             Item::Fail(_) => 256,
         }
     }
@@ -97,6 +110,8 @@ pub struct Cx<'a> {
     pub at: Option<&'a std::sync::atomic::AtomicU64>,
     /// What the stage that is pulled has spent on files rather than on what is in them.
     pub files: FileTime,
+    /// Nobody waits for this one in particular: what works ahead need not go on where there is no room.
+    pub looks: bool,
 }
 
 /// Parts of the time of a reader; the rest is opening files and waiting for their bytes.
@@ -124,6 +139,7 @@ impl<'a> Cx<'a> {
             deadline,
             at: None,
             files: FileTime::default(),
+            looks: false,
         }
     }
 

@@ -233,7 +233,7 @@ impl Blocks {
     }
     pub fn finish(mut self) -> Held {
         self.close();
-        Held::blocks(self.blocks)
+        Held::blocks(self.blocks).kept()
     }
 }
 

@@ -124,8 +124,10 @@ impl Filling {
             #[cfg(feature = "columnar")]
             Filling::Spill(spilling) => spilling.push(chunk),
             Filling::Memory(blocks) => {
-                chunk.freeze();
-                blocks.push(chunk.clone());
+                // A few rows of what a function made would keep all of it.
+                let chunk = chunk.clone().trimmed();
+                chunk.keep();
+                blocks.push(chunk);
                 Ok(())
             }
             #[cfg(feature = "columnar")]

@@ -4,21 +4,35 @@ use super::super::flat_map::{Inner, Inners};
 use crate::element::Value;
 use crate::error::Result;
 use crate::runtime::sync::{Mutex, lock};
-use crate::runtime::{At, Bounds, BuildCx, Cx, Mark, Pull, Stage, Wake};
+use crate::runtime::{At, Bounds, Budget, BuildCx, Cx, Mark, Promise, Pull, Stage, Wake};
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
 /// Datasets that are opened before a slot is free for them, at most.
 const KEEP: usize = 32;
 
+/// Parts of the limit: what those that wait are made of takes no more.
+const WAITING: usize = 8;
+
 /// Chunks of a dataset that lie ready, at most. What comes from afar begins with small chunks, and more is sent for when
 /// these are handed out: with 4 of them a cable lay idle wherever files of one length ended together.
 const CHUNKS: usize = 16;
 
-/// A dataset, or why there is none, and from where it came.
+/// A dataset, or why there is none, from where it came, and what it was made of.
 pub struct Opened {
     pub stage: Result<Box<dyn Stage>>,
     pub from: Mark,
+    pub bytes: usize,
+}
+
+/// The most of what was seen lately.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Lately(pub usize);
+
+impl Lately {
+    pub fn saw(&mut self, bytes: usize) {
+        self.0 = bytes.max(self.0 - self.0 / 8);
+    }
 }
 
 /// Datasets that workers read before their turn comes.
@@ -33,6 +47,13 @@ pub struct Ahead {
     gate: Option<Arc<Gate>>,
     /// How many the gate lets be read at once; 0: all.
     places: usize,
+    budget: Arc<Budget>,
+    depth: usize,
+    /// What a dataset was made of, and room that is kept for the next one: it may be needed when all is full.
+    made_of: Lately,
+    promise: Option<Promise>,
+    /// What was taken from one at once: a new one is likely to make as much.
+    chunk: Lately,
 }
 
 impl Ahead {
@@ -44,33 +65,53 @@ impl Ahead {
         let bounds = Bounds { chunks: CHUNKS, parallel: 1, bytes, ..all };
         let places = if calls < cycle + keep { calls } else { 0 };
         let gate = (places > 0).then(|| Arc::new(Gate(Mutex::new(Places { free: calls, waiting: VecDeque::new() }))));
-        Ahead { next: VecDeque::new(), ended: false, opened: 0, keep, bounds, gate, places }
+        let (budget, depth, made_of, promise) = (cx.run.budget.clone(), cx.depth, Lately::default(), None);
+        let (next, chunk) = (VecDeque::new(), Lately::default());
+        Ahead { next, ended: false, opened: 0, keep, bounds, gate, places, budget, depth, made_of, promise, chunk }
     }
-    /// Opens datasets up to the number that is kept.
-    pub fn fill(&mut self, outer: &mut Inners, cx: &mut Cx<'_>) {
+    /// Opens datasets up to the number that is kept, or as many as there is room for; `needed`: at least one.
+    pub fn fill(&mut self, outer: &mut Inners, cx: &mut Cx<'_>, needed: bool) {
         while !self.ended && self.next.len() < self.keep {
+            let is_needed = needed && self.next.is_empty();
+            if !is_needed && !self.has_room() {
+                return;
+            }
             let mut from = Mark::default();
             outer.mark(&mut from);
-            let stage = match outer.next(cx) {
-                Inner::Dataset(value, pos) => self.open(outer, &value, pos),
-                Inner::Fail(error) => Err(error),
+            let (stage, bytes) = match outer.next(cx) {
+                Inner::Dataset(value, pos) => (self.open(outer, &value, pos), value.own_bytes()),
+                Inner::Fail(error) => (Err(error), 0),
                 Inner::Pending => return,
                 Inner::End => {
-                    self.ended = true;
+                    (self.ended, self.promise) = (true, None);
                     return;
                 }
             };
             if let Ok(stage) = &stage {
                 stage.start();
             }
-            self.next.push_back(Opened { stage, from });
+            self.next.push_back(Opened { stage, from, bytes });
         }
+    }
+    /// Whether there is room for a dataset before its turn: beside those that wait, and the one that is needed next.
+    fn has_room(&self) -> bool {
+        let (each, waiting) = (self.made_of.0, self.next.iter().map(|opened| opened.bytes).sum::<usize>());
+        each == 0 || (waiting + each <= self.budget.limit() / WAITING && self.budget.has_room(self.depth, each))
+    }
+    /// So many bytes came from a dataset at once.
+    pub fn saw(&mut self, bytes: usize) {
+        self.chunk.saw(bytes);
     }
     /// Opens a dataset. Nobody reads it yet.
     pub fn open(&mut self, outer: &Inners, value: &Value, pos: u64) -> Result<Box<dyn Stage>> {
         // Positions may come twice; this number does not.
         self.opened += 1;
         let number = self.opened;
+        let before = self.made_of.0;
+        self.made_of.saw(value.own_bytes());
+        if self.made_of.0 != before {
+            self.promise = Some(self.budget.promise(self.made_of.0));
+        }
         let gated = |stage| match &self.gate {
             Some(gate) => Box::new(Gated { stage, gate: gate.clone(), number, queued: false }) as Box<dyn Stage>,
             None => stage,
@@ -78,11 +119,12 @@ impl Ahead {
         let segment =
             outer.inner_cx().nested_ahead(value, pos + 1, gated, self.bounds.clone()).map_err(|e| e.at_element(pos))?;
         segment.note_places(self.places);
+        segment.expect(self.chunk.0);
         Ok(Box::new(segment))
     }
     /// The next one, `Some(None)` at the end, `None` if it is not there yet.
     pub fn next(&mut self, outer: &mut Inners, cx: &mut Cx<'_>) -> Option<Option<Opened>> {
-        self.fill(outer, cx);
+        self.fill(outer, cx, true);
         match self.next.pop_front() {
             Some(opened) => Some(Some(opened)),
             None if self.ended => Some(None),
@@ -99,7 +141,7 @@ impl Ahead {
     /// Nothing is open, and there is more unless the input has `ended`.
     pub fn reset(&mut self, ended: bool) {
         self.next.clear();
-        self.ended = ended;
+        (self.ended, self.promise) = (ended, None);
     }
 }
 

@@ -3,6 +3,11 @@
 //! There are `cycle_length` slots, visited in turn. A visit opens the next dataset if the slot is empty, and takes up to
 //! `block_length` elements. A dataset that ends leaves its slot empty, and the turn passes on at once. With
 //! `num_parallel_calls` the datasets of the slots, and those that come next, are read ahead by workers: the order stays.
+//!
+//! What the datasets of the slots are made of (an array that the function computed and takes apart, a window) is there until
+//! they end. That is what the order asks for: where it does not fit, it is refused. Whatever is done before its turn needs room:
+//! datasets that have no slot yet, rows of those that nobody waits for. Where any order will do, one of them is asked, and the
+//! others are only looked at.
 
 mod ahead;
 
@@ -14,8 +19,8 @@ use crate::error::{Error, Result};
 use crate::expr::{Builder, NodeId};
 use crate::op::{Function, Int, Op, OpInfo, Param, Props, at_least, read};
 use crate::plan::{Card, Plan};
-use crate::runtime::{At, BuildCx, Built, Cx, Mark, Pull, Replay, Stage, UNORDERED, unfit};
-use ahead::{Ahead, Opened};
+use crate::runtime::{At, BuildCx, Built, Cx, Hold, Mark, Over, Pull, Replay, Stage, UNORDERED, bytes_text, unfit};
+use ahead::{Ahead, Lately, Opened};
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
 
@@ -173,6 +178,13 @@ impl Op for Interleave {
             picked: Picked::new(),
             failed: None,
             made: 0,
+            hold: cx.hold(node),
+            made_of: 0,
+            most: node.inputs[0].card.known().map_or(cycle as u64, |n| n.min(cycle as u64)),
+            row: Lately::default(),
+            slot_bytes: cx.run.bounds().bytes / cycle,
+            asked: None,
+            refused: false,
         })))
     }
     fn write(&self) -> Result<serde_json::Value> {
@@ -190,6 +202,8 @@ struct Slots {
 struct Slot {
     source: Source,
     from: Mark,
+    /// What it was made of.
+    bytes: usize,
 }
 
 impl Slots {
@@ -223,6 +237,18 @@ struct InterleaveStage {
     picked: Picked,
     failed: Option<Error>,
     made: u64,
+    /// What the datasets of all slots are made of.
+    hold: Hold,
+    made_of: usize,
+    /// Datasets that will be open at once.
+    most: u64,
+    /// What an element took lately, and what may be read at once of a dataset whose turn it is.
+    row: Lately,
+    slot_bytes: usize,
+    /// The slot that somebody waits for, if the order is free. In a fixed order that is the one whose turn it is.
+    asked: Option<usize>,
+    /// It has ended early.
+    refused: bool,
 }
 
 /// What a step led to.
@@ -257,18 +283,31 @@ impl InterleaveStage {
         Step::On(false)
     }
     fn step(&mut self, cx: &mut Cx<'_>, want: usize) -> Step {
-        let at = self.at;
-        let Some(Slot { source, .. }) = self.slots.at(at) else { return self.fill(cx) };
+        let (at, fits) = (self.at, self.slot_bytes.checked_div(self.row.0).unwrap_or(1).max(1));
+        let Some(Slot { source, bytes, .. }) = self.slots.at(at) else { return self.fill(cx) };
         if source.left() == 0 {
             let ask = match (self.serial, &self.ahead) {
                 // What workers have read ahead is there anyway.
                 (_, Some(_)) => usize::MAX >> 8,
-                (true, None) => want.min(self.block - self.taken),
-                (false, None) => source.ask.0.max(self.block - self.taken).min(want.max(64)),
+                (true, None) => want.min(self.block - self.taken).min(fits),
+                (false, None) => source.ask.0.max(self.block - self.taken).min(want.max(64)).min(fits),
             };
-            match source.pull(cx, ask) {
-                None => {}
+            cx.looks = !self.ordered && self.ahead.is_some() && self.asked.is_some_and(|asked| asked != at);
+            let (pull, looks) = (source.pull(cx, ask), std::mem::take(&mut cx.looks));
+            if !looks {
+                self.asked = matches!(pull, Some(Pull::Pending)).then_some(at);
+            }
+            match pull {
+                None => {
+                    let (rows, bytes) = (source.left(), source.bytes());
+                    self.row.saw(bytes / rows.max(1));
+                    if let Some(ahead) = &mut self.ahead {
+                        ahead.saw(bytes);
+                    }
+                }
                 Some(Pull::End) => {
+                    self.made_of -= *bytes;
+                    let _ = self.hold.set(self.made_of);
                     *self.slots.at(at) = None;
                     self.open -= 1;
                     self.advance();
@@ -317,18 +356,25 @@ impl InterleaveStage {
                 let mut from = Mark::default();
                 self.outer.mark(&mut from);
                 match self.outer.next(cx) {
-                    Inner::Dataset(value, pos) => Some(Opened { stage: self.serial_stage(&value, pos), from }),
-                    Inner::Fail(error) => Some(Opened { stage: Err(error), from }),
+                    Inner::Dataset(value, pos) => {
+                        let bytes = value.own_bytes();
+                        Some(Opened { stage: self.serial_stage(&value, pos), from, bytes })
+                    }
+                    Inner::Fail(error) => Some(Opened { stage: Err(error), from, bytes: 0 }),
                     Inner::Pending => return self.wait(true),
                     Inner::End => None,
                 }
             }
         };
         match opened {
-            Some(Opened { stage: Ok(stage), from }) => {
-                *self.slots.at(self.at) = Some(Slot { source: Source::new(stage, vec![]), from });
+            Some(Opened { stage: Ok(stage), from, bytes }) => {
+                *self.slots.at(self.at) = Some(Slot { source: Source::new(stage, vec![]), from, bytes });
                 self.open += 1;
-                Step::On(true)
+                self.made_of += bytes;
+                match self.hold.set(self.made_of) {
+                    Ok(()) => Step::On(true),
+                    Err(over) => self.refuse(over),
+                }
             }
             Some(Opened { stage: Err(error), .. }) => {
                 if self.skips_failed {
@@ -351,13 +397,35 @@ impl InterleaveStage {
     }
 }
 
+impl InterleaveStage {
+    /// The order asks for more datasets at once than there is memory for.
+    fn refuse(&mut self, over: Over) -> Step {
+        let (open, most) = (self.open as u64, self.most);
+        (self.slots.made, self.open, self.made_of, self.refused) = (vec![], 0, 0, true);
+        let _ = self.hold.set(0);
+        if let Some(ahead) = &mut self.ahead {
+            ahead.reset(true);
+        }
+        let what = format!(
+            "what {open} of the {most} datasets are made of that are open at once takes {}",
+            bytes_text(over.bytes)
+        );
+        let instead = "give a lower cycle_length, or let the datasets make their elements one by one (map) instead of taking \
+                       them out of one value";
+        Step::Stop(Pull::Fail(over.if_there_were(most, open).error(&what, instead).that_ends()))
+    }
+}
+
 impl Stage for InterleaveStage {
     fn next(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
         if let Some(error) = self.failed.take() {
             return Pull::Fail(error);
         }
+        if self.refused {
+            return Pull::End;
+        }
         if let Some(ahead) = &mut self.ahead {
-            ahead.fill(&mut self.outer, cx);
+            ahead.fill(&mut self.outer, cx, false);
         }
         let start = Instant::now();
         let stop = loop {
@@ -386,7 +454,7 @@ impl Stage for InterleaveStage {
         out.number(self.slots.made.len() as u64);
         for slot in &mut self.slots.made {
             out.flag(slot.is_some());
-            if let Some(Slot { source, from }) = slot {
+            if let Some(Slot { source, from, .. }) = slot {
                 out.extend_again(from);
                 source.mark(out);
             }
@@ -410,6 +478,8 @@ impl Stage for InterleaveStage {
             ahead.reset(ended);
         }
         (self.open, self.waiting, self.picked, self.failed) = (0, 0, Picked::new(), None);
+        (self.made_of, self.asked, self.refused) = (0, None, false);
+        let _ = self.hold.set(0);
         let mut again = None;
         for _ in 0..made {
             if !at.flag()? {
@@ -425,9 +495,12 @@ impl Stage for InterleaveStage {
             };
             let mut source = Source::new(stage, vec![]);
             source.seek(at)?;
-            self.slots.made.push(Some(Slot { source, from }));
-            self.open += 1;
+            let bytes = value.own_bytes();
+            self.slots.made.push(Some(Slot { source, from, bytes }));
+            (self.open, self.made_of) = (self.open + 1, self.made_of + bytes);
         }
+        // It did fit when the state was taken: where there is less now, the next one is refused.
+        let _ = self.hold.set(self.made_of);
         if ended { self.outer.seek_ended(at) } else { self.outer.seek(at) }
     }
     fn is_settled(&self) -> bool {

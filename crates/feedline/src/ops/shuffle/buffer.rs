@@ -298,11 +298,12 @@ impl BufferStage {
 
     /// Says what it keeps.
     fn count(&mut self) -> std::result::Result<(), Over> {
-        let rows = match &self.packed {
-            Some(packed) => packed.bytes(),
-            None => self.parts.live,
+        let (rows, beside) = match &self.packed {
+            Some(packed) => (packed.bytes(), packed.beside_bytes()),
+            None => (self.parts.live, self.parts.beside),
         };
-        self.hold.set(rows + self.held.len() * size_of::<RowRef>())
+        let refs = (self.held.capacity() + self.coming.capacity()) * size_of::<RowRef>();
+        self.hold.set_beside(rows + self.held.len() * size_of::<RowRef>(), beside + refs)
     }
     /// There is no memory for the buffer that was asked for.
     fn refuse(&mut self, over: Over) -> Pull {
@@ -317,7 +318,7 @@ impl BufferStage {
         };
         let whole = if all == usize::MAX { 2 * over.bytes } else { (over.bytes / rows.max(1)).saturating_mul(all) };
         (self.held, self.packed, self.parts) = (VecDeque::new(), None, Parts::default());
-        let _ = self.hold.set(0);
+        let _ = self.hold.set_beside(0, 0);
         (self.coming, self.next, self.picked) = (Vec::new(), 0, Vec::new());
         self.input.end();
         let instead = "give shuffle(buffer_bytes=...), which fills the buffer as far as that many bytes go";
@@ -490,7 +491,7 @@ impl Stage for BufferStage {
         self.seeds.seek(at)?;
         let given = Given::read(at)?;
         (self.held, self.packed, self.parts) = (VecDeque::new(), None, Parts::default());
-        let _ = self.hold.set(0);
+        let _ = self.hold.set_beside(0, 0);
         (self.coming, self.next, self.picked, self.error) = (Vec::new(), 0, Vec::new(), None);
         self.back = None;
         self.bytes = self.bytes.take().map(|bytes| Bytes::new(bytes.most));

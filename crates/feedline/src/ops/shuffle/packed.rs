@@ -43,6 +43,10 @@ impl Packed {
     pub fn bytes(&self) -> usize {
         self.blocks.iter().map(Buf::len).sum::<usize>() + 4 * self.places
     }
+    /// What of it lies in no block.
+    pub fn beside_bytes(&self) -> usize {
+        4 * self.free.capacity()
+    }
     /// Whether these rows can be taken in.
     pub fn fits(&self, chunk: &Chunk) -> bool {
         let fits = self.rows.whole(chunk).is_some() || self.rows.fits(chunk);
@@ -196,7 +200,7 @@ mod tests {
             assert_eq!((got.pos.at(row), got.element(row)), (given.pos.at(there), given.element(there)));
         }
         // What somebody keeps stays where it is.
-        given.freeze();
+        given.keep();
         out.clear();
         Together(rows).run(given.clone(), &mut out);
         let [Item::Rows(same)] = &out[..] else { panic!("one chunk") };
@@ -215,7 +219,7 @@ mod tests {
         let long = Column::Dense(Tensor::zeros(DType::Uint8, [3, 5000]));
         assert!(Packed::like(&Chunk::new(3, Pos::Run(0), [rows.columns()[0].clone(), long]), 9, None).is_none());
         let packed = Packed::like(&rows, 9, None).unwrap();
-        rows.freeze();
+        rows.keep();
         assert!(!packed.fits(&rows), "kept by somebody");
     }
 }

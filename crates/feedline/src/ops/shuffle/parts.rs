@@ -17,6 +17,8 @@ pub struct Parts {
     /// Bytes of rows that are there, and of rows that are gone but still take up memory; shared parts not counted.
     pub live: usize,
     pub dead: usize,
+    /// What lies beside the blocks of all parts.
+    pub beside: usize,
     /// Waste that could not be helped the last time: looked at again when there is more.
     tolerated: usize,
 }
@@ -26,6 +28,16 @@ pub struct Part {
     left: usize,
     row_bytes: usize,
     shared: bool,
+}
+
+impl Part {
+    /// Takes in what continues it in memory.
+    fn extend(&mut self, next: &Chunk, beside: &mut usize) -> bool {
+        let before = self.chunk.beside_bytes();
+        let extended = self.chunk.extend(next);
+        *beside += self.chunk.beside_bytes() - before;
+        extended
+    }
 }
 
 impl Parts {
@@ -38,7 +50,7 @@ impl Parts {
         if let Some(last) = self.last
             && let Some(part) = &mut self.slots[last as usize]
             && part.chunk.rows() + rows < u32::MAX as usize
-            && part.chunk.extend(&chunk)
+            && part.extend(&chunk, &mut self.beside)
         {
             part.left += rows;
             if !part.shared {
@@ -47,15 +59,25 @@ impl Parts {
             let end = part.chunk.rows() as u32;
             return (last, end - rows as u32..end);
         }
+        self.trim_last();
         let part = self.push(chunk);
         self.last = Some(part);
         (part, 0..rows as u32)
     }
+    /// Nothing follows on the last chunk: it must not keep alive much more than it is.
+    fn trim_last(&mut self) {
+        if let Some(last) = self.last.take()
+            && let Some(part) = &mut self.slots[last as usize]
+        {
+            part.chunk.trim();
+        }
+    }
     fn push(&mut self, chunk: Chunk) -> u32 {
-        let (rows, row_bytes, shared) = (chunk.rows(), chunk.nbytes() / chunk.rows(), chunk.is_frozen());
+        let (rows, row_bytes, shared) = (chunk.rows(), chunk.nbytes() / chunk.rows(), chunk.is_kept());
         if !shared {
             self.live += row_bytes * rows;
         }
+        self.beside += chunk.beside_bytes();
         let part = Some(Part { chunk, left: rows, row_bytes, shared });
         match self.free.pop() {
             Some(at) => {
@@ -81,6 +103,7 @@ impl Parts {
             if !part.shared {
                 self.dead -= part.row_bytes * part.chunk.rows();
             }
+            self.beside -= part.chunk.beside_bytes();
             *slot = None;
             self.free.push(at);
         }
@@ -97,7 +120,7 @@ impl Parts {
     /// there is no room for that much, those of all parts of which a row is gone. `coming` is in use and stays.
     pub fn compact(&mut self, held: &mut VecDeque<RowRef>, coming: Option<u32>, room: usize) {
         for part in self.slots.iter_mut().flatten() {
-            if !part.shared && part.chunk.is_frozen() {
+            if !part.shared && part.chunk.is_kept() {
                 part.shared = true;
                 self.live -= part.row_bytes * part.left;
                 self.dead -= part.row_bytes * (part.chunk.rows() - part.left);
@@ -107,7 +130,7 @@ impl Parts {
             return;
         }
         let times = if self.spare(room) < self.live { 1 } else { 2 };
-        let step = |p: u32| match &self.slots[p as usize] {
+        let step = |slots: &[Option<Part>], p: u32| match &slots[p as usize] {
             // What shares its memory with rows that are still to come has it alone later.
             Some(part)
                 if !part.shared
@@ -119,13 +142,13 @@ impl Parts {
             }
             _ => None,
         };
-        let mut steps: [Vec<usize>; STEPS] = Default::default();
-        for (i, r) in held.iter().enumerate() {
-            if let Some(s) = step(r.part) {
-                steps[s].push(i);
+        // What is made here is whole, and not chosen again.
+        for now in 0..STEPS {
+            let of_now = |(_, r): &(usize, &RowRef)| step(&self.slots, r.part) == Some(now);
+            let places: Vec<usize> = held.iter().enumerate().filter(of_now).map(|(i, _)| i).collect();
+            if places.is_empty() {
+                continue;
             }
-        }
-        for places in steps.into_iter().filter(|p| !p.is_empty()) {
             let rows: Vec<RowRef> = places.iter().map(|&i| held[i]).collect();
             let new = self.push(gather(&rows, |p| self.chunk(p)).with_own_strings());
             for (row, i) in places.into_iter().enumerate() {

@@ -37,7 +37,7 @@ struct Layout {
 /// The rows' items, if they can be packed: fixed sizes, and memory that nobody keeps anyway.
 fn plain(column: &Column) -> Option<&Tensor> {
     match column {
-        Column::Dense(t) if t.dtype() != DType::String && !t.buf().0.is_frozen() => Some(t),
+        Column::Dense(t) if t.dtype() != DType::String && !t.buf().0.is_kept() => Some(t),
         _ => None,
     }
 }

@@ -48,7 +48,7 @@ impl Shared {
     }
     fn credit(&self, queue: &Queue) -> bool {
         // Who is asked for something, and holds nothing, goes on whatever there is.
-        if queue.slots.is_empty() && queue.under_way == 0 && queue.downstream.is_some() {
+        if queue.is_asked() {
             return true;
         }
         if !queue.again.is_empty() {
@@ -79,7 +79,7 @@ impl Shared {
     /// Whether a step that was granted is not to begin after all: nobody asks for anything of a segment that has nothing, and
     /// since it was granted others took the room. (Of an `interleave`, many are granted at once.)
     pub(super) fn is_early(&self, queue: &Queue) -> bool {
-        let is_idle = queue.slots.is_empty() && queue.under_way == 0 && queue.downstream.is_none();
+        let is_idle = queue.slots.is_empty() && queue.under_way == 0 && !queue.is_asked();
         is_idle && !self.credit(queue)
     }
 
