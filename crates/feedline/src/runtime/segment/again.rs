@@ -2,7 +2,8 @@
 //!
 //! 1. Functions that can be run again (not Python's) get their rows twice: one copy is kept (columns are shared) until they
 //!    are through. What would lose by that, because its memory could be overwritten, is kept only where it is large for the
-//!    limit. Functions of the user's can be put back before the first of their rows, and ask when they have Python's lock.
+//!    limit, where the limit is low for so many workers, or once a step of the segment has become large, whatever it got.
+//!    Functions of the user's can be put back before the first of their rows, and ask when they have Python's lock.
 //! 2. A step that unwinds with `NoRoom` leaves that copy in the queue, under the number of its slot, and counts as under
 //!    way. Nothing more is pulled until it is done.
 //! 3. It is done again a few rows at a time, at last one by one, when its slot is the first (then nobody can go on without
@@ -132,8 +133,12 @@ impl Shared {
             let step = Step::begin(standing, self.most_of(rows));
             let run = || self.run_functions(at..at + alike, items, (&mut *slots, rows), lock_ns);
             let ran = catch_unwind(AssertUnwindSafe(run));
-            took = took.max(step.peak());
+            let peak = step.peak();
+            took = took.max(peak);
             drop(step);
+            if standing == Standing::Free && repeats && peak >= self.budget.limit() / LARGE {
+                self.grows.store(true, Relaxed);
+            }
             items = match ran {
                 Ok(items) => items,
                 Err(panic) => {
@@ -151,6 +156,10 @@ impl Shared {
 
     /// Whether to keep a copy of these until the functions are through.
     fn is_worth_keeping(&self, items: &[Item]) -> bool {
+        // A megabyte can become any size in each worker at once, and is little beside the limit itself.
+        if self.is_tight || self.grows.load(Relaxed) {
+            return true;
+        }
         let plain = |column: &Column| match column {
             Column::Dense(t) if t.dtype() == DType::String => 0,
             // Nor is anything written over what is ragged or sparse.
