@@ -90,7 +90,7 @@ impl Reply for Away {
         if self.shared.bounds.ordered { self.number == queue.first } else { queue.slots.is_empty() }
     }
     fn most(&self) -> usize {
-        self.shared.budget.limit()
+        self.shared.budget.left()
     }
     fn give(mut self: Box<Self>, answer: Answer) {
         self.given = true;
