@@ -600,7 +600,7 @@ def shared() -> int:
 
 
 class Watch(threading.Thread):
-    """Looks again and again at what is taken: what workers have written, and is not mapped here yet, counts too."""
+    """Looks again and again at what is taken: what workers have written counts, mapped here or not."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)

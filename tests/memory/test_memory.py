@@ -47,7 +47,7 @@ REFUSED = {
     "too_large_pictures": r"of one element takes 2\d\d\.\d MB at once.* memory_limit of 67\.1 MB: raise",
     "too_many_keys": r"the states of \d+ keys of \d+ elements take .* raise it to [1-3]\d\d\.\d MB .* keys",
     "too_many_windows": r"elements of \d+ open windows take .* fewer keys",
-    "padded_by_one": r"256 elements of a batch take 205\.\d MB when .* filled up.* raise it to 2[45]\d\.\d MB",
+    "padded_by_one": r"256 elements of a batch take 205\.\d MB when .* filled up.* to 2[45]\d\.\d MB",
     "rows_of_ragged": r"of one element takes 32\d\.\d MB at once.* memory_limit of 67\.1 MB: raise",
     "letters": r"of one element takes \d+\.\d MB at once.* memory_limit of 67\.1 MB: raise",
     "growing_state": r"a state of 28\.0 MB takes 60\.0 MB .* smaller state",
@@ -157,7 +157,13 @@ ADVICE = """if True:
     def by_key(x):
         return x[0] % 3
 
-    total = fl.data.experimental.Reducer(lambda key: fl.zeros([30_000], fl.int64), lambda s, x: s + x[:30_000], lambda s: s[0])
+    def zeros(key):
+        return fl.zeros([30_000], fl.int64)
+
+    def by_number(ds):
+        total = fl.data.experimental.Reducer(zeros, lambda s, x: s + x[:30_000], lambda s: s[0])
+        return ds.apply(fl.data.experimental.group_by_reducer(lambda x: x[0], total))
+
     pipelines = {
         "shuffle": lambda: rows().shuffle(200, seed=1),
         "shuffle_uneven": lambda: uneven().shuffle(300, seed=1),
@@ -167,7 +173,7 @@ ADVICE = """if True:
         "padded_batch": lambda: uneven().padded_batch(120),
         "window": lambda: rows().window(150).flat_map(lambda w: w),
         "group_by_window": lambda: rows().group_by_window(by_key, lambda _, w: w.batch(60), window_size=60),
-        "group_by_reducer": lambda: known(250).apply(fl.data.experimental.group_by_reducer(lambda x: x[0], total)),
+        "group_by_reducer": lambda: by_number(known(250)),
         "cache_shuffle": lambda: rows().cache(on_full="keep").shuffle(200, seed=1),
         "cache_window": lambda: rows().cache(on_full="keep").window(150).flat_map(lambda w: w),
         "cache_padded_batch": lambda: uneven().cache(on_full="keep").padded_batch(120),
