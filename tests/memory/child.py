@@ -7,10 +7,13 @@ The folder has the files of `write`. bench/memory.py runs the same, beside tf.da
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import resource
 import struct
 import sys
+import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator
@@ -747,6 +750,90 @@ SMALL_LIMITS = {
 }
 """Limits of their own, lower than that of the others."""
 
+# ---- Functions in other processes, rows that grow, and a buffer beside a cache ----
+
+
+def sent_back(x: Any) -> Any:
+    """What a worker got, in memory of its own."""
+    return x.copy()
+
+
+def of_workers(megabytes: int, count: int, workers: int = 4) -> fl.Dataset:
+    """Numbers of which processes make so much each."""
+    items = megabytes << 17
+    return fl.Dataset.range(count).map(lambda x: np.full(items, int(x)), workers=workers)
+
+
+@pipeline
+def workers_make_1(_: Path) -> fl.Dataset:
+    """Results of a megabyte."""
+    return of_workers(1, 300)
+
+
+@pipeline
+def workers_make_4(_: Path) -> fl.Dataset:
+    """Of four."""
+    return of_workers(4, 100)
+
+
+@pipeline
+def workers_make_16(_: Path) -> fl.Dataset:
+    """Of sixteen."""
+    return of_workers(16, 40)
+
+
+@pipeline
+def workers_make_any(_: Path) -> fl.Dataset:
+    """Of very different sizes."""
+    each = sizes()[:1500] * 2
+    return fl.Dataset.from_tensor_slices(each).map(
+        lambda n: np.full(int(n), int(n) % 251, np.int32),
+        workers=4,
+        output_signature=fl.TensorSpec([None], fl.int32),
+    )
+
+
+@pipeline
+def workers_get_and_make(_: Path) -> fl.Dataset:
+    """Elements that are large on both ways."""
+    large = fl.Dataset.range(60).map(lambda x: fl.fill([1 << 20], x), num_parallel_calls=fl.AUTOTUNE)
+    return large.map(sent_back, workers=3)
+
+
+@pipeline
+def workers_fill_batches(_: Path) -> fl.Dataset:
+    """Results that are written where a batch has its rows."""
+    return of_workers(1, 200, 3).batch(8)
+
+
+@pipeline
+def dense_rows_that_grow(_: Path) -> fl.Dataset:
+    """A megabyte of which a function makes sixteen, now and then."""
+    rows = fl.Dataset.range(400).map(lambda x: fl.fill([1 << 17], x)).prefetch(8)
+    return rows.map(lambda x: fl.tile(x, [fl.where(x[0] % 40 >= 34, 16, 1)]), num_parallel_calls=fl.AUTOTUNE)
+
+
+@pipeline
+def dense_rows_that_grow_for_a_while(_: Path) -> fl.Dataset:
+    """The same, of which little is left."""
+    rows = fl.Dataset.range(400).map(lambda x: fl.fill([1 << 16], x)).prefetch(8)
+    return rows.map(
+        lambda x: fl.reduce_sum(fl.tile(x, [fl.where(x[0] % 40 >= 34, 40, 1)])),
+        num_parallel_calls=fl.AUTOTUNE,
+    )
+
+
+@pipeline
+def shuffled_behind_a_cache(folder: Path) -> fl.Dataset:
+    """A buffer of 50 MB of what a cache keeps a part of."""
+    rows = (
+        records(folder, 8)
+        .map(lambda r: fl.io.decode_raw(r, fl.int32))
+        .map(lambda x: fl.reshape(x, [RECORD // 4]))
+    )
+    return rows.batch(4).cache(on_full="keep").repeat(2).shuffle(180, seed=1)
+
+
 WIDE = {
     "large_pictures",
     "large_pictures_made_small",
@@ -765,6 +852,8 @@ WIDE = {
         if name.startswith(("interleaved_large", "interleaved_arrays", "too_many_arrays"))
     ),
     *SMALL_LIMITS,
+    "dense_rows_that_grow",
+    "dense_rows_that_grow_for_a_while",
 }
 """Run with more workers than small machines have: what each of them takes adds up."""
 WIDE_WORKERS = 4
@@ -774,6 +863,32 @@ def status(key: str) -> int:
     """A number of bytes from /proc/self/status."""
     with open("/proc/self/status") as lines:
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(key))
+
+
+def shared() -> int:
+    """Bytes of the memory that this process and its workers share, whether or not it is mapped here."""
+    pieces = {}
+    children = [path.read_text().split() for path in Path("/proc/self/task").glob("*/children")]
+    for pid in ["self", *(pid for some in children for pid in some)]:
+        for fd in Path(f"/proc/{pid}/fd").glob("*"):
+            with contextlib.suppress(OSError):
+                if os.readlink(fd).startswith("/memfd:feedline"):
+                    found = os.stat(fd)
+                    pieces[found.st_ino] = 512 * found.st_blocks
+    return sum(pieces.values())
+
+
+class Watch(threading.Thread):
+    """Looks again and again at what is taken: what workers have written counts, mapped here or not."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.peak = 0
+        self.ended = threading.Event()
+
+    def run(self) -> None:
+        while not self.ended.wait(0.003):
+            self.peak = max(self.peak, status("VmRSS:") - status("RssShmem:") + shared())
 
 
 def consumed(ds: fl.Dataset, stops: bool) -> Iterator[Any]:
@@ -799,6 +914,9 @@ def main(name: str, limit: str, folder: str) -> None:
     arenas = WIDE_WORKERS * (64 << 20) if name in WIDE else 0
     most = status("VmData:") + 3 * int(limit) + arenas
     resource.setrlimit(resource.RLIMIT_DATA, (most, resource.RLIM_INFINITY))
+    watch = Watch()
+    if name.startswith("workers_"):
+        watch.start()
     elements = total = largest = 0
     error = ""
     try:
@@ -809,7 +927,8 @@ def main(name: str, limit: str, folder: str) -> None:
             largest = max(largest, values.nbytes)
     except MemoryError as raised:
         error = str(raised)
-    peak = status("VmHWM:") - idle
+    watch.ended.set()
+    peak = max(status("VmHWM:"), watch.peak) - idle
     found = {"peak": peak, "largest": largest, "elements": elements, "total": total, "error": error}
     print(json.dumps({**found, "explain": ds.explain()}))
 

@@ -148,6 +148,11 @@ impl Account {
     pub fn limit(&self) -> usize {
         self.limit.load(Relaxed)
     }
+    /// Whether it may have so many bytes more, and all pipelines together.
+    pub fn has_room(&self, bytes: usize) -> bool {
+        let all = self.all.load(Relaxed);
+        self.live().saturating_add(bytes) <= self.limit() && live_bytes().saturating_add(bytes) <= all
+    }
     /// Counts bytes as its own that lie in no block, or in blocks that were charged to an earlier pipeline.
     pub fn reserve(&self, bytes: isize) {
         self.live.fetch_add(bytes, Relaxed);
@@ -256,6 +261,12 @@ pub struct Scratch {
 /// Charges so many bytes to whoever this thread works for, until the result is dropped.
 pub fn scratch(bytes: usize) -> Scratch {
     Scratch { charge: Charge::new(bytes), is_given_back: false }
+}
+
+/// The same for what is there already, whoever this thread works for.
+pub fn taken(bytes: usize, account: Option<&'static Account>) -> Scratch {
+    let _entered = Account::enter(account);
+    Scratch { charge: Charge::taken(bytes), is_given_back: false }
 }
 
 impl Scratch {

@@ -11,6 +11,7 @@
 
 use crate::account::{Charge, live_bytes, room};
 use crate::fork::brief;
+use crate::spare::{give_back_spare, spare_bytes};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::any::Any;
 use std::collections::VecDeque;
@@ -396,7 +397,7 @@ impl Free {
     }
     /// Takes a block back, of which so many bytes are among the live ones still: the consumer's are not.
     fn give(&self, cap: usize, ptr: NonNull<u8>, counted: usize) {
-        self.keep(cap, ptr, live_bytes().saturating_sub(counted), room());
+        self.keep(cap, ptr, live_bytes().saturating_sub(counted).saturating_add(spare_bytes()), room());
     }
     /// Keeps a block, and gives those back that are idle for longest where too much would be kept: a few large
     /// blocks that come and go all the time must not be crowded out by many that nobody asks for any more.
@@ -429,6 +430,10 @@ impl Free {
         let room = room();
         if room != usize::MAX {
             let wanted = live_bytes().saturating_add(cap);
+            let spare = spare_bytes();
+            if spare > 0 && wanted.saturating_add(self.kept.load(Relaxed)).saturating_add(spare) > room {
+                give_back_spare();
+            }
             self.evict(|kept| wanted.saturating_add(kept) > room);
         }
     }
@@ -474,6 +479,11 @@ impl Free {
 /// Bytes kept for reuse now.
 pub fn kept_bytes() -> usize {
     FREE.kept.load(Relaxed)
+}
+
+/// Gives kept memory back as far as so many bytes ask for it that somebody takes who has no block of them.
+pub fn make_room(bytes: usize) {
+    FREE.make_room(bytes);
 }
 
 /// Gives all kept memory back to the system.

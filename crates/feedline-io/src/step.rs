@@ -17,6 +17,11 @@ use std::cell::Cell;
 const SMALL: usize = 16;
 const SMALL_BYTES: usize = 64 << 10;
 
+/// What each of so many that work elsewhere may send back unasked, so that all of them together are small.
+pub fn small_share(limit: usize, at_once: usize) -> usize {
+    (limit / SMALL / at_once.max(1)).max(SMALL_BYTES)
+}
+
 /// Where a step stands among those of its segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {

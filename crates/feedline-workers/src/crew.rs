@@ -8,14 +8,19 @@
 //! 3. A worker that dies or refuses before it is ready is no use to replace: the crew is broken, all that wait are told
 //!    why, and the next pass asks for a new crew.
 //! 4. Nobody is told anything while the lock is held.
+//! 5. Where a pass has no room for what an errand or an answer takes (`pages.rs`), the errand waits in the queue, or the worker
+//!    for leave to write. Who waits is looked at after each answer, and again and again in between: a consumer that takes
+//!    results makes room without telling anybody here. An errand that is awaited waits for nothing, one at a time, and so
+//!    the pass goes on. Where several passes share a crew nobody waits: who holds a worker would stop the others.
 
 use crate::link::{Inbox, Kind, Outbox};
-use crate::wire::{Told, read_answer, read_told, write_errand};
+use crate::pages::Pages;
+use crate::wire::{Told, read_answer, read_told, too_large, write_errand};
 use feedline::element::Leaf;
 use feedline::expr::{Answer, Ask, Crew, Errand, OnDeath, Part, Reply};
 use feedline::runtime::mix;
 use feedline::{Error, Kind as ErrorKind, Result};
-use feedline_io::{brief, in_child};
+use feedline_io::{Account, Scratch, Spare, brief, in_child, keeps_spare, small_share, taken};
 use std::collections::VecDeque;
 use std::io;
 use std::net::Shutdown;
@@ -35,6 +40,9 @@ const LINGER: Duration = Duration::from_secs(10);
 const GRACE: Duration = Duration::from_secs(1);
 /// How often the thread looks whether it is still needed.
 const LOOK: Duration = Duration::from_millis(500);
+/// How soon it looks again while somebody waits for room; the second time after twice as long.
+const SOON: Duration = Duration::from_millis(1);
+const LATER: Duration = Duration::from_millis(64);
 
 /// How a worker is started, and what it is to do.
 pub struct Start {
@@ -109,6 +117,8 @@ struct State {
     stop: bool,
     /// When something was last asked for or answered.
     used: Instant,
+    /// Somebody waits for room.
+    waits: bool,
 }
 
 /// What is known of a worker to those who send.
@@ -118,6 +128,28 @@ struct Seat {
     outbox: Option<Outbox>,
     ready: bool,
     under_way: VecDeque<Job>,
+    /// What its first errand asks for: bytes of the row that comes next, and with those before it.
+    asked: Option<(usize, usize)>,
+    /// What lies in memory for every other errand.
+    places: [Place; 2],
+}
+
+/// The memory of an errand and of its answer.
+#[derive(Default)]
+struct Place {
+    sent: Pages,
+    came: Pages,
+}
+
+impl Place {
+    fn let_go(&mut self) {
+        self.sent.let_go();
+        self.came.let_go();
+    }
+    fn give_back(&mut self) {
+        self.sent.give_back();
+        self.came.give_back();
+    }
 }
 
 struct Job {
@@ -125,6 +157,52 @@ struct Job {
     reply: Box<dyn Reply>,
     /// Workers that died of it.
     deaths: u32,
+    /// Which place it has.
+    place: usize,
+    /// It waits for nothing.
+    passes: bool,
+    /// Room for a copy of the answer.
+    promise: Option<Scratch>,
+}
+
+impl Job {
+    fn new(errand: Errand, reply: Box<dyn Reply>, deaths: u32) -> Job {
+        Job { errand, reply, deaths, place: 0, passes: false, promise: None }
+    }
+    /// The same as if it had never been sent.
+    fn anew(self) -> Job {
+        Job::new(self.errand, self.reply, self.deaths)
+    }
+    /// Whether its pass has room for so many bytes, and as many again, or half of the limit, for those that are awaited; or it
+    /// is awaited itself.
+    /// Or another is that stands `behind` it.
+    fn may_take(&mut self, bytes: usize, crowd: &mut Crowd, behind: bool) -> bool {
+        let Some(account) = self.errand.account.filter(|_| !crowd.is_mixed && !self.passes) else { return true };
+        if account.has_room(bytes.saturating_add(bytes.max(account.limit() / 2))) || !self.reply.is_wanted() {
+            return true;
+        }
+        self.passes = !crowd.one_passes && (behind || self.reply.is_awaited());
+        crowd.one_passes |= self.passes;
+        self.passes
+    }
+}
+
+/// Who is here.
+struct Crowd {
+    /// Several passes.
+    is_mixed: bool,
+    /// An errand that waits for nothing.
+    one_passes: bool,
+}
+
+impl Crowd {
+    fn of(state: &State) -> Crowd {
+        let under_way = || state.seats.iter().flat_map(|seat| &seat.under_way);
+        let mut accounts = under_way().chain(&state.queue).map(|job| job.errand.account.map(std::ptr::from_ref));
+        let first = accounts.next();
+        let is_mixed = accounts.any(|account| Some(account) != first);
+        Crowd { is_mixed, one_passes: under_way().any(|job| job.passes) }
+    }
 }
 
 /// What is to be said once the lock is free.
@@ -167,7 +245,7 @@ impl Processes {
         in_child(forget);
         let seats = (0..ask.workers).map(|_| Seat::default()).collect();
         let (queue, used) = (VecDeque::new(), Instant::now());
-        let state = Mutex::new(State { queue, seats, broken: None, stop: false, used });
+        let state = Mutex::new(State { queue, seats, broken: None, stop: false, used, waits: false });
         let inner = Arc::new(Inner { start, workers: ask.workers, on_death: ask.on_death, state, bell });
         {
             let _brief = brief();
@@ -175,6 +253,8 @@ impl Processes {
             crews.retain(|crew| crew.strong_count() > 0);
             crews.push(Arc::downgrade(&inner));
         }
+        let spare: Arc<dyn Spare> = inner.clone();
+        keeps_spare(Arc::downgrade(&spare));
         let keeper = Keeper { inner: inner.clone(), rings, hands: vec![], home };
         THREADS.fetch_add(1, SeqCst);
         let thread = std::thread::Builder::new().name("feedline-workers".into()).spawn(move || {
@@ -210,9 +290,14 @@ impl Crew for Processes {
                 (Some(error), _) => due.push((reply, end_with(error))),
                 (None, true) => due.push((reply, end_with(&Error::cancelled()))),
                 (None, false) => {
-                    state.queue.push_back(Job { errand, reply, deaths: 0 });
+                    state.queue.push_back(Job::new(errand, reply, 0));
                     state.used = Instant::now();
+                    let waited = state.waits;
                     self.inner.give_out(&mut state, &mut due);
+                    if state.waits && !waited {
+                        // It sleeps for long as yet.
+                        self.inner.ring();
+                    }
                 }
             }
         }
@@ -229,29 +314,116 @@ impl Inner {
         // A thread that does not listen any more needs no bell.
         let _ = io::Write::write(&mut &self.bell, &[1]);
     }
-    /// Gives errands to those who have room for one.
+    /// Gives errands to those who have room for one, and leave to write to those who asked.
     fn give_out(&self, state: &mut State, due: &mut Due) {
+        let mut crowd = Crowd::of(state);
+        state.waits = false;
+        for seat in &mut state.seats {
+            state.waits |= !seat.hear(&mut crowd);
+        }
         loop {
             let State { queue, seats, .. } = state;
             let free = seats.iter_mut().filter(|s| s.ready && s.under_way.len() < DEPTH);
             let Some(seat) = free.min_by_key(|s| s.under_way.len()) else { return };
-            let Some(job) = queue.pop_front() else { return };
+            let Some(mut job) = queue.pop_front() else { return };
             if !job.reply.is_wanted() {
                 due.push((job.reply, end_with(&Error::cancelled())));
                 continue;
             }
+            let bytes = job.errand.nbytes();
+            let most = job.errand.account.map_or(usize::MAX, |_| job.reply.most());
+            if bytes.saturating_mul(2) > most && job.errand.rows > 1 {
+                apart(job, queue);
+                continue;
+            }
+            if bytes.saturating_mul(2) > most {
+                let limit = job.errand.account.map_or(most, Account::limit);
+                let parts = vec![Part::Fail(too_large("is sent of one element", bytes, most, limit))];
+                due.push((job.reply, Answer { parts, busy_ns: 0, is_end: false }));
+                continue;
+            }
+            if bytes > self.unasked(&job) && !job.may_take(bytes, &mut crowd, false) {
+                queue.push_front(job);
+                state.waits = true;
+                return;
+            }
             let Some(outbox) = &mut seat.outbox else { return };
+            job.place = outbox.turn();
+            let place = &mut seat.places[job.place];
+            // What the last answer left there may be written to by the next one, as far as there is room for a copy of it.
+            let mut allowed = self.unasked(&job);
+            let ready = place.came.bytes();
+            if ready > allowed {
+                match job.may_take(ready.saturating_mul(2), &mut crowd, false) {
+                    true => {
+                        job.promise = Some(taken(ready, job.errand.account));
+                        allowed = ready;
+                    }
+                    false => place.came.give_back(),
+                }
+            }
+            place.sent.hold(bytes, job.errand.account);
+            place.came.hold(0, job.errand.account);
             let key = mix(self.start.seed, job.errand.epoch.wrapping_add(1));
             match write_errand(outbox, &job.errand, key) {
                 // One that cannot be sent to is dead, which the thread will notice: it sees to the errand.
-                Ok(()) => drop(outbox.send(Kind::Work, 0)),
+                Ok(()) => {
+                    if let Some(file) = outbox.file() {
+                        place.sent.lie_in(file);
+                        place.sent.hold(outbox.len(), job.errand.account);
+                    }
+                    drop(outbox.send(Kind::Work, allowed as u64));
+                }
                 Err(error) => {
                     let error = Error::new(ErrorKind::Aborted, format!("rows cannot be sent to a worker: {error}"));
+                    place.let_go();
                     due.push((job.reply, end_with(&error)));
                     continue;
                 }
             }
             seat.under_way.push_back(job);
+        }
+    }
+    /// What may come back for an errand unasked.
+    fn unasked(&self, job: &Job) -> usize {
+        job.errand.account.map_or(usize::MAX, |account| small_share(account.limit(), DEPTH * self.workers))
+    }
+}
+
+impl Seat {
+    /// Answers what its worker asked, if that can be answered by now.
+    fn hear(&mut self, crowd: &mut Crowd) -> bool {
+        let Some((row, all)) = self.asked else { return true };
+        // It may have come here after another one died of it.
+        let behind = self.under_way.iter().skip(1).any(|job| job.reply.is_awaited());
+        let (Some(job), Some(outbox)) = (self.under_way.front_mut(), &self.outbox) else { return true };
+        let account = job.errand.account;
+        let most = account.map_or(usize::MAX, |_| job.reply.most());
+        let said = if row.saturating_mul(2) > most {
+            outbox.signal(Kind::Denied, most as u64, 0)
+        } else {
+            job.promise = None;
+            let came = &mut self.places[job.place].came;
+            let more = all.saturating_sub(came.bytes());
+            if !job.may_take(more.saturating_add(all), crowd, behind) {
+                return false;
+            }
+            came.hold(all, account);
+            job.promise = Some(taken(all, account));
+            outbox.signal(Kind::Granted, all as u64, 0)
+        };
+        // One that cannot be sent to is dead.
+        drop(said);
+        self.asked = None;
+        true
+    }
+}
+
+impl Spare for Inner {
+    fn give_back(&self) {
+        // Whoever has it is about to need memory, or to let go of some: both see to that themselves.
+        if let Ok(mut state) = self.state.try_lock() {
+            state.seats.iter_mut().flat_map(|seat| &mut seat.places).for_each(Place::give_back);
         }
     }
 }
@@ -282,11 +454,25 @@ impl Keeper {
                 }
             }
         }
-        while !lock(&self.inner.state).stop {
-            let said = self.wait();
+        let mut patience = SOON;
+        loop {
+            let waits = {
+                let state = lock(&self.inner.state);
+                if state.stop {
+                    break;
+                }
+                state.waits
+            };
+            let said = self.wait(if waits { patience } else { LOOK });
+            patience = if said.is_empty() { (patience * 2).min(LATER) } else { SOON };
             if said.is_empty() {
                 self.look_for_dead();
                 self.leave_if_unused();
+                if waits {
+                    let mut due = Due::new();
+                    self.inner.give_out(&mut lock(&self.inner.state), &mut due);
+                    say(due);
+                }
             }
             for number in said {
                 self.listen(number);
@@ -313,18 +499,27 @@ impl Keeper {
         let mut outbox = Outbox::new(ours.try_clone()?);
         outbox.put(&start.setup)?;
         // One that cannot be sent to has died; its end is noticed like any other.
+        let (bytes, file) = (outbox.len(), outbox.file().cloned());
         let _ = outbox.send(Kind::Setup, number as u64);
-        lock(&self.inner.state).seats[number].outbox = Some(outbox);
+        let mut state = lock(&self.inner.state);
+        let seat = &mut state.seats[number];
+        if let Some(file) = file {
+            // It lies where the second errand will.
+            seat.places[0].sent.lie_in(&file);
+            seat.places[0].sent.hold(bytes, None);
+        }
+        seat.outbox = Some(outbox);
+        drop(state);
         Ok(Hand { child, inbox: Inbox::new(ours) })
     }
 
     /// The workers that have something to say.
-    fn wait(&mut self) -> Vec<usize> {
+    fn wait(&mut self, time: Duration) -> Vec<usize> {
         let poll = |fd: i32| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
         let sockets = self.hands.iter().map(|hand| hand.inbox.socket().as_raw_fd());
         let mut fds: Vec<_> = std::iter::once(self.rings.as_raw_fd()).chain(sockets).map(poll).collect();
         // SAFETY: the list outlives the call, and the descriptors in it are open.
-        unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as _, LOOK.as_millis() as _) };
+        unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as _, time.as_millis() as _) };
         if fds[0].revents != 0 {
             let _ = io::Read::read(&mut &self.rings, &mut [0; 64]);
         }
@@ -357,7 +552,10 @@ impl Keeper {
                 let mut due = Due::new();
                 {
                     let mut state = lock(&inner.state);
-                    state.seats[number].ready = true;
+                    let seat = &mut state.seats[number];
+                    seat.ready = true;
+                    // The function is there: nobody needs what it lay in.
+                    seat.places[0].let_go();
                     inner.give_out(&mut state, &mut due);
                 }
                 say(due);
@@ -369,31 +567,58 @@ impl Keeper {
                 };
                 self.give_up(error);
             }
+            Kind::Ask => {
+                let mut due = Due::new();
+                {
+                    let mut state = lock(&inner.state);
+                    state.seats[number].asked = Some((message.other as usize, message.number as usize));
+                    inner.give_out(&mut state, &mut due);
+                }
+                say(due);
+            }
             Kind::Done => {
                 // It counts as under way until it is read: then its memory is free for the next but one.
-                let (rows, slots) = {
+                let (rows, slots, account) = {
                     let mut state = lock(&inner.state);
-                    let front = state.seats[number].under_way.front_mut();
-                    front.map_or_else(Default::default, |job| (job.errand.rows, std::mem::take(&mut job.errand.slots)))
+                    let Seat { under_way, places, .. } = &mut state.seats[number];
+                    under_way.front_mut().map_or_else(Default::default, |job| {
+                        if let Some(file) = message.piece {
+                            let came = &mut places[job.place].came;
+                            came.lie_in(file);
+                            came.hold(message.body.len(), job.errand.account);
+                        }
+                        job.promise = None;
+                        (job.errand.rows, std::mem::take(&mut job.errand.slots), job.errand.account)
+                    })
                 };
-                let parts = read_answer(message.body, rows, &inner.start.outputs, slots);
+                let limit = account.map_or(usize::MAX, Account::limit);
+                let entered = Account::enter(account);
+                let parts = read_answer(message.body, rows, &inner.start.outputs, slots, limit);
+                drop(entered);
                 let busy_ns = message.number;
                 let mut due = Due::new();
                 {
                     let mut state = lock(&inner.state);
                     state.used = Instant::now();
-                    if let Some(job) = state.seats[number].under_way.pop_front() {
+                    let seat = &mut state.seats[number];
+                    if let Some(job) = seat.under_way.pop_front() {
+                        seat.places[job.place].let_go();
                         let answer = match parts {
                             Ok(parts) => Answer { parts, busy_ns, is_end: false },
                             Err(error) => end_with(&error),
                         };
                         due.push((job.reply, answer));
                     }
-                    inner.give_out(&mut state, &mut due);
                 }
                 say(due);
+                // Afterwards: whoever was next may be awaited now.
+                let mut due = Due::new();
+                inner.give_out(&mut lock(&inner.state), &mut due);
+                say(due);
             }
-            Kind::Setup | Kind::Work => self.bury(number, Some("it sent what only it should get".into())),
+            Kind::Setup | Kind::Work | Kind::Granted | Kind::Denied => {
+                self.bury(number, Some("it sent what only it should get".into()))
+            }
         }
     }
 
@@ -411,7 +636,7 @@ impl Keeper {
             let seat = std::mem::take(&mut state.seats[number]);
             let mut jobs = seat.under_way;
             let first = jobs.pop_front();
-            jobs.into_iter().rev().for_each(|job| state.queue.push_front(job));
+            jobs.into_iter().rev().for_each(|job| state.queue.push_front(job.anew()));
             if let Some(job) = first {
                 let text = format!("worker {number} of {name} (process {id}) {how}");
                 self.mourn(job, &text, &mut state, &mut due);
@@ -440,14 +665,8 @@ impl Keeper {
                 );
                 due.push((job.reply, end_with(&Error::new(ErrorKind::Aborted, text))));
             }
-            OnDeath::Restart if job.errand.rows > 1 => {
-                let Job { errand, reply, deaths } = job;
-                let apart = Apart::of(reply, errand.rows);
-                for (row, reply) in apart.into_iter().enumerate().rev() {
-                    state.queue.push_front(Job { errand: errand.row(row), reply, deaths });
-                }
-            }
-            OnDeath::Restart if job.deaths < 2 => state.queue.push_front(job),
+            OnDeath::Restart if job.errand.rows > 1 => apart(job, &mut state.queue),
+            OnDeath::Restart if job.deaths < 2 => state.queue.push_front(job.anew()),
             OnDeath::Restart => {
                 let parts = vec![Part::Fail(Error::func(format!("{text}, and so did the one that tried before it")))];
                 due.push((job.reply, Answer { parts, busy_ns: 0, is_end: false }));
@@ -570,7 +789,15 @@ fn signal_name(signal: i32) -> &'static str {
     }
 }
 
-/// The rows of an errand that are done again one by one. The last answer completes it.
+/// Has the rows of an errand done one by one, next.
+fn apart(job: Job, queue: &mut VecDeque<Job>) {
+    let Job { errand, reply, deaths, .. } = job;
+    for (row, reply) in Apart::of(reply, errand.rows).into_iter().enumerate().rev() {
+        queue.push_front(Job::new(errand.row(row), reply, deaths));
+    }
+}
+
+/// The rows of an errand that are done one by one. The last answer completes it.
 struct Apart(Mutex<Option<Parts>>);
 
 struct Parts {
@@ -596,6 +823,12 @@ struct OneRow {
 impl Reply for OneRow {
     fn is_wanted(&self) -> bool {
         lock(&self.all.0).as_ref().is_some_and(|parts| parts.reply.is_wanted())
+    }
+    fn is_awaited(&self) -> bool {
+        lock(&self.all.0).as_ref().is_some_and(|parts| parts.reply.is_awaited())
+    }
+    fn most(&self) -> usize {
+        lock(&self.all.0).as_ref().map_or(usize::MAX, |parts| parts.reply.most())
     }
     fn give(self: Box<Self>, mut answer: Answer) {
         let mut guard = lock(&self.all.0);

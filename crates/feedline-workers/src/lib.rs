@@ -10,15 +10,21 @@
 //!    sent only after the answer to n - 2 was read, so whoever writes a piece again knows that nobody needs it.
 //! 4. Values lie there as bytes (`wire.rs`) and are copied out by whoever gets them, on the way back straight into the
 //!    memory of the batch where that is known: nobody ever holds the memory of somebody else.
-//! 5. No thread of the pool waits for a worker, and no thread here needs an interpreter.
-//! 6. A worker ends when its socket does, and (on Linux) when the thread that started it is gone, however that came about.
+//! 5. What is shared is memory of the pass that sends (`pages.rs`): while a message lies in it it is charged to that pass, and
+//!    in between it is kept as long as there is room. Rows are sent, and a worker that has more to say than a little is let
+//!    write it, when the pass has room for it and for as much again; whoever waits for them, and has nothing else to go on
+//!    with, gets what there is. One element that takes more than the limit, where a worker leaves it and where it is copied
+//!    to, is an error in its place.
+//! 6. No thread of the pool waits for a worker, and no thread here needs an interpreter.
+//! 7. A worker ends when its socket does, and (on Linux) when the thread that started it is gone, however that came about.
 //!    Whoever does not end by itself within a second is killed. All are waited for: none stays behind as a zombie.
-//! 7. The child of a fork touches nothing of this. It makes a crew of its own.
+//! 8. The child of a fork touches nothing of this. It makes a crew of its own.
 #![cfg(unix)]
 
 mod crew;
 mod link;
 mod memory;
+mod pages;
 mod wire;
 mod worker;
 

@@ -1,10 +1,12 @@
 //! Messages between a process and its worker: a header on a socket, and a body behind it or in shared memory.
 
 use super::memory::Memory;
+use std::collections::VecDeque;
 use std::io;
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 
 /// What a message is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,12 +22,18 @@ pub enum Kind {
     Refused = 4,
     /// From a worker: what became of the rows.
     Done = 5,
+    /// From a worker: what became of the rows up to one takes so many bytes, and that one so many. May it be written?
+    Ask = 6,
+    /// To a worker that asked: yes, up to so many bytes.
+    Granted = 7,
+    /// To a worker that asked: no, one may take so many.
+    Denied = 8,
 }
 
 impl Kind {
     fn of(byte: u8) -> io::Result<Kind> {
         use Kind::*;
-        let all = [Setup, Work, Ready, Refused, Done];
+        let all = [Setup, Work, Ready, Refused, Done, Ask, Granted, Denied];
         all.into_iter().find(|k| *k as u8 == byte).ok_or_else(|| broken(format!("a message of kind {byte}")))
     }
 }
@@ -33,8 +41,9 @@ impl Kind {
 /// Bodies up to this size travel on the socket, whose buffer has room for several.
 const INLINE: usize = 16 << 10;
 const HEADER: usize = 24;
-/// Where a body lies: behind the header, or in one of two pieces of memory.
+/// Where a body lies: behind the header, or in one of two pieces of memory. Or there is none, but another number.
 const BEHIND: u8 = 2;
+const NOWHERE: u8 = 3;
 
 fn broken(what: impl std::fmt::Display) -> io::Error {
     io::Error::other(format!("a message between processes is broken: {what}"))
@@ -60,6 +69,19 @@ impl Outbox {
     pub fn begin(&mut self) {
         self.small.clear();
         self.used = 0;
+    }
+    /// Bytes of the body so far.
+    pub fn len(&self) -> usize {
+        self.used
+    }
+    /// Which piece of memory the body lies in, if it is large.
+    pub fn turn(&self) -> usize {
+        self.turn
+    }
+    /// The piece that this body lies in; `None` if it travels on the socket.
+    pub fn file(&self) -> Option<&Arc<OwnedFd>> {
+        let (memory, _) = self.memory[self.turn].as_ref().filter(|_| self.used > INLINE)?;
+        Some(memory.fd())
     }
     /// The next `len` bytes of the body, to be written.
     pub fn room(&mut self, len: usize) -> io::Result<&mut [u8]> {
@@ -107,35 +129,78 @@ impl Outbox {
         let Some((memory, known)) = &mut self.memory[turn] else { return Err(broken("a body without memory")) };
         header[1] = turn as u8;
         header[2] = u8::from(!*known);
-        let fd = (!*known).then(|| memory.fd());
+        let fd = (!*known).then(|| &**memory.fd());
         *known = true;
         write(&self.socket, &header, &[], fd)
+    }
+    /// Sends two numbers, whatever body is being put together.
+    pub fn signal(&self, kind: Kind, number: u64, other: u64) -> io::Result<()> {
+        let mut header = [0u8; HEADER];
+        (header[0], header[1]) = (kind as u8, NOWHERE);
+        header[8..16].copy_from_slice(&other.to_le_bytes());
+        header[16..24].copy_from_slice(&number.to_le_bytes());
+        write(&self.socket, &header, &[], None)
     }
 }
 
 /// The side that reads.
 pub struct Inbox {
+    pub line: Line,
+    pub bodies: Bodies,
+}
+
+/// What comes in.
+pub struct Line {
     socket: UnixStream,
+    /// Messages that came before an answer that was waited for.
+    early: VecDeque<(Header, Vec<u8>)>,
+}
+
+/// Where bodies lie.
+pub struct Bodies {
     memory: [Option<Memory>; 2],
     small: Vec<u8>,
+}
+
+/// A message without its body.
+struct Header {
+    kind: Kind,
+    place: u8,
+    /// The length of the body, or another number.
+    len: u64,
+    number: u64,
+    /// A piece of memory that was not there before.
+    fd: Option<OwnedFd>,
 }
 
 /// A message, whose body stays readable until the next one is received.
 pub struct Message<'a> {
     pub kind: Kind,
     pub number: u64,
+    /// The second number of a message without a body.
+    pub other: u64,
     pub body: &'a [u8],
+    /// Which piece the body lies in, if it is in one.
+    pub piece: Option<&'a Arc<OwnedFd>>,
 }
 
 impl Inbox {
     pub fn new(socket: UnixStream) -> Inbox {
-        Inbox { socket, memory: [None, None], small: Vec::new() }
+        let (early, small) = (VecDeque::new(), Vec::new());
+        Inbox { line: Line { socket, early }, bodies: Bodies { memory: [None, None], small } }
     }
     pub fn socket(&self) -> &UnixStream {
-        &self.socket
+        &self.line.socket
     }
     /// Waits for a message; `None` at the end.
     pub fn receive(&mut self) -> io::Result<Option<Message<'_>>> {
+        self.bodies.receive(&mut self.line)
+    }
+}
+
+impl Line {
+    /// The next message; a body that follows it is read.
+    fn read(&mut self, small: &mut Vec<u8>) -> io::Result<Option<Header>> {
         let mut header = [0u8; HEADER];
         let (first, fd) = read_first(&self.socket, &mut header)?;
         if first == 0 {
@@ -143,27 +208,60 @@ impl Inbox {
         }
         io::Read::read_exact(&mut &self.socket, &mut header[first..])?;
         let number = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("eight bytes"));
-        let kind = Kind::of(header[0])?;
-        let (len, n) = (number(8) as usize, number(16));
-        let body = match header[1] {
-            BEHIND if len > INLINE => return Err(broken(format!("{len} bytes on a socket"))),
+        let (kind, place, len) = (Kind::of(header[0])?, header[1], number(8));
+        match place {
+            BEHIND if len > INLINE as u64 => return Err(broken(format!("{len} bytes on a socket"))),
             BEHIND => {
-                self.small.resize(len, 0);
-                io::Read::read_exact(&mut &self.socket, &mut self.small)?;
-                &self.small[..]
+                small.resize(len as usize, 0);
+                io::Read::read_exact(&mut &self.socket, small)?;
             }
-            place @ (0 | 1) => {
+            0 | 1 if header[2] == 1 && fd.is_none() => return Err(broken("memory without a descriptor")),
+            0 | 1 | NOWHERE => {}
+            other => return Err(broken(format!("a body in place {other}"))),
+        }
+        Ok(Some(Header { kind, place, len, number: number(16), fd: fd.filter(|_| header[2] == 1) }))
+    }
+    /// Waits for the answer to what was asked, and keeps for later what comes before it. `None` at the end.
+    pub fn answer(&mut self) -> io::Result<Option<(Kind, u64)>> {
+        loop {
+            let mut small = Vec::new();
+            match self.read(&mut small)? {
+                None => return Ok(None),
+                Some(Header { kind: kind @ (Kind::Granted | Kind::Denied), number, .. }) => {
+                    return Ok(Some((kind, number)));
+                }
+                Some(header) => self.early.push_back((header, small)),
+            }
+        }
+    }
+}
+
+impl Bodies {
+    /// Waits for a message; `None` at the end.
+    pub fn receive(&mut self, line: &mut Line) -> io::Result<Option<Message<'_>>> {
+        let header = match line.early.pop_front() {
+            Some((header, small)) => {
+                self.small = small;
+                Some(header)
+            }
+            None => line.read(&mut self.small)?,
+        };
+        let Some(Header { kind, place, len, number, fd }) = header else { return Ok(None) };
+        let message = Message { kind, number, other: 0, body: &[], piece: None };
+        Ok(Some(match place {
+            NOWHERE => Message { other: len, ..message },
+            BEHIND => Message { body: &self.small, ..message },
+            place => {
                 let piece = &mut self.memory[usize::from(place)];
-                if header[2] == 1 {
-                    *piece = Some(Memory::of(fd.ok_or_else(|| broken("memory without a descriptor"))?));
+                if let Some(fd) = fd {
+                    *piece = Some(Memory::of(fd));
                 }
                 let memory = piece.as_mut().ok_or_else(|| broken("memory that was never sent"))?;
+                let len = usize::try_from(len).map_err(|_| broken("too long"))?;
                 memory.see(len)?;
-                &memory.bytes()[..len]
+                Message { body: &memory.bytes()[..len], piece: Some(memory.fd()), ..message }
             }
-            other => return Err(broken(format!("a body in place {other}"))),
-        };
-        Ok(Some(Message { kind, number: n, body }))
+        }))
     }
 }
 
@@ -282,6 +380,31 @@ mod tests {
         for n in 0..2u8 {
             assert!(inbox.receive().unwrap().unwrap().body.iter().all(|b| *b == n));
         }
+    }
+
+    #[test]
+    fn an_answer_overtakes_what_came_before_it() {
+        let (mut out, mut inbox) = pair();
+        for body in [&b"one"[..], &[7; INLINE + 1]] {
+            out.begin();
+            out.put(body).unwrap();
+            out.send(Kind::Work, 0).unwrap();
+        }
+        out.begin();
+        out.put(b"half").unwrap();
+        out.signal(Kind::Granted, 5, 0).unwrap();
+        out.put(b" and whole").unwrap();
+        out.send(Kind::Work, 0).unwrap();
+        assert_eq!(inbox.line.answer().unwrap(), Some((Kind::Granted, 5)));
+        assert_eq!(inbox.receive().unwrap().unwrap().body, b"one");
+        let large = inbox.receive().unwrap().unwrap();
+        assert!(large.body == [7; INLINE + 1] && large.piece.is_some());
+        assert_eq!(inbox.receive().unwrap().unwrap().body, b"half and whole");
+        out.signal(Kind::Ask, 5, 6).unwrap();
+        let asked = inbox.receive().unwrap().unwrap();
+        assert_eq!((asked.kind, asked.number, asked.other, asked.body), (Kind::Ask, 5, 6, &[][..]));
+        drop(out);
+        assert_eq!(inbox.line.answer().unwrap(), None);
     }
 
     #[test]

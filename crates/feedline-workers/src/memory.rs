@@ -5,10 +5,11 @@ use std::ffi::c_void;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 /// A piece of shared memory, as it is mapped here.
 pub struct Memory {
-    fd: OwnedFd,
+    fd: Arc<OwnedFd>,
     ptr: NonNull<u8>,
     len: usize,
 }
@@ -23,9 +24,9 @@ impl Memory {
     }
     /// What another process made.
     pub fn of(fd: OwnedFd) -> Memory {
-        Memory { fd, ptr: NonNull::dangling(), len: 0 }
+        Memory { fd: Arc::new(fd), ptr: NonNull::dangling(), len: 0 }
     }
-    pub fn fd(&self) -> &OwnedFd {
+    pub fn fd(&self) -> &Arc<OwnedFd> {
         &self.fd
     }
 

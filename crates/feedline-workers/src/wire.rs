@@ -6,14 +6,15 @@
 //! | errand | key, rows, columns; the position of each row; the columns |
 //! | column | 0 and one tensor whose first axis counts rows, or 1 and a value for each row |
 //! | value | a kind; then dtype, rank and sizes; then the items, aligned, or the lengths of strings and all of them |
-//! | answer | for each row 0 and its values, or 1 and the error: message, exception, trace |
+//! | answer | for each row 0 and its values, or 1 and the error: message, exception, trace; or 2, its bytes, and how many it may have |
 
 use crate::link::Outbox;
 use feedline::element::{
     Column, DType, Element, Leaf, Ragged, Shape, Slots, Sparse, StringsBuilder, Tensor, Value, count,
 };
 use feedline::expr::{Errand, Part};
-use feedline::{Error, Result};
+use feedline::runtime::bytes_text;
+use feedline::{Error, Kind, Result};
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -93,6 +94,22 @@ pub fn write_row(out: &mut Outbox, row: &std::result::Result<Element, Told>) -> 
             write_told(out, told)
         }
     }
+}
+
+/// Bytes of one row of an answer, or a little less than that.
+pub fn row_bytes(row: &std::result::Result<Element, Told>) -> usize {
+    let of = |t: &Tensor| t.nbytes() + if t.dtype() == DType::String { 8 * t.len() } else { 0 };
+    match row {
+        Ok(values) => values.iter().map(|v| v.tensors().map(of).sum::<usize>() + 64).sum(),
+        Err(told) => told.message.len() + told.exception.len() + told.trace.len(),
+    }
+}
+
+/// A row that is not to be written.
+pub fn write_refused(out: &mut Outbox, bytes: u64, most: u64) -> io::Result<()> {
+    out.put(&[2])?;
+    out.number(bytes)?;
+    out.number(most)
 }
 
 pub fn write_told(out: &mut Outbox, told: &Told) -> io::Result<()> {
@@ -338,25 +355,52 @@ impl<'a> Rows<'a> {
 }
 
 /// What came of `rows` rows. Results are made in the slots where they fit.
-pub fn read_answer(body: &[u8], rows: usize, leaves: &[Leaf], mut slots: Slots) -> Result<Vec<Part>> {
+pub fn read_answer(body: &[u8], rows: usize, leaves: &[Leaf], mut slots: Slots, limit: usize) -> Result<Vec<Part>> {
     let mut r = Reader { body };
     let mut parts = Vec::new();
     let mut run: Vec<Vec<Seen<'_>>> = leaves.iter().map(|_| Vec::with_capacity(rows)).collect();
     let mut length = 0;
     for _ in 0..rows {
-        if r.byte()? == 0 {
-            run.iter_mut().try_for_each(|column| r.seen().map(|seen| column.push(seen)))?;
-            length += 1;
-            continue;
-        }
-        let told = r.told()?;
+        let error = match r.byte()? {
+            0 => {
+                run.iter_mut().try_for_each(|column| r.seen().map(|seen| column.push(seen)))?;
+                length += 1;
+                continue;
+            }
+            1 => {
+                let told = r.told()?;
+                Error::func(told.message.clone()).with_source(Arc::new(told))
+            }
+            _ => too_large("comes back of one element", r.size()?, r.size()?, limit),
+        };
         parts.extend(flushed(&mut run, &mut length, leaves, &mut Slots::new())?);
-        parts.push(Part::Fail(Error::func(told.message.clone()).with_source(Arc::new(told))));
+        parts.push(Part::Fail(error));
         // What was meant for all rows does not fit the others.
         slots.clear();
     }
     parts.extend(flushed(&mut run, &mut length, leaves, &mut slots)?);
     Ok(parts)
+}
+
+/// What is sent to a worker, or comes back, takes its bytes twice: in the memory that both sides have, and here. It may take
+/// `most` of the limit.
+pub fn too_large(what: &str, bytes: usize, most: usize, limit: usize) -> Error {
+    let twice = bytes.saturating_mul(2);
+    let beside = match limit.saturating_sub(most) {
+        0 => String::new(),
+        kept => format!(", of which operators keep {}", bytes_text(kept)),
+    };
+    let needed = (twice + twice / 8).saturating_add(limit.saturating_sub(most));
+    Error::new(
+        Kind::Budget,
+        format!(
+            "what {what} takes {}, and as much again on its way between the processes, which is more than the memory_limit of \
+             {}{beside}: raise it to {} or more, or let the function get or return less",
+            bytes_text(bytes),
+            bytes_text(limit),
+            bytes_text(needed),
+        ),
+    )
 }
 
 fn flushed(run: &mut [Vec<Seen<'_>>], length: &mut usize, leaves: &[Leaf], slots: &mut Slots) -> Result<Option<Part>> {
@@ -444,7 +488,8 @@ mod tests {
     fn arguments_arrive_as_they_were() {
         for value in values() {
             let column = Column::from_values(vec![value.clone(); 3]);
-            let errand = Errand { columns: vec![column], rows: 3, epoch: 1, pos: Pos::Run(5), slots: Slots::new() };
+            let (pos, slots, account) = (Pos::Run(5), Slots::new(), None);
+            let errand = Errand { columns: vec![column], rows: 3, epoch: 1, pos, slots, account };
             sent(
                 |out| write_errand(out, &errand, 9).unwrap(),
                 |body| {
@@ -470,14 +515,14 @@ mod tests {
                 }
             },
             |body| {
-                let parts = read_answer(body, 4, &leaves, Slots::new()).unwrap();
+                let parts = read_answer(body, 4, &leaves, Slots::new(), 0).unwrap();
                 let [Part::Rows(2, first), Part::Fail(error), Part::Rows(1, last)] = &parts[..] else { panic!() };
                 assert!(error.to_string().contains("no"));
                 for (i, value) in values.iter().enumerate() {
                     assert_eq!((&first[i].get(1), &last[i].get(0)), (value, value));
                 }
-                assert!(read_answer(body, 5, &leaves, Slots::new()).is_err());
-                assert!(read_answer(body, 4, &leaves[..3], Slots::new()).is_err());
+                assert!(read_answer(body, 5, &leaves, Slots::new(), 0).is_err());
+                assert!(read_answer(body, 4, &leaves[..3], Slots::new(), 0).is_err());
             },
         );
     }
@@ -492,7 +537,7 @@ mod tests {
                 out.begin();
                 [1., 2., 3.].into_iter().for_each(|x| write_row(out, &row(x)).unwrap());
             },
-            |body| match &read_answer(body, 3, &[leaf], slots).unwrap()[..] {
+            |body| match &read_answer(body, 3, &[leaf], slots, 0).unwrap()[..] {
                 [Part::Rows(3, columns)] => match &columns[0] {
                     Column::Dense(t) => assert_eq!(t.items::<f32>(), [1., 1., 2., 2., 3., 3.]),
                     rows => panic!("{rows:?}"),

@@ -1,12 +1,12 @@
 //! The worker's side: it gets a function, and calls it for the rows that come, until nobody sends any more.
 
 use crate::link::{Inbox, Kind, Outbox};
-use crate::wire::{Rows, Told, write_row, write_told};
+use crate::wire::{Rows, Told, row_bytes, write_refused, write_row, write_told};
 use feedline::element::Element;
 use feedline::runtime::mix;
 use std::io;
 use std::os::unix::net::UnixStream;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A worker's end of the socket.
 pub struct Worker {
@@ -41,15 +41,29 @@ impl Worker {
         let Worker { inbox, outbox } = self;
         outbox.begin();
         outbox.send(Kind::Ready, 0)?;
-        while let Some(message) = inbox.receive()? {
-            let start = Instant::now();
+        while let Some(message) = inbox.bodies.receive(&mut inbox.line)? {
+            let (start, mut waited, mut allowed) = (Instant::now(), Duration::ZERO, message.number);
             let rows = Rows::read(message.body).map_err(io::Error::other)?;
             outbox.begin();
             for (row, pos) in rows.pos.iter().enumerate() {
+                let made = call(rows.element(row), mix(rows.key, pos.wrapping_add(1)));
+                let bytes = row_bytes(&made) as u64;
+                let all = bytes.saturating_add(outbox.len() as u64);
+                if all > allowed {
+                    let asked = Instant::now();
+                    outbox.signal(Kind::Ask, all, bytes)?;
+                    let Some((said, number)) = inbox.line.answer()? else { return Ok(()) };
+                    waited += asked.elapsed();
+                    if said == Kind::Denied {
+                        write_refused(outbox, bytes, number)?;
+                        continue;
+                    }
+                    allowed = number;
+                }
                 // Written at once: the function may return the same array each time.
-                write_row(outbox, &call(rows.element(row), mix(rows.key, pos.wrapping_add(1))))?;
+                write_row(outbox, &made)?;
             }
-            outbox.send(Kind::Done, start.elapsed().as_nanos() as u64)?;
+            outbox.send(Kind::Done, start.elapsed().saturating_sub(waited).as_nanos() as u64)?;
         }
         Ok(())
     }

@@ -19,6 +19,9 @@ fn call(setup: &str, args: &Element) -> std::result::Result<Element, Told> {
         14 if std::fs::File::create_new(setup).is_ok() => die(),
         _ => {}
     }
+    if setup == "grow" {
+        return Ok(smallvec::smallvec![Tensor::from_items([x as usize], &vec![x; x as usize]).into()]);
+    }
     Ok(smallvec::smallvec![Tensor::scalar(x * 2).into()])
 }
 
@@ -82,6 +85,7 @@ fn sent(crew: &Arc<dyn Crew>, numbers: &[i64], each: usize) -> Receiver<(usize, 
             epoch: 0,
             pos: Pos::Run((n * each) as u64),
             slots: Slots::new(),
+            account: None,
         };
         crew.send(errand, Box::new(Channel(n, sender.clone())));
     }
@@ -169,4 +173,97 @@ fn nobody_is_left_when_a_crew_is_dropped() {
         assert!(start.elapsed() < Duration::from_secs(60));
         std::thread::sleep(Duration::from_millis(1));
     }
+}
+
+/// Whoever may have so much; the first that has no answer yet is awaited.
+struct Limited {
+    number: usize,
+    most: usize,
+    next: Arc<AtomicUsize>,
+    answers: Sender<(usize, Answer)>,
+}
+
+impl Reply for Limited {
+    fn is_wanted(&self) -> bool {
+        true
+    }
+    fn is_awaited(&self) -> bool {
+        self.next.load(SeqCst) == self.number
+    }
+    fn most(&self) -> usize {
+        self.most
+    }
+    fn give(self: Box<Self>, answer: Answer) {
+        self.answers.send((self.number, answer)).unwrap();
+    }
+}
+
+/// What workers make of these numbers, in order: so many items, or why not. And what the account had at most.
+fn grown(
+    account: &'static Account,
+    numbers: &[i64],
+    workers: usize,
+) -> (Vec<std::result::Result<usize, String>>, usize) {
+    let slot = Slot::default();
+    let outputs = vec![Leaf::tensor(DType::Int64, feedline::element::Dims::of([None]))];
+    let crew = slot.crew(&ask(workers, OnDeath::Raise), || Ok(Start { outputs, ..start("grow") })).unwrap();
+    let (sender, answers) = channel();
+    let next = Arc::new(AtomicUsize::new(0));
+    for (number, n) in numbers.iter().enumerate() {
+        let columns = vec![Column::Dense(Tensor::from_items([1], &[*n]))];
+        let (pos, slots, account) = (Pos::Run(number as u64), Slots::new(), Some(account));
+        let errand = Errand { columns, rows: 1, epoch: 0, pos, slots, account };
+        let (most, next, answers) = (account.map_or(0, Account::limit), next.clone(), sender.clone());
+        crew.send(errand, Box::new(Limited { number, most, next, answers }));
+    }
+    drop(sender);
+    let (mut waiting, mut out, mut peak) = (std::collections::BTreeMap::new(), vec![], 0);
+    while out.len() < numbers.len() {
+        if let Ok((number, answer)) = answers.recv_timeout(Duration::from_millis(1)) {
+            waiting.insert(number, answer);
+        }
+        peak = peak.max(account.live());
+        // They are taken in order, as a consumer does.
+        while let Some(answer) = waiting.remove(&out.len()) {
+            out.push(match &answer.parts[..] {
+                [Part::Rows(1, columns)] => Ok(columns[0].get(0).tensor().len()),
+                [Part::Fail(error)] => Err(error.to_string()),
+                _ => panic!("one row"),
+            });
+            drop(answer);
+            next.store(out.len(), SeqCst);
+        }
+    }
+    (out, peak)
+}
+
+#[test]
+fn what_is_shared_is_within_the_limit() {
+    let account = Account::open(8 << 20, usize::MAX);
+    // 1.6 MB each, a small one now and then, and one that takes half of it: where the worker leaves it, and here.
+    let mut numbers: Vec<i64> = (0..30).map(|n| if n % 7 == 3 { 10 } else { 200_000 }).collect();
+    numbers[20] = 250_000;
+    let want: Vec<_> = numbers.iter().map(|n| Ok(*n as usize)).collect();
+    let (got, peak) = grown(account, &numbers, 3);
+    assert_eq!(got, want);
+    assert!(peak <= account.limit() * 11 / 10, "{peak} bytes");
+    assert_eq!(account.live(), 0, "all of it is given back");
+    account.close();
+}
+
+#[test]
+fn what_one_element_cannot_have_is_refused_with_the_numbers() {
+    let account = Account::open(8 << 20, usize::MAX);
+    let (got, _) = grown(account, &[10, 600_000, 20], 2);
+    assert_eq!((&got[0], &got[2]), (&Ok(10), &Ok(20)));
+    let error = got[1].as_ref().unwrap_err();
+    for part in
+        ["comes back of one element takes 4.8 MB", "as much again", "memory_limit of 8.4 MB", "raise it to 10.8 MB"]
+    {
+        assert!(error.contains(part), "{error}");
+    }
+    account.close();
+    let account = Account::open(11 << 20, usize::MAX);
+    assert_eq!(grown(account, &[600_000], 2).0, [Ok(600_000)], "what it says is enough");
+    account.close();
 }

@@ -3,6 +3,7 @@
 
 use crate::element::{Column, Pos, Slots};
 use crate::error::Error;
+use feedline_io::Account;
 use serde::{Deserialize, Serialize};
 
 /// What is wanted of a crew.
@@ -41,13 +42,20 @@ pub struct Errand {
     pub pos: Pos,
     /// Where results belong, if that is known: room for exactly these rows, or nothing.
     pub slots: Slots,
+    /// Who has the memory that it takes to send them and to get the results.
+    pub account: Option<&'static Account>,
 }
 
 impl Errand {
     /// The same for one of its rows.
     pub fn row(&self, row: usize) -> Errand {
         let columns = self.columns.iter().map(|c| c.slice(row..row + 1)).collect();
-        Errand { columns, rows: 1, epoch: self.epoch, pos: Pos::Run(self.pos.at(row)), slots: Slots::new() }
+        let (pos, slots) = (Pos::Run(self.pos.at(row)), Slots::new());
+        Errand { columns, rows: 1, epoch: self.epoch, pos, slots, account: self.account }
+    }
+    /// Bytes of its rows.
+    pub fn nbytes(&self) -> usize {
+        self.columns.iter().map(|column| column.nbytes()).sum()
     }
 }
 
@@ -55,6 +63,14 @@ impl Errand {
 pub trait Reply: Send {
     /// False once nobody wants the answer any more: the rows need not be worked on.
     fn is_wanted(&self) -> bool;
+    /// Whether the pass has nothing to go on with until it comes: then it gets what others would wait for.
+    fn is_awaited(&self) -> bool {
+        true
+    }
+    /// Bytes that one element may take, beside what operators of the pass keep.
+    fn most(&self) -> usize {
+        usize::MAX
+    }
     fn give(self: Box<Self>, answer: Answer);
 }
 

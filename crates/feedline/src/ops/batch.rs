@@ -136,11 +136,21 @@ pub struct Gather {
     held: usize,
     hold: Hold,
     run: Run,
+    /// Rows are made as large as the largest of them.
+    fills_up: bool,
+    /// Of all that came.
+    largest: usize,
+    /// Of those that are held, wherever they lie.
+    bytes: usize,
 }
 
 impl Gather {
     pub fn new(rows: usize, hold: Hold) -> Gather {
-        Gather { rows, parts: vec![], held: 0, hold, run: Run::default() }
+        Gather { rows, parts: vec![], held: 0, hold, fills_up: false, largest: 0, bytes: 0, run: Run::default() }
+    }
+    /// For rows that are filled up to the largest of them.
+    pub fn filling_up(self) -> Gather {
+        Gather { fills_up: true, ..self }
     }
     pub fn missing(&self) -> usize {
         self.rows - self.held
@@ -150,8 +160,16 @@ impl Gather {
     }
     /// Takes rows (at most as many as are missing). Where there is no memory for them all are lost.
     pub fn push(&mut self, chunk: Chunk) -> Result<()> {
-        let bytes = if chunk.is_kept() { 0 } else { chunk.nbytes() };
-        self.held += chunk.rows();
+        let (rows, all) = (chunk.rows(), chunk.nbytes());
+        if self.fills_up {
+            self.largest = self.largest.max(largest(&chunk));
+        }
+        // Filled up, each of them takes what the largest does.
+        self.bytes += all;
+        let held = self.held + rows;
+        self.hold.expect_rows(self.rows as u64, held, self.bytes.saturating_add(self.largest.saturating_mul(held)));
+        let bytes = if chunk.is_kept() { 0 } else { all };
+        self.held += rows;
         self.run.follow(self.parts.last(), &chunk).trim(self.parts.iter_mut().rev());
         self.parts.push(chunk);
         let Err(over) = self.hold.set(self.hold.bytes() + bytes) else { return Ok(()) };
@@ -162,7 +180,7 @@ impl Gather {
     pub fn clear(&mut self) {
         self.parts.clear();
         self.run = Run::default();
-        self.held = 0;
+        (self.held, self.bytes) = (0, 0);
         let _ = self.hold.set(0);
     }
     /// All that was collected as one chunk, and what is made of it, which counts beside it.
@@ -176,7 +194,7 @@ impl Gather {
     }
     /// All that was collected as one chunk, and the bytes that were copied for it.
     pub fn take(&mut self) -> (Chunk, usize) {
-        (self.held, self.run) = (0, Run::default());
+        (self.held, self.bytes, self.run) = (0, 0, Run::default());
         let _ = self.hold.set(0);
         let mut parts = std::mem::take(&mut self.parts);
         match parts.len() {
@@ -189,11 +207,20 @@ impl Gather {
 /// A batch that cannot be, when `held` of its rows are there.
 fn too_large(over: Over, held: usize, rows: usize) -> Error {
     let what = format!("{held} of the {rows} elements of a batch take {}", bytes_text(over.bytes));
-    Over { bytes: over.bytes / held.max(1) * rows, ..over }.error(&what, "make smaller batches")
+    Over { bytes: (over.bytes / held.max(1) + 1).saturating_mul(rows), ..over }.error(&what, "make smaller batches")
+}
+
+/// Bytes of the largest row, or of one that has the largest of each component.
+fn largest(chunk: &Chunk) -> usize {
+    let of = |column: &Column| match column {
+        Column::Dense(t) => t.nbytes() / t.rows().max(1),
+        Column::Rows(values, rows) => values[rows.clone()].iter().map(|value| value.nbytes()).max().unwrap_or(0),
+    };
+    chunk.columns().iter().map(of).sum()
 }
 
 /// What a batch takes if its elements have a fixed size.
-fn fixed_bytes(spec: &Spec, size: usize) -> Option<usize> {
+pub fn fixed_bytes(spec: &Spec, size: usize) -> Option<usize> {
     let bytes = |leaf: &&Leaf| match leaf {
         Leaf::Tensor { dtype, shape } => {
             let sizes: Option<Vec<usize>> = shape.dims()?.iter().copied().collect();

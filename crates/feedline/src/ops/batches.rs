@@ -15,6 +15,8 @@ use std::sync::Arc;
 pub struct Batches {
     pub size: Int,
     pub drop_remainder: bool,
+    /// What is made of the rows takes for each of them what the largest does.
+    pub fills_up: bool,
 }
 
 impl Batches {
@@ -30,6 +32,7 @@ impl Batches {
         let size = self.size(cx)?;
         let input = Open::new(cx, &node.inputs, cx.stage_in(&node.inputs[0], size)?);
         let (gather, drop_remainder) = (Gather::new(size, cx.hold(node)), self.drop_remainder);
+        let gather = if self.fills_up { gather.filling_up() } else { gather };
         let ready = VecDeque::new();
         Ok(Built::Stage(Box::new(BatchesStage { input, gather, drop_remainder, make, ready, made: 0 })))
     }

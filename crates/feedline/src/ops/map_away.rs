@@ -9,6 +9,7 @@ use crate::expr::{Answer, Ask, Crew, Errand, Part, Reply};
 use crate::op::Bound;
 use crate::plan::Plan;
 use crate::runtime::{BuildCx, Built, ChunkFn, Item};
+use feedline_io::Account;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 
@@ -65,14 +66,16 @@ impl ChunkFn for AwayFn {
     }
     fn send(&self, chunk: Chunk, slots: Slots, reply: Box<dyn Reply>) {
         let columns = self.bound.graph.arguments(chunk.columns());
-        self.crew.send(Errand { columns, rows: chunk.rows(), epoch: self.bound.epoch, pos: chunk.pos, slots }, reply);
+        let (rows, epoch, account) = (chunk.rows(), self.bound.epoch, Account::current());
+        self.crew.send(Errand { columns, rows, epoch, pos: chunk.pos, slots, account }, reply);
     }
     /// Where it must not run ahead (inside of another operator's function), it waits. Answers need no thread of the pool,
     /// so nothing that it waits for waits for it.
     fn run(&self, chunk: Chunk, out: &mut Vec<Item>) {
         let (sender, answers) = channel();
         let sent = chunk.clone();
-        self.send(chunk, Slots::new(), Box::new(Waiting(sender)));
+        let most = Account::current().map_or(usize::MAX, |account| account.limit());
+        self.send(chunk, Slots::new(), Box::new(Waiting { sender, most }));
         let parts = answers.recv().map_or_else(|_| vec![Part::Fail(Error::cancelled())], |answer| answer.parts);
         out.extend(Item::of_parts(parts, &sent));
     }
@@ -84,15 +87,21 @@ impl ChunkFn for AwayFn {
     }
 }
 
-struct Waiting(Sender<Answer>);
+struct Waiting {
+    sender: Sender<Answer>,
+    most: usize,
+}
 
 impl Reply for Waiting {
     fn is_wanted(&self) -> bool {
         true
     }
+    fn most(&self) -> usize {
+        self.most
+    }
     fn give(self: Box<Self>, answer: Answer) {
         // Whoever waits cannot have gone.
-        let _ = self.0.send(answer);
+        let _ = self.sender.send(answer);
     }
 }
 

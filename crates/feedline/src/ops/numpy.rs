@@ -620,7 +620,7 @@ impl Numpy {
         }
         let what = format!("compressed arrays of {} are unpacked as a whole", bytes_text(bytes));
         let instead = "save them uncompressed (np.savez), or leave some out with columns=[...]";
-        Err(Over { bytes, others: 0, elsewhere: None, most, limit }.error(&what, instead).in_op(INFO.name))
+        Err(Over { bytes, most, limit, ..Over::default() }.error(&what, instead).in_op(INFO.name))
     }
 }
 

@@ -85,10 +85,18 @@ impl Op for RaggedBatch {
         batches(inputs[0].card, self.batch_size.known().map(|n| n as u64), self.drop_remainder)
     }
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
-        Batches { size: self.batch_size, drop_remainder: self.drop_remainder }.build(cx, node, self.make(node))
+        Batches { size: self.batch_size, drop_remainder: self.drop_remainder, fills_up: false }.build(
+            cx,
+            node,
+            self.make(node),
+        )
     }
     fn index(&self, cx: &BuildCx, node: &Plan) -> Result<Option<Arc<dyn Index>>> {
-        Batches { size: self.batch_size, drop_remainder: self.drop_remainder }.index(cx, node, self.make(node))
+        Batches { size: self.batch_size, drop_remainder: self.drop_remainder, fills_up: false }.index(
+            cx,
+            node,
+            self.make(node),
+        )
     }
     fn write(&self) -> Result<serde_json::Value> {
         Ok(serde_json::to_value(self)?)

@@ -129,10 +129,10 @@ impl Op for SparseBatch {
         batches(inputs[0].card, self.batch_size.known().map(|n| n as u64), false)
     }
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
-        Batches { size: self.batch_size, drop_remainder: false }.build(cx, node, self.make())
+        Batches { size: self.batch_size, drop_remainder: false, fills_up: false }.build(cx, node, self.make())
     }
     fn index(&self, cx: &BuildCx, node: &Plan) -> Result<Option<Arc<dyn Index>>> {
-        Batches { size: self.batch_size, drop_remainder: false }.index(cx, node, self.make())
+        Batches { size: self.batch_size, drop_remainder: false, fills_up: false }.index(cx, node, self.make())
     }
     fn write(&self) -> Result<serde_json::Value> {
         Ok(serde_json::to_value(self)?)

@@ -287,6 +287,9 @@ impl Stage for WindowStage {
                 self.end += positions(&item);
                 let bytes = own_bytes(&item);
                 self.trim_run(&item);
+                if let Item::Rows(chunk) = &item {
+                    self.hold.expect_rows(self.numbers.span().min(self.most), chunk.rows(), chunk.nbytes());
+                }
                 let kept = self.hold.set(self.hold.bytes() + bytes);
                 self.held.push_back(Read { item, from, bytes });
                 if let Err(over) = kept {

@@ -23,6 +23,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 const KEEP: usize = 7;
 /// Operators may keep this much under any limit.
 const LEAST: usize = 1 << 20;
+/// What those that come take is told by those that are there: a little more is said to be enough.
+const MARGIN: f64 = 17.0 / 16.0;
 /// More elements than anybody has: a window of that size means all of them.
 const ENDLESS: u64 = 1 << 40;
 /// What the operators of all passes keep, and caches between them.
@@ -37,6 +39,12 @@ pub struct Budget {
     /// What they keep together, this one included.
     kept_by_all: &'static AtomicUsize,
     kept: AtomicUsize,
+    /// So much of it by those who can do with less.
+    yielding: AtomicUsize,
+    /// What the others say that they will keep more.
+    expected: AtomicUsize,
+    /// What a step of this pass took at once, or wanted to, at most.
+    steps: AtomicUsize,
     peak: AtomicUsize,
     /// Bytes that somebody is about to take.
     promised: AtomicUsize,
@@ -51,8 +59,22 @@ impl Budget {
     }
     fn among(limit: usize, all: usize, kept_by_all: &'static AtomicUsize) -> Arc<Budget> {
         let account = Account::open(limit, all);
-        let (kept, peak, promised, readers, closed) = Default::default();
-        Arc::new(Budget { account, limit, all, kept_by_all, kept, peak, promised, readers, closed })
+        let (kept, yielding, expected, steps) = Default::default();
+        let (peak, promised, readers, closed) = Default::default();
+        Arc::new(Budget {
+            account,
+            limit,
+            all,
+            kept_by_all,
+            kept,
+            yielding,
+            expected,
+            steps,
+            peak,
+            promised,
+            readers,
+            closed,
+        })
     }
     /// Lets this thread make blocks for the pass until the result is dropped.
     pub fn enter(&self) -> Entered {
@@ -100,6 +122,22 @@ impl Budget {
         self.promised.fetch_add(bytes, Relaxed);
         Promise { budget: self.clone(), bytes }
     }
+    /// A step took so much at once, or would have: whoever can do with less leaves it to the next one.
+    pub fn note_step(&self, bytes: usize) {
+        if bytes > self.steps.load(Relaxed) {
+            self.steps.fetch_max(bytes, Relaxed);
+        }
+    }
+    /// What operators leave of the limit: what one step may take, if nothing can go on without it.
+    pub fn left(&self) -> usize {
+        self.limit.saturating_sub(self.kept.load(Relaxed)).max(self.limit / 8)
+    }
+    /// A limit under which a step of so many bytes has room. Those who keep what there is keep more of a higher one.
+    pub fn limit_for(&self, bytes: usize) -> usize {
+        let (kept, yielding) = (self.kept.load(Relaxed), self.yielding.load(Relaxed));
+        let steady = (bytes + bytes / 8).saturating_add(kept.saturating_sub(yielding));
+        scaled(steady, self.limit, self.limit.saturating_sub(yielding))
+    }
     /// Bytes that one operator may keep if no other keeps any.
     pub fn most(&self) -> usize {
         most_of(self.limit)
@@ -131,6 +169,11 @@ impl Drop for Promise {
     }
 }
 
+/// So many bytes, as they are to those of which there is a part.
+fn scaled(bytes: usize, whole: usize, part: usize) -> usize {
+    (bytes as f64 * (whole as f64 / part.max(1) as f64)) as usize
+}
+
 fn most_of(limit: usize) -> usize {
     (limit / 8 * KEEP).max(LEAST)
 }
@@ -140,6 +183,11 @@ pub struct Hold {
     budget: Arc<Budget>,
     meter: Arc<Meter>,
     bytes: usize,
+    /// What it will keep, as far as that is known, and so much of it is not there yet.
+    expects: usize,
+    missing: usize,
+    /// Counted as kept by one that gives way.
+    yields: usize,
     reserved: usize,
     most: usize,
     /// Eighths that it leaves to others.
@@ -208,32 +256,64 @@ impl Drop for Kept {
 }
 
 /// What was too much: what the operator would keep, what others of its pipeline keep, and what all may.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Over {
     pub bytes: usize,
     pub others: usize,
     pub most: usize,
     pub limit: usize,
+    /// What it said that it will keep.
+    pub expects: usize,
+    /// So much of what others keep is kept by those who take what there is: they keep more of a higher limit.
+    pub yielding: usize,
+    /// Nobody knows how much there will be.
+    pub is_guess: bool,
     /// The limit is that of the process, and other pipelines keep so much of it.
     pub elsewhere: Option<usize>,
 }
 
 impl Hold {
     pub fn new(budget: &Arc<Budget>, meter: Arc<Meter>) -> Hold {
-        let (bytes, reserved, leaves, gives_way, share, _inherited) = Default::default();
-        let most = budget.most();
-        Hold { budget: budget.clone(), meter, bytes, reserved, most, leaves, gives_way, share, _inherited }
+        let (bytes, expects, missing, yields, reserved) = Default::default();
+        let (leaves, gives_way, share, _inherited) = Default::default();
+        let (budget, most) = (budget.clone(), budget.most());
+        Hold { budget, meter, bytes, expects, missing, yields, reserved, most, leaves, gives_way, share, _inherited }
     }
     /// For an operator that takes whatever there is: it leaves so many eighths to the others.
     pub fn leaving(mut self, eighths: usize) -> Hold {
         (self.most, self.leaves) = (self.most / 8 * (8 - eighths), eighths);
         self
     }
-    /// For one that can do with less at any time: it leaves others a quarter more than they have, too. What they keep goes up
-    /// and down, and the last of it would be taken when they have least.
+    /// For one that can do with less at any time: it leaves others a quarter more than they have, or say that they will have,
+    /// and twice what a step takes, since what the last one made may still be there. What they keep goes up and down, and the
+    /// last of it would be taken when they have least.
     pub fn giving_way(mut self) -> Hold {
         self.gives_way = true;
         self
+    }
+    /// It will keep so much in all: those who can do with less leave it that, and what is refused asks for it.
+    pub fn expect(&mut self, bytes: usize) {
+        self.expects = bytes;
+        self.note_missing();
+    }
+    /// The same, if `all` rows will be like these `rows`, which take so many bytes wherever they lie: what is a cache's now, and
+    /// costs nothing, may be followed by what is not. What nobody can mean is not expected.
+    pub fn expect_rows(&mut self, all: u64, rows: usize, bytes: usize) {
+        if all <= ENDLESS {
+            self.expect((bytes as f64 / rows.max(1) as f64 * all as f64) as usize);
+        }
+    }
+    fn note_missing(&mut self) {
+        let missing = self.expects.min(self.most).saturating_sub(self.bytes);
+        let before = std::mem::replace(&mut self.missing, missing);
+        if before != missing {
+            grow(&self.budget.expected, before, missing);
+        }
+        let yields = if self.gives_way { self.bytes } else { 0 };
+        let before = std::mem::replace(&mut self.yields, yields);
+        if before != yields {
+            grow(&self.budget.yielding, before, yields);
+        }
     }
     pub fn bytes(&self) -> usize {
         self.bytes
@@ -259,6 +339,7 @@ impl Hold {
         let share = kept.share(&self.budget);
         let _ = self.reserve(0);
         self.bytes = kept.bytes;
+        self.note_missing();
         self.meter.keep(kept.bytes);
         (self.share, self._inherited) = (Some(share), Some(kept));
     }
@@ -272,6 +353,7 @@ impl Hold {
             before = 0;
         }
         self.meter.keep(bytes);
+        self.note_missing();
         let Budget { kept, kept_by_all, limit, all: allowed, .. } = &*self.budget;
         let mine = grow(kept, before, bytes);
         let all = grow(kept_by_all, before, bytes);
@@ -279,11 +361,29 @@ impl Hold {
             return Ok(());
         }
         let (most, others) = (self.budget.most(), mine.saturating_sub(bytes));
-        let spare = if self.gives_way { others / 4 } else { 0 };
-        if mine + spare > most || bytes > self.most {
+        let (mut spare, mut step) = (0, 0);
+        if self.gives_way {
+            let expected = self.budget.expected.load(Relaxed);
+            spare = expected.saturating_add(others.saturating_add(expected) / 4);
+            step = self.budget.steps.load(Relaxed);
+            step = step.saturating_mul(2);
+        }
+        // What a step takes may be what is left beside that.
+        let spare = spare.max(spare.saturating_add(step).saturating_sub(limit.saturating_sub(most)));
+        if mine.saturating_add(spare) > most || bytes > self.most {
             // Alone it had too much, or with the others.
-            let others = if bytes > self.most { 0 } else { others };
-            return Err(Over { bytes, others, most: most.min(self.most), limit: *limit, elsewhere: None });
+            let (expects, others) = (self.expects, if bytes > self.most { 0 } else { others });
+            let yielding = self.budget.yielding.load(Relaxed).saturating_sub(self.yields).min(others);
+            return Err(Over {
+                bytes,
+                others,
+                most: most.min(self.most),
+                limit: *limit,
+                expects,
+                yielding,
+                is_guess: false,
+                elsewhere: None,
+            });
         }
         let (most, elsewhere) = (most_of(*allowed), all.saturating_sub(mine));
         let left = most / 8 * (8 - self.leaves);
@@ -291,7 +391,16 @@ impl Hold {
             return Ok(());
         }
         let most = if all > most { most } else { left };
-        Err(Over { bytes, others, most, limit: *allowed, elsewhere: Some(elsewhere) })
+        Err(Over {
+            bytes,
+            others,
+            most,
+            limit: *allowed,
+            expects: self.expects,
+            yielding: 0,
+            is_guess: false,
+            elsewhere: Some(elsewhere),
+        })
     }
     /// The same where so many of them lie in no block of this pass: these are charged to it as well.
     pub fn set_beside(&mut self, bytes: usize, beside: usize) -> std::result::Result<(), Over> {
@@ -308,6 +417,8 @@ impl Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         self.budget.account.reserve(-(self.reserved as isize));
+        self.budget.expected.fetch_sub(self.missing, Relaxed);
+        self.budget.yielding.fetch_sub(self.yields, Relaxed);
         if self.share.is_none() {
             self.budget.kept.fetch_sub(self.bytes, Relaxed);
             self.budget.kept_by_all.fetch_sub(self.bytes, Relaxed);
@@ -329,22 +440,24 @@ impl Over {
         Over { bytes: (self.bytes as f64 / there.max(1) as f64 * all as f64) as usize, ..self }
     }
     /// The same for all elements, when `there` of them take that much; where nobody knows how many there are, for as many again:
-    /// the limit that was too low is never said to be enough.
+    /// the limit that was too low is never said to be enough, nor is any other.
     pub fn for_all(self, all: Option<u64>, there: u64) -> Over {
-        self.if_there_were(all.unwrap_or(there.saturating_mul(2)), there)
+        let over = self.if_there_were(all.unwrap_or(there.saturating_mul(2)), there);
+        Over { is_guess: all.is_none(), ..over }
     }
     /// In words: `what` it is that does not fit, and what would help besides a higher limit.
     pub fn error(self, what: &str, instead: &str) -> Error {
-        let Over { others, most, limit, bytes, elsewhere } = self;
+        let Over { others, most, limit, bytes, expects, yielding, is_guess, elsewhere } = self;
         let mut beside = match others {
             0 => String::new(),
             n => format!(", beside {} that other operators keep", size(n)),
         };
-        let all = bytes + others + elsewhere.unwrap_or(0);
+        let all = bytes.max(expects).saturating_add(others - yielding).saturating_add(elsewhere.unwrap_or(0));
+        let all = scaled(all, most, most.saturating_sub(yielding));
         // Of a very low limit more may be kept than of a higher one.
-        let share = (limit as f64 / most as f64).max(8.0 / KEEP as f64);
+        let share = (limit as f64 / most as f64).max(8.0 / KEEP as f64) * MARGIN;
         // What is too much by a little must not be told to raise a limit to what it is.
-        let needed = size(((share * all as f64) as usize).max(limit + limit / 100));
+        let needed = enough(((share * all as f64) as usize).max(limit + limit / 100));
         let (whose, how) = match elsewhere {
             None => ("operators may keep", "raise it to"),
             Some(n) => {
@@ -353,16 +466,28 @@ impl Over {
                 ("all pipelines of the process may keep", "drop iterators and datasets that are done with, raise it to")
             }
         };
+        let guess = if is_guess { " (how many elements there are is not known)" } else { "" };
         let of = if elsewhere.is_some() { "its memory_limit" } else { "the memory_limit" };
         Error::new(
             Kind::Budget,
             format!(
-                "{what}{beside}; {whose} {} of {of} of {}: {how} {needed} or more, or {instead}",
+                "{what}{beside}; {whose} {} of {of} of {}: {how} {needed} or more{guess}, or {instead}",
                 size(most),
                 size(limit)
             ),
         )
     }
+}
+
+/// The same, rounded up: what is said to be enough is.
+pub fn enough(bytes: usize) -> String {
+    let step = match bytes {
+        0..1_000 => 1,
+        1_000..1_000_000 => 100,
+        1_000_000..1_000_000_000 => 100_000,
+        _ => 10_000_000,
+    };
+    size(bytes.div_ceil(step).saturating_mul(step))
 }
 
 /// Bytes with a unit that fits.
@@ -414,7 +539,7 @@ mod tests {
         for part in [
             "beside 21.0 MB that other operators keep and 41.9 MB that other pipelines",
             "all pipelines of the process may keep 73.4 MB of its memory_limit of 83.9 MB",
-            "drop iterators and datasets that are done with, raise it to 95.9 MB or more, or keep less",
+            "drop iterators and datasets that are done with, raise it to 101.9 MB or more, or keep less",
         ] {
             assert!(text.contains(part), "{text}");
         }
@@ -501,7 +626,31 @@ mod tests {
         let _ = cache.set(50 << 20);
         assert_eq!(buffer.set(20 << 20), Ok(()));
         let text = buffer.set((20 << 20) + 1).unwrap_err().error("b keeps 20.0 MB", "keep less").to_string();
-        assert!(text.contains("limit of 83.9 MB: raise it to 84.7 MB or more"), "{text}");
+        assert!(text.contains("limit of 83.9 MB: raise it to 89.2 MB or more"), "{text}");
+    }
+
+    #[test]
+    fn who_gives_way_leaves_what_others_expect_and_steps_take() {
+        let budget = Budget::new(80 << 20, usize::MAX);
+        let hold = || Hold::new(&budget, Arc::default());
+        let (mut buffer, mut cache) = (hold(), hold().leaving(2).giving_way());
+        // Ten rows of 4 MB, of which the first is a cache's and counts there.
+        buffer.expect_rows(10, 1, 4 << 20);
+        assert_eq!((cache.set(20 << 20), cache.set(21 << 20).is_err()), (Ok(()), true));
+        let _ = cache.set(20 << 20);
+        assert_eq!(buffer.set(40 << 20), Ok(()), "what it expects is there for it");
+        // Nothing is kept for it twice, nor once it is gone.
+        assert_eq!(cache.set(21 << 20).map_err(|over| over.others), Err(40 << 20));
+        drop(buffer);
+        assert_eq!(cache.set(50 << 20), Ok(()));
+        budget.note_step(24 << 20);
+        assert_eq!((budget.left(), cache.set(51 << 20).is_err()), (30 << 20, true), "and two steps");
+        let _ = cache.set(44 << 20);
+        assert_eq!(cache.set(44 << 20), Ok(()));
+        // The cache would keep as large a part of a higher limit.
+        let enough = budget.limit_for(54 << 20);
+        assert!(enough > (54 << 20) * 80 / 36 && enough < 150 << 20, "{enough}");
+        assert_eq!(super::enough(1_234_567), "1.3 MB");
     }
 
     #[test]
@@ -513,7 +662,7 @@ mod tests {
         let over = b.set(31 << 20).unwrap_err();
         assert_eq!((over.bytes, over.others, over.most), (31 << 20, 40 << 20, 70 << 20));
         let text = over.error("b keeps 32.5 MB", "keep less").to_string();
-        for part in ["beside 41.9 MB", "may keep 73.4 MB", "limit of 83.9 MB", "raise it to 85.1 MB", "or keep less"] {
+        for part in ["beside 41.9 MB", "may keep 73.4 MB", "limit of 83.9 MB", "raise it to 90.5 MB", "or keep less"] {
             assert!(text.contains(part), "{text}");
         }
         assert_eq!(b.set(30 << 20), Ok(()), "less is never too much");

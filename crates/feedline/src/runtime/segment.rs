@@ -84,8 +84,8 @@ pub const AWAY: usize = 0;
 /// Marks that are kept for their memory.
 const SPARE: usize = 16;
 
-/// Python's functions, which cannot be put back when they have begun, hardly ever make more of an element: where the limit has
-/// room for so much from each worker, nobody waits for the first of them.
+/// Functions hardly ever make more of an element: where the limit has room for so much from each worker, nobody waits for the
+/// first of Python's, which cannot be put back when they have begun, and others may write over what they get.
 const MADE_BYTES: usize = 64 << 20;
 
 /// The consumer's side of a segment.
@@ -123,6 +123,10 @@ pub struct Shared {
     host: bool,
     /// Until it is known what its functions take, it takes one step at a time.
     is_careful: bool,
+    /// There is little memory for each that works at it.
+    is_tight: bool,
+    /// A step that could not be done again took much.
+    grows: AtomicBool,
     /// The node of the head that is being pulled; 0 if none is. Not shuttle's: nothing depends on it.
     at: std::sync::atomic::AtomicU64,
     /// Errors may be left out behind it: they do not end a batch.
@@ -263,7 +267,8 @@ impl Segment {
         let host = functions.iter().any(|(f, _)| f.is_host()) || run.has_host;
         let is_unknown = functions.iter().any(|(f, _)| f.is_host() && !f.is_away());
         let at_once = bounds.parallel.min(run.pool.budget()).max(1);
-        let is_careful = is_unknown && run.budget.limit() / at_once < MADE_BYTES;
+        let is_tight = run.budget.limit() / at_once < MADE_BYTES;
+        let is_careful = is_unknown && is_tight;
         let shared = Arc::new_cyclic(|me: &Weak<Shared>| Shared {
             me: me.clone(),
             waker: me.clone(),
@@ -307,6 +312,8 @@ impl Segment {
             lane,
             host,
             is_careful,
+            is_tight,
+            grows: AtomicBool::new(false),
             at: std::sync::atomic::AtomicU64::new(0),
             sieved: run.errors.is_some(),
             name: run.names.get(&id).map_or("a dataset inside of a function", |(name, _)| name),

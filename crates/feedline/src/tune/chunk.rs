@@ -84,13 +84,13 @@ pub fn whole_batches(want: usize, begun: usize, grain: usize) -> usize {
 const MESSAGE_NS: u64 = 4_000_000;
 const MESSAGE_BYTES: usize = 4 << 20;
 
-/// The same for rows that travel to another process.
-pub fn next_rows_away(asked: usize, rows: usize, bytes: usize, ns: u64) -> usize {
-    let full = rows * 2 > asked;
-    if full && ns * 2 < MESSAGE_NS && bytes * 2 <= MESSAGE_BYTES && asked < MAX_ROWS {
+/// The same for rows that travel to another process, where a message is to have `most` bytes.
+pub fn next_rows_away(asked: usize, rows: usize, bytes: usize, ns: u64, most: usize) -> usize {
+    let (full, most) = (rows * 2 > asked, MESSAGE_BYTES.min(most));
+    if full && ns * 2 < MESSAGE_NS && bytes * 2 <= most && asked < MAX_ROWS {
         return asked * 2;
     }
-    if asked > 1 && (ns > MESSAGE_NS * 2 || bytes > MESSAGE_BYTES * 2) {
+    if asked > 1 && (ns > MESSAGE_NS * 2 || bytes > most * 2) {
         return asked / 2;
     }
     asked
@@ -136,11 +136,13 @@ mod tests {
     #[test]
     fn a_message_takes_some_milliseconds() {
         let settle = |row_bytes: usize, row_ns: u64| {
-            (0..40).fold(1, |rows, _| next_rows_away(rows, rows, rows * row_bytes, rows as u64 * row_ns))
+            let next = |rows, most| next_rows_away(rows, rows, rows * row_bytes, rows as u64 * row_ns, most);
+            [usize::MAX, 1 << 20].map(|most| (0..40).fold(1, |rows, _| next(rows, most)))
         };
-        assert_eq!(settle(8, 200_000), 16);
-        assert_eq!(settle(10 << 20, 200_000), 1);
-        assert_eq!(settle(8, 50_000_000), 1);
+        assert_eq!(settle(8, 200_000), [16, 16]);
+        assert_eq!(settle(10 << 20, 200_000), [1, 1]);
+        assert_eq!(settle(8, 50_000_000), [1, 1]);
+        assert_eq!(settle(256 << 10, 1000), [16, 4]);
     }
 
     #[test]

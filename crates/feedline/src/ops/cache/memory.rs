@@ -201,6 +201,8 @@ impl fmt::Debug for Store {
 /// Chunks are put together into blocks of about this size, so that later passes are not bound to the small chunks with
 /// which the first one started.
 const BLOCK_BYTES: usize = 4 << 20;
+/// Chunks of this size stay as they are: a block of them would be a copy, beside what others keep of the pass that fills it.
+const WHOLE_BYTES: usize = 256 << 10;
 
 #[derive(Default)]
 pub struct Blocks {
@@ -218,7 +220,13 @@ impl Blocks {
         if last.is_some_and(|l| l.extend(&chunk)) {
             return;
         }
-        self.bytes += chunk.nbytes();
+        let bytes = chunk.nbytes();
+        if bytes >= WHOLE_BYTES {
+            self.close();
+            self.blocks.push(chunk);
+            return;
+        }
+        self.bytes += bytes;
         self.open.push(chunk);
         if self.bytes >= BLOCK_BYTES {
             self.close();

@@ -332,6 +332,7 @@ impl GroupSteps {
                 more += group.bytes - before;
             }
         }
+        self.expect(&current.chunk);
         self.hold.set(self.hold.bytes() + more).map_err(|over| {
             let windows = self.groups.len();
             let sum =
@@ -345,6 +346,15 @@ impl GroupSteps {
             let all = all.min(self.node.inputs[0].card.known().unwrap_or(u64::MAX));
             over.if_there_were(all, held).error(&what, "make smaller windows or use fewer keys").that_ends()
         })
+    }
+    /// Those who can do with less leave it what its windows take when all of them are full.
+    fn expect(&mut self, like: &Chunk) {
+        // To add them up costs a little for each window.
+        if self.groups.len() <= 64 {
+            let all = self.groups.values().fold(0u64, |sum, group| sum.saturating_add(group.size as u64));
+            let there = self.node.inputs[0].card.known().unwrap_or(u64::MAX);
+            self.hold.expect_rows(all.min(there), like.rows(), like.nbytes());
+        }
     }
     /// Puts a row into its window; gives the window if it is full now.
     fn put(&mut self, key: i64, row: usize, current: &mut Current) -> Result<Option<(i64, Vec<Chunk>)>> {

@@ -44,6 +44,8 @@ pub struct BufferStage {
     start: Mark,
     /// Rows that came in.
     came: u64,
+    /// Rows that came while it was filled, and their bytes, wherever they lie.
+    seen: (usize, usize),
     /// Rows and errors that were given.
     given: Given,
     /// To be left out.
@@ -163,11 +165,15 @@ impl BufferStage {
         };
         let start = Mark::start(&mut *input);
         let mut random = seeds.random();
+        let mut hold = cx.hold(node);
+        let all = node.inputs[0].card.known().map_or(size, |all| size.min(usize::try_from(all).unwrap_or(usize::MAX)));
+        let fixed = || crate::ops::batch::fixed_bytes(&node.inputs[0].spec, all);
+        hold.expect(bytes.or_else(fixed).unwrap_or(0));
         Ok(BufferStage {
             input: Open::new(cx, &node.inputs, input),
             size,
             bytes: bytes.map(Bytes::new),
-            hold: cx.hold(node),
+            hold,
             cx: cx.clone(),
             node: node.clone(),
             seeds,
@@ -175,6 +181,7 @@ impl BufferStage {
             origins,
             start,
             came: 0,
+            seen: (0, 0),
             given: Given::default(),
             drop: Given::default(),
             back: None,
@@ -305,18 +312,20 @@ impl BufferStage {
         let refs = (self.held.capacity() + self.coming.capacity()) * size_of::<RowRef>();
         self.hold.set_beside(rows + self.held.len() * size_of::<RowRef>(), beside + refs)
     }
+    /// Rows that it will have.
+    fn asked(&self) -> usize {
+        let all = self.node.inputs[0].card.known().map_or(usize::MAX, |n| usize::try_from(n).unwrap_or(usize::MAX));
+        self.size.min(all)
+    }
     /// There is no memory for the buffer that was asked for.
     fn refuse(&mut self, over: Over) -> Pull {
         let rows = self.held.len() + self.coming.len() - self.next;
-        let all = match (self.size, self.node.inputs[0].card) {
-            (usize::MAX, crate::plan::Card::Known(all)) => usize::try_from(all).unwrap_or(usize::MAX),
-            (size, _) => size,
-        };
+        let all = self.asked();
         let what = match all {
             usize::MAX => format!("{rows} elements in the buffer take {}", bytes_text(over.bytes)),
             n => format!("{rows} of the {n} elements of the buffer take {}", bytes_text(over.bytes)),
         };
-        let whole = if all == usize::MAX { 2 * over.bytes } else { (over.bytes / rows.max(1)).saturating_mul(all) };
+        let whole = if all == usize::MAX { 2 * over.bytes } else { (over.bytes / rows.max(1) + 1).saturating_mul(all) };
         (self.held, self.packed, self.parts) = (VecDeque::new(), None, Parts::default());
         let _ = self.hold.set_beside(0, 0);
         (self.coming, self.next, self.picked) = (Vec::new(), 0, Vec::new());
@@ -429,6 +438,12 @@ impl BufferStage {
                     let ask = self.missing().saturating_add(want - self.picked.len() - 1);
                     match self.pull_input(cx, ask.min(MOST_ROWS / 2)) {
                         Pull::Rows(chunk) => {
+                            if self.bytes.is_none() && self.held.len() < self.size && self.size < usize::MAX {
+                                // As if those to come were like those that came.
+                                self.seen.0 += chunk.rows();
+                                self.seen.1 += chunk.nbytes() + chunk.rows() * size_of::<RowRef>();
+                                self.hold.expect_rows(self.asked() as u64, self.seen.0, self.seen.1);
+                            }
                             self.take_in(chunk);
                             if let Err(over) = self.count() {
                                 return self.refuse(over);

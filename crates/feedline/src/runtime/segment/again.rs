@@ -2,7 +2,8 @@
 //!
 //! 1. Functions that can be run again (not Python's) get their rows twice: one copy is kept (columns are shared) until they
 //!    are through. What would lose by that, because its memory could be overwritten, is kept only where it is large for the
-//!    limit. Functions of the user's can be put back before the first of their rows, and ask when they have Python's lock.
+//!    limit, where the limit is low for so many workers, or once a step of the segment has become large, whatever it got.
+//!    Functions of the user's can be put back before the first of their rows, and ask when they have Python's lock.
 //! 2. A step that unwinds with `NoRoom` leaves that copy in the queue, under the number of its slot, and counts as under
 //!    way. Nothing more is pulled until it is done.
 //! 3. It is done again a few rows at a time, at last one by one, when its slot is the first (then nobody can go on without
@@ -17,7 +18,7 @@ use super::super::sync::lock;
 use super::{NoRoom, Place, Queue, Shared, panic_error};
 use crate::element::{Chunk, Column, DType, Slots};
 use crate::error::{Error, Kind};
-use crate::runtime::bytes_text as size;
+use crate::runtime::{bytes_text as size, enough_text as enough};
 use feedline_io::{Standing, Step};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -132,13 +133,21 @@ impl Shared {
             let step = Step::begin(standing, self.most_of(rows));
             let run = || self.run_functions(at..at + alike, items, (&mut *slots, rows), lock_ns);
             let ran = catch_unwind(AssertUnwindSafe(run));
-            took = took.max(step.peak());
+            let peak = step.peak();
+            took = took.max(peak);
+            self.budget.note_step(peak);
             drop(step);
+            if standing == Standing::Free && repeats && peak >= self.budget.limit() / LARGE {
+                self.grows.store(true, Relaxed);
+            }
             items = match ran {
                 Ok(items) => items,
                 Err(panic) => {
                     let unfinished = match (panic.downcast_ref::<NoRoom>(), kept) {
-                        (Some(&NoRoom { bytes }), Some(items)) => Unfinished::Back(Back { at, items, bytes }),
+                        (Some(&NoRoom { bytes }), Some(items)) => {
+                            self.budget.note_step(bytes);
+                            Unfinished::Back(Back { at, items, bytes })
+                        }
                         _ => Unfinished::Panic(panic),
                     };
                     return (Err(unfinished), took);
@@ -151,6 +160,10 @@ impl Shared {
 
     /// Whether to keep a copy of these until the functions are through.
     fn is_worth_keeping(&self, items: &[Item]) -> bool {
+        // A megabyte can become any size in each worker at once, and is little beside the limit itself.
+        if self.is_tight || self.grows.load(Relaxed) {
+            return true;
+        }
         let plain = |column: &Column| match column {
             Column::Dense(t) if t.dtype() == DType::String => 0,
             // Nor is anything written over what is ragged or sparse.
@@ -165,7 +178,7 @@ impl Shared {
         bytes <= SMALL || bytes >= self.budget.limit() / LARGE
     }
     fn most_of(&self, rows: usize) -> usize {
-        if rows > 1 { self.budget.limit() / SEVERAL } else { self.budget.limit() }
+        if rows > 1 { self.budget.limit() / SEVERAL } else { self.budget.left() }
     }
     fn standing(&self, number: u64) -> Standing {
         let queue = lock(&self.queue);
@@ -261,14 +274,19 @@ impl Shared {
     /// A row of which too much would be made.
     fn refused(&self, item: &Item, bytes: usize) -> Item {
         let limit = self.budget.limit();
+        let (left, needed) = (self.budget.left(), enough(self.budget.limit_for(bytes)));
+        let beside = match bytes > limit {
+            true => String::new(),
+            false => format!(", of which operators keep {}", size(limit - left)),
+        };
         let error = Error::new(
             Kind::Budget,
             format!(
-                "what is made of one element takes {} at once, which is more than the memory_limit of {}: raise it to {} or \
-                 more, or make less of it (decode a part of a picture or a smaller one, leave out what takes most)",
+                "what is made of one element takes {} at once, which is more than the memory_limit of {}{beside}: raise it \
+                 to {needed} or more, or make less of it (decode a part of a picture or a smaller one, leave out what takes \
+                 most)",
                 size(bytes),
                 size(limit),
-                size(bytes + bytes / 8)
             ),
         );
         match item {
@@ -404,7 +422,7 @@ mod tests {
         let options = Options { memory_limit: Some(1 << 20), ..Default::default() };
         let error = grown(1, 1 << 20).with_options(options).unwrap().iter().unwrap().next().unwrap().unwrap_err();
         let text = error.to_string();
-        for part in ["takes 8.4 MB at once", "memory_limit of 1.0 MB", "raise it to 9.4 MB", "map"] {
+        for part in ["takes 8.4 MB at once", "memory_limit of 1.0 MB", "raise it to 9.5 MB", "map"] {
             assert!(text.contains(part), "{text}");
         }
     }

@@ -16,7 +16,8 @@ impl Shared {
     pub(super) fn send(&self, number: u64, chunk: Chunk, place: Place, start: Instant) {
         // Somebody runs a step of this segment, and holds it.
         let Some(shared) = self.me.upgrade() else { return };
-        let away = Away { shared, number, row: place.row, sent: chunk.clone(), given: false };
+        let bytes = chunk.nbytes();
+        let away = Away { shared, number, row: place.row, sent: chunk.clone(), bytes, given: false };
         let function = &self.functions[0].0;
         // After a panic the reply is dropped, which gives an error in its place.
         let _ = catch_unwind(AssertUnwindSafe(|| function.send(chunk, place.slots, Box::new(away))));
@@ -36,7 +37,9 @@ impl Shared {
         self.note_fails(away.row, &items);
         let bytes: usize = items.iter().map(|i| i.nbytes()).sum();
         if self.bounds.chunk_rows.is_none() {
-            let want = crate::tune::next_rows_away(self.want.load(Relaxed), away.sent.rows(), bytes, answer.busy_ns);
+            let most = feedline_io::small_share(self.budget.limit(), self.bounds.parallel) / 2;
+            let (asked, rows) = (self.want.load(Relaxed), away.sent.rows());
+            let want = crate::tune::next_rows_away(asked, rows, bytes.max(away.bytes), answer.busy_ns, most);
             self.want.store(want, Relaxed);
             self.meter.chunk_rows.store(want as u64, Relaxed);
             self.chose_rows(want, crate::tune::Because::Message);
@@ -44,7 +47,8 @@ impl Shared {
         if answer.is_end {
             self.end_after(away.number);
         }
-        self.fill(away.number, items, bytes, 0, true);
+        // What was sent and what came back lie in memory that both sides have, as long as somebody is at it.
+        self.fill(away.number, items, bytes, away.bytes + bytes, true);
         self.pump();
     }
 
@@ -72,12 +76,21 @@ struct Away {
     /// Its first row, counted as in `Place`.
     row: u64,
     sent: Chunk,
+    /// Of what was sent.
+    bytes: usize,
     given: bool,
 }
 
 impl Reply for Away {
     fn is_wanted(&self) -> bool {
         !self.shared.gone()
+    }
+    fn is_awaited(&self) -> bool {
+        let queue = lock(&self.shared.queue);
+        if self.shared.bounds.ordered { self.number == queue.first } else { queue.slots.is_empty() }
+    }
+    fn most(&self) -> usize {
+        self.shared.budget.left()
     }
     fn give(mut self: Box<Self>, answer: Answer) {
         self.given = true;

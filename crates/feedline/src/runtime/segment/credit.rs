@@ -59,7 +59,8 @@ impl Shared {
         // Workers elsewhere are not left idle because of what they may send: one chunk each is always under way.
         let assured = b.calls == AWAY && queue.under_way < b.parallel / 2;
         let coming = if assured { 0 } else { queue.estimate.saturating_mul(queue.under_way + 1) };
-        let taken = queue.takes.saturating_mul(queue.under_way + 1);
+        let copied = if b.calls == AWAY { queue.estimate } else { 0 };
+        let taken = queue.takes.saturating_mul(queue.under_way + 1).saturating_add(copied);
         queue.under_way < if queue.is_new && self.is_careful { 1 } else { self.at_once() }
             && held < if self.is_enough(queue) { b.ready.min(b.chunks) } else { b.chunks }
             && queue.rows < b.rows
