@@ -100,7 +100,7 @@ impl Takes {
                 1 => format!("a row takes {}, most of it for the column {column:?}", size(self.bytes)),
                 n => format!("{n} rows take {}, most of it for the column {column:?}", size(self.bytes)),
             };
-            let needed = (self.bytes as f64 / most as f64 * limit as f64) as usize + 100_000;
+            let needed = (self.bytes / 7).saturating_mul(8).saturating_add(100_000);
             return Err(Error::new(
                 Kind::Budget,
                 format!(
@@ -129,9 +129,12 @@ pub struct Allowed {
     pub shared_bytes: usize,
 }
 
+/// Bytes that may be taken to decode a piece under any limit.
+const LEAST_AT_ONCE: usize = 1 << 20;
+
 /// What may be taken to decode a piece at once, of the limit.
 fn most_at_once(limit: usize) -> usize {
-    limit / 8 * 7
+    (limit / 8 * 7).max(LEAST_AT_ONCE)
 }
 
 impl Allowed {
