@@ -52,8 +52,8 @@ REFUSED = {
     "letters": r"of one element takes \d+\.\d MB at once.* memory_limit of 67\.1 MB: raise",
     "growing_state": r"a state of 28\.0 MB takes 60\.0 MB .* smaller state",
     "compressed_whole": r"it is compressed, and takes .* fewer rows",
-    "too_many_arrays": r"what 8 of the 32 datasets are .* 67\.1 MB.* raise it to 30\d\.\d MB.* cycle_length",
-    "too_many_arrays_serially": r"what 8 of the 32 datasets are .* raise it to 30\d\.\d MB .*cycle_length",
+    "too_many_arrays": r"what 8 of the 32 datasets are .* 67\.1 MB.* raise it to 32\d\.\d MB.* cycle_length",
+    "too_many_arrays_serially": r"what 8 of the 32 datasets are .* raise it to 32\d\.\d MB .*cycle_length",
 }
 LONG_ROWS = r"a row takes \d+\.\d MB, most .* column \"x.* memory_limit of 67\.1 MB leaves 58\.7 MB .* raise"
 REFUSED |= {name: LONG_ROWS for name in child.PIPELINES if name.endswith("_does_not")}
@@ -69,6 +69,9 @@ def test_the_peak_is_within_the_limit(name: str, folder: Path) -> None:
     assert not found["error"]
     assert (found["elements"], found["total"]) == (roomy["elements"], roomy["total"])
     held = 2 * found["largest"]
+    if name in child.SMALL_LIMITS:
+        # What the C library keeps for each thread, which nobody can ask it for: the same under any limit.
+        held += child.WIDE_WORKERS << 20
     above = (found["peak"] - held) / limit
     print(f"{name}: {found['peak'] >> 20} MB, {above:.2f} of the limit; without one {roomy['peak'] >> 20} MB")
     assert above <= 1.1, found["explain"]
