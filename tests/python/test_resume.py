@@ -843,7 +843,7 @@ def test_num_parallel_calls_may_be_others(seed: int) -> None:
             try:
                 again = chained(steps, draw).with_options(**options).iter(state=state)
             except ValueError as error:
-                assert "with a filter before and one behind" in str(error)  # noqa: PT017
+                assert "with a filter before and one behind" in str(error)
                 refused += 1
                 break
             for _ in range(more):

@@ -63,7 +63,8 @@ fn buffer(record: usize, chunk_rows: Option<usize>, passes: i64) {
         filled.push(elsewhere("fill", dir.path(), chunk_rows, &files));
         restored.push(elsewhere("restore", dir.path(), chunk_rows, &files));
     }
-    (filled.sort(), restored.sort());
+    filled.sort();
+    restored.sort();
     println!(
         "shuffle({BUFFER}) of {} kB, chunks of {chunk_rows:?}: {} kB, taken in {:.2?} (median), {:.2?} (most); filled in \
          {filled:.2?}, restored in {restored:.2?}, each in a process of its own: {:.2} of the time (medians)",

@@ -36,8 +36,8 @@ class FeedlineError(Exception):
     Attributes:
         operator: The operator or the function that failed, such as `"map"`.
         file: The file that was read.
-        byte: Where in the file, in bytes from its beginning; of a compressed one, in what it unpacks to, unless
-            it cannot be unpacked there.
+        byte: Where in the file, in bytes from its beginning; of a compressed one, in what it unpacks to,
+            unless it cannot be unpacked there.
         record: The number of the record or row in the file, from 0; of many that are lost, of the first.
         element: The number of the element in the stream that the operator read, from 0.
 
