@@ -729,20 +729,8 @@ def short_ragged_kept(_: Path) -> fl.Dataset:
     return short_ragged().cache(on_full="keep").repeat(2).map(lambda x: fl.size(x.flat_values))
 
 
-@pipeline
-def short_ragged_in_groups(_: Path) -> fl.Dataset:
-    """Seven windows of a thousand."""
-    groups = (
-        short_ragged()
-        .enumerate()
-        .group_by_window(lambda i, _: i % 7, lambda _, window: window, window_size=1000)
-    )
-    return groups.map(lambda _, x: fl.size(x.flat_values))
-
-
 SMALL_LIMITS = {
     "short_ragged_kept": 16 << 20,
-    "short_ragged_in_groups": 16 << 20,
     "shuffled_parts": 16 << 20,
     "shuffled_parts_in_turns": 32 << 20,
     "shuffled_parts_of_batches": 16 << 20,
