@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from . import drives, keras_cases, operations, steps, values
+from . import drives, keras_cases, operations, record_cases, steps, values
 from .calls import Calls
 from .events import Failure, settle
 
@@ -19,8 +19,8 @@ Observed = dict[str, Any]
 def observe(case: Case, build: Callable[[Case, Calls], Any] | None = None) -> Observed:
     """What feedline does with a case. `build` makes the dataset where it is not that of the steps."""
     if "op" in case:
-        special = case["op"] in keras_cases.OBSERVERS
-        return keras_cases.observe(case) if special else operations.observe(case)
+        rooms = (room for room in (keras_cases, record_cases) if case["op"] in room.OBSERVERS)
+        return next(rooms, operations).observe(case)
     calls = Calls()
     try:
         dataset = (build or _build)(case, calls)
