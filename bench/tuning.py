@@ -39,6 +39,8 @@ GRID = [(1, 2), (CORES, 1), (CORES, 16), (2 * CORES, 64)]
 LEAST_RATIO, MOST_ASLEEP, MOST_SLOWER = 0.95, 0.02, 0.03
 # Seconds of a turn, the first of which do not count: what was made ahead while others had theirs is used up.
 SETTLE_S, WINDOW_S = 0.05, 0.15
+# How long one that fills its queue is waited for, and how long it is looked at to see whether it still does.
+MOST_FILLING_S, LOOK_S = 2.0, 0.02
 # A configuration that is slower than this share of the best one need not be measured to the end.
 BEHIND = 0.85
 
@@ -48,8 +50,7 @@ class Case:
     """`make(fl, calls, folder, shift)`: the pipeline, with `calls` parallel calls, whose costs change at `shift` if at all.
 
     What the loop does with each element: nothing, `work` (seconds of computing), or `sleep` (seconds). `few`: so few come in
-    a second that turns have to be several times as long, the more so since whoever had the turn before still fills its
-    queue."""
+    a second that turns have to be several times as long."""
 
     make: Callable[[Any, int, Path, float], Any]
     tells: str
@@ -223,11 +224,23 @@ def child(name: str, warm: float, rounds: int) -> dict[str, Any]:
 
 
 def turn(elements: Iterator[Any], case: Case) -> dict[str, float]:
-    """One measurement."""
+    """One measurement, once whoever had the turn before has filled its queue: under Python's lock, of which there is one, that
+    would go on at the cost of this one, and the more so the longer that queue is."""
+    still()
     consume(elements, case, SETTLE_S * case.times)
     cpu = time.process_time()
     found = consume(elements, case, WINDOW_S * case.times)
     return {**found, "cpu": time.process_time() - cpu}
+
+
+def still() -> None:
+    """Waits until this process hardly computes, or for `MOST_FILLING_S`."""
+    begin = time.monotonic()
+    while time.monotonic() - begin < MOST_FILLING_S:
+        cpu = time.process_time()
+        time.sleep(LOOK_S)
+        if time.process_time() - cpu < LOOK_S / 5:
+            return
 
 
 def a_second(turns: list[dict[str, float]], what: str) -> float:

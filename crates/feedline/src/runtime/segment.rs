@@ -649,7 +649,7 @@ impl Shared {
             }
         }
         let bytes: usize = out.iter().map(|i| i.nbytes()).sum();
-        self.adapt(rows_in, bytes, takes, start.elapsed().as_nanos() as u64);
+        self.adapt(rows_in, bytes, takes, (start.elapsed().as_nanos() as u64, locked_ns));
         self.fill(number, out, bytes, takes, true);
         self.lane.step.note(start.elapsed().as_nanos() as u64, locked_ns, Usage::since(used));
         true
@@ -851,9 +851,11 @@ impl Shared {
         }
     }
 
-    /// Takes note of what a step cost.
-    fn adapt(&self, rows: usize, bytes: usize, takes: usize, ns: u64) {
+    /// Takes note of what a step cost, and how much of that was waiting for Python's lock: the more steps there are the more
+    /// often is the lock handed over, so chunks must not shrink for it.
+    fn adapt(&self, rows: usize, bytes: usize, takes: usize, (ns, locked_ns): (u64, u64)) {
         self.note_cost(ns);
+        let ns = ns.saturating_sub(locked_ns);
         if self.bounds.chunk_rows.is_some() || rows == 0 {
             return;
         }
