@@ -24,6 +24,7 @@
 
 mod again;
 mod away;
+mod chunks;
 mod credit;
 mod depth;
 
@@ -44,7 +45,6 @@ use super::sync::{Mutex, lock};
 use super::{Budget, Meter, pop_rows};
 use crate::element::Slots;
 use crate::error::{Error, Result};
-use crate::tune::{Because, because};
 use feedline_io::{NoRoom, Standing, Step, Witness};
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -840,43 +840,6 @@ impl Shared {
                 self.lane.order_ns.fetch_add(waited.as_nanos() as u64, Relaxed);
             }
         }
-    }
-
-    /// Rows to ask the head for now, when `begun` of a batch are there.
-    fn want_now(&self, begun: usize) -> usize {
-        let want = self.want.load(Relaxed).min(self.bounds.rows).max(1);
-        match self.bounds.chunk_rows {
-            Some(_) => want,
-            None => crate::tune::whole_batches(want, begun, self.bounds.grain),
-        }
-    }
-
-    /// Takes note of what a step cost, and how much of that was waiting for Python's lock: the more steps there are the more
-    /// often is the lock handed over, so chunks must not shrink for it.
-    fn adapt(&self, rows: usize, bytes: usize, takes: usize, (ns, locked_ns): (u64, u64)) {
-        self.note_cost(ns);
-        let ns = ns.saturating_sub(locked_ns);
-        if self.bounds.chunk_rows.is_some() || rows == 0 {
-            return;
-        }
-        let Bounds { grain, bytes: most, .. } = self.bounds;
-        // What it makes on the way counts where it is too much, whatever is left of it.
-        let bytes = if takes > most / 4 { bytes.max(takes) } else { bytes };
-        let asked = self.want.load(Relaxed);
-        let want = crate::tune::next_rows(asked, rows, bytes, ns, grain, most / 4);
-        self.want.store(want, Relaxed);
-        self.meter.chunk_rows.store(want as u64, Relaxed);
-        self.chose_rows(
-            want,
-            if want == asked { because(want, rows, bytes, ns, grain, most / 4) } else { Because::Growing },
-        );
-    }
-}
-
-impl Shared {
-    fn note_cost(&self, ns: u64) {
-        let cost = self.cost_ns.load(Relaxed);
-        self.cost_ns.store(if cost == 0 { ns } else { (cost * 3 + ns) / 4 }, Relaxed);
     }
 }
 
