@@ -100,8 +100,7 @@ impl Op for FlatMap {
         vec![&self.function]
     }
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
-        let outer = Inners::new(cx, node, &self.function)?;
-        Ok(Built::Stage(Box::new(Stepping::new(FlatMapSteps { outer, inner: None, from: Mark::default() }))))
+        one_by_one(cx, node, &self.function)
     }
     fn write(&self) -> Result<serde_json::Value> {
         Ok(serde_json::to_value(self)?)
@@ -109,6 +108,12 @@ impl Op for FlatMap {
     fn show(&self) -> String {
         format!("{:?}", self.function)
     }
+}
+
+/// The elements of the datasets that a function makes of those of the node's input.
+pub fn one_by_one(cx: &BuildCx, node: &Plan, function: &Function) -> Result<Built> {
+    let outer = Inners::new(cx, node, function)?;
+    Ok(Built::Stage(Box::new(Stepping::new(FlatMapSteps { outer, inner: None, from: Mark::default() }))))
 }
 
 /// The datasets that a function makes of the elements of an input, one after the other.

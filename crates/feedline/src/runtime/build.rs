@@ -54,6 +54,8 @@ pub struct Run {
     pub resuming: AtomicBool,
     /// It goes on from a state.
     pub resumed: AtomicBool,
+    /// What tells the pass from others, also where it goes on from a state; 0 if nobody has asked. See `Run::name`.
+    pub(super) name: std::sync::atomic::AtomicU64,
 }
 
 /// Results that a queue holds at most for each worker, those that are not there yet included: the window in which a slow

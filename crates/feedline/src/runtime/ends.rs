@@ -12,11 +12,13 @@
 //!    by the marks of whoever goes on behind it (`EndsBelow`), once it has seen it: a `repeat` that begins anew, a `shuffle`
 //!    that gives the rest of its buffer. What is read again, and a pass that goes on from a state, know of the ends of
 //!    snapshots what marks tell, whatever has come to its end since.
+//!    Inside of functions marks tell nothing of it: there the pass that saw an end first is known by its name.
 //! 6. Datasets that are read in turns, and an input beside the datasets that are made of it, do not know how far each other
 //!    are before all of them are read.
 
 use super::build::{BuildCx, Run};
 use super::mark::{At, Mark};
+use super::seed::random_u64;
 use super::stage::{Cx, Pull, Stage};
 use super::sync::atomic::AtomicBool;
 use super::sync::lock;
@@ -94,7 +96,22 @@ impl Ended {
     }
 }
 
+/// Whether a snapshot is read inside of a function.
+pub(super) fn has_inner_snapshots(plan: &Plan) -> bool {
+    let (mut all, mut outside) = (0, 0);
+    plan.walk_all(&mut |p| all += usize::from(p.op.is_read_by_ends()));
+    plan.walk(&mut |p| outside += usize::from(p.op.is_read_by_ends()));
+    all > outside
+}
+
 impl Run {
+    /// What tells the pass from others. A snapshot inside of a function has it from whoever saw its end first: that pass began
+    /// before, and whoever resumes it reads on as it did.
+    pub fn name(&self) -> u64 {
+        // Below 2^52: all programs that read JSON have such numbers.
+        let drawn = random_u64() >> 12 | 1;
+        self.name.compare_exchange(0, drawn, Relaxed, Relaxed).map_or_else(|name| name, |_| drawn)
+    }
     /// A part of the pass that an operator keeps in a folder was read to its end, now or before a state was taken. `tell` is
     /// called when its consumer has seen it.
     pub fn note_end(&self, cx: &BuildCx, node: u64, folder: &str, tell: impl Fn() + Send + 'static) {

@@ -132,6 +132,7 @@ fn traced_run(plan: &Plan, epoch: u64, pool: Arc<Pool>, trace: Option<Arc<Trace>
         has_host,
         resuming: AtomicBool::new(false),
         resumed: AtomicBool::new(false),
+        name: AtomicU64::new(0),
     })
 }
 
@@ -186,6 +187,9 @@ impl Iter {
         let run = new_run(&bound.plan, epoch, pool);
         super::state::begin_seeds(&bound.plan, &run.finished);
         let seeds = super::state::seeds_of(&bound.plan, &run.finished);
+        if super::ends::has_inner_snapshots(&bound.plan) {
+            run.name();
+        }
         let mut iter = Iter::build(runs, epoch, run)?;
         // What a cache gives was made in an earlier pass, and a snapshot reads its input or its shards: only a state tells.
         let mut cached = false;
@@ -231,6 +235,7 @@ impl Iter {
         super::state::set_kept(&state.kept, &build_cx(&run, bound, state.epoch), &bound.plan)?;
         run.resuming.store(true, Relaxed);
         run.resumed.store(true, Relaxed);
+        run.name.store(state.pass, Relaxed);
         let budget = run.budget.clone();
         let _entered = budget.enter();
         let mut iter = Iter::build(runs, state.epoch, run)?;
@@ -305,10 +310,11 @@ impl Iter {
         let left_out = super::state::left_out_of(&self.run.meters);
         let kept = super::state::kept_of(&self.plan, &self.run)?;
         let (at, drawn) = (Vec::new(), self.drawn.iter().map(|cell| cell.load(Relaxed)).collect());
+        let pass = self.run.name.load(Relaxed);
         Ok(Moment {
             mark,
             row,
-            rest: State { plan, epoch, seeds, at, delivered, ended, shards, left_out, kept, drawn },
+            rest: State { plan, epoch, seeds, at, delivered, ended, shards, left_out, kept, drawn, pass },
         })
     }
 

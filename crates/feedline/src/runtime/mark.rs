@@ -26,6 +26,8 @@ enum Part {
     Later(Arc<dyn Later>, u64),
     /// Read from a state, and told again as it was.
     Saved(Arc<[Saved]>),
+    /// A mark with the number of its parts, which is known only when they are told.
+    Counted(Box<Mark>),
     /// The operator cannot be resumed, and why.
     Never(&'static str),
     /// The operator can begin here, but if the flag is set it does not give the same once more: nobody may make again what
@@ -65,10 +67,20 @@ impl Mark {
     pub fn start(stage: &mut dyn super::Stage) -> Mark {
         let (mut mark, mut parts) = (Mark::default(), Vec::new());
         stage.mark(&mut mark);
-        match mark.saved(&mut parts) {
-            Ok(()) if !mark.0.iter().any(|part| matches!(part, Part::Once(..))) => Mark::from(&parts[..]),
-            _ => mark,
+        if !mark.0.iter().any(|part| matches!(part, Part::Once(..) | Part::Again(..))) && mark.saved(&mut parts).is_ok()
+        {
+            return Mark::from(&parts[..]);
         }
+        // What cannot be told now stays as it is; what could be told only now does not.
+        mark.0.iter_mut().for_each(|part| {
+            let mut told = Vec::new();
+            if let Part::Later(who, at) = part
+                && who.tell(*at, &mut told).is_ok()
+            {
+                *part = Part::Saved(told.into());
+            }
+        });
+        mark
     }
     pub fn number(&mut self, n: u64) {
         self.0.push(Part::Number(n));
@@ -100,6 +112,7 @@ impl Mark {
     pub fn extend_again(&mut self, other: &Mark) {
         self.0.extend(other.0.iter().map(|part| match part {
             Part::Once(so, why) => Part::Again(so.clone(), why),
+            Part::Counted(mark) => Part::Counted(Box::new((**mark).clone().again())),
             part => part.clone(),
         }));
     }
@@ -111,6 +124,9 @@ impl Mark {
     }
     /// The same with the number of its parts, so that it can be read as a whole.
     pub fn counted(&mut self, other: &Mark) {
+        if !other.is_whole() {
+            return self.0.push(Part::Counted(Box::new(other.clone())));
+        }
         let parts = other.0.iter().map(|part| match part {
             Part::Saved(parts) => parts.len(),
             Part::Once(..) | Part::Again(..) => 0,
@@ -128,7 +144,7 @@ impl Mark {
     }
     /// Whether all of it is there already.
     pub fn is_whole(&self) -> bool {
-        !self.0.iter().any(|p| matches!(p, Part::Later(..)))
+        !self.0.iter().any(|p| matches!(p, Part::Later(..) | Part::Counted(_)))
     }
     /// Its numbers, if it is nothing but a few numbers: how many.
     pub fn few(&self, out: &mut [u64]) -> Option<usize> {
@@ -164,6 +180,12 @@ impl Mark {
                 Part::Number(n) => out.push(Saved::Number(*n)),
                 Part::Values(values) => out.push(Saved::Values(values.to_vec())),
                 Part::Later(who, at) => who.tell(*at, out)?,
+                Part::Counted(mark) => {
+                    let count = out.len();
+                    out.push(Saved::Number(0));
+                    mark.saved(out)?;
+                    out[count] = Saved::Number((out.len() - count - 1) as u64);
+                }
                 Part::Saved(parts) => out.extend_from_slice(parts),
                 Part::Failed(error) => return Err((**error).clone()),
                 Part::Again(so, why) if so.load(Relaxed) => return Err(Error::new(Kind::Precondition, *why)),

@@ -342,7 +342,7 @@ impl Passes {
     }
 }
 
-fn random_u64() -> u64 {
+pub(super) fn random_u64() -> u64 {
     std::collections::hash_map::RandomState::new().build_hasher().finish()
 }
 

@@ -35,6 +35,8 @@ pub struct State {
     pub(super) kept: Vec<Option<Json>>,
     /// Seeds of random functions that were given none.
     pub(super) drawn: Vec<u64>,
+    /// The name of the pass; 0 if it matters to nobody.
+    pub(super) pass: u64,
 }
 
 /// Where an iterator was. Its state is found out when it is asked for: until then it costs next to nothing.
@@ -78,6 +80,12 @@ struct Written {
     kept: Vec<Option<Json>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     drawn: Vec<u64>,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pass: u64,
+}
+
+fn is_zero(n: &u64) -> bool {
+    *n == 0
 }
 
 /// What the operators of a pass have left out.
@@ -262,12 +270,13 @@ impl State {
         set_seeds(&self.seeds, plan, finished)
     }
     pub fn to_json(&self) -> Result<Json> {
-        let State { plan, epoch, seeds, at, delivered, ended, shards, left_out, kept, drawn } = self;
+        let State { plan, epoch, seeds, at, delivered, ended, shards, left_out, kept, drawn, pass } = self;
         let (plan, seeds, shards) = (plan.clone(), seeds.clone(), shards.clone());
         let (left_out, kept, drawn) = (left_out.clone(), kept.clone(), drawn.clone());
-        let (version, epoch, delivered, ended) = (VERSION, *epoch, *delivered, *ended);
+        let (version, epoch, delivered, ended, pass) = (VERSION, *epoch, *delivered, *ended, *pass);
         let none = Json::Null;
-        let rest = Written { version, plan, epoch, seeds, at: none, delivered, ended, shards, left_out, kept, drawn };
+        let rest =
+            Written { version, plan, epoch, seeds, at: none, delivered, ended, shards, left_out, kept, drawn, pass };
         let mut json = serde_json::to_value(rest)?;
         // It may be long: it is put where it belongs, not copied there.
         json["at"] = mark::to_json(at)?;
@@ -283,9 +292,10 @@ impl State {
             }
             None => return Err(Error::usage("not a state of an iterator: take one with state_dict()")),
         }
-        let Written { plan, epoch, seeds, at, delivered, ended, shards, left_out, kept, drawn, .. } =
+        let Written { plan, epoch, seeds, at, delivered, ended, shards, left_out, kept, drawn, pass, .. } =
             serde_json::from_value(json.clone())
                 .map_err(|e| Error::usage(format!("not a state of an iterator: {e}")))?;
-        Ok(State { plan, epoch, seeds, at: mark::from_json(&at)?, delivered, ended, shards, left_out, kept, drawn })
+        let at = mark::from_json(&at)?;
+        Ok(State { plan, epoch, seeds, at, delivered, ended, shards, left_out, kept, drawn, pass })
     }
 }

@@ -146,6 +146,10 @@ impl Manifest {
     pub fn is_seen(&self) -> bool {
         self.origin.as_ref().is_none_or(|origin| origin[SEEN] != false)
     }
+    /// Whether that was the pass of this name.
+    pub fn is_seen_by(&self, pass: u64) -> bool {
+        self.origin.as_ref().is_some_and(|origin| origin[SEEN] == pass)
+    }
     /// The order in which its rows were dealt, if it was kept: a set of positions and numbers of shards, and those numbers.
     pub fn order(&self) -> Result<Option<(Manifest, Vec<i64>)>> {
         let Some(order) = self.origin.as_ref().and_then(|origin| origin.get(ORDER)) else { return Ok(None) };
@@ -174,8 +178,9 @@ impl File {
     }
 }
 
-/// Says in a folder that the end of what was kept there was seen, if it still is what is there.
-pub fn tell_seen(folder: &str, kept: &Manifest) {
+/// Says in a folder that the end of what was kept there was seen, if it still is what is there, and by which pass if it has
+/// a name.
+pub fn tell_seen(folder: &str, kept: &Manifest, pass: Option<u64>) {
     let tell = || {
         // Whoever writes has something better.
         let _lock = match local(folder) {
@@ -188,7 +193,7 @@ pub fn tell_seen(folder: &str, kept: &Manifest) {
         if let Some(mut manifest) = Manifest::read(folder)?.filter(|found| found == kept)
             && let Some(origin) = &mut manifest.origin
         {
-            origin[SEEN] = true.into();
+            origin[SEEN] = pass.map_or(true.into(), Into::into);
             manifest.write(folder, MANIFEST)?;
         }
         Ok::<(), Error>(())

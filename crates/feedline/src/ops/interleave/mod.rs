@@ -11,7 +11,7 @@
 
 mod ahead;
 
-use super::flat_map::{Inner, Inners, to_dataset, traced};
+use super::flat_map::{Inner, Inners, one_by_one, to_dataset, traced};
 use super::weave::{PATIENCE, Picked, Source, collected};
 use crate::dataset::Dataset;
 use crate::element::{Element, Spec, Value};
@@ -151,6 +151,10 @@ impl Op for Interleave {
         let block = self.block_length.get(cx)?;
         at_least("cycle_length", cycle, 1)?;
         at_least("block_length", block, 1)?;
+        if cycle == 1 && calls.is_none() {
+            // Nothing is read before its turn: what starts in these datasets takes seeds of the pass, one after the other.
+            return one_by_one(cx, node, &self.function);
+        }
         let cycle = cycle as usize;
         let ahead = match calls {
             // Inside of other functions there may be thousands of these: they stay serial.
@@ -160,7 +164,7 @@ impl Op for Interleave {
         // Whoever works ahead opens more than is wanted of it.
         let cx = &BuildCx { cut: cx.cut.map(|exact| if calls.is_some() { 0 } else { exact }), ..cx.clone() };
         let mut outer = Inners::new(cx, node, &self.function)?;
-        outer.cx.in_turns = cycle > 1 || calls.is_some();
+        outer.cx.in_turns = true;
         Ok(Built::Stage(Box::new(InterleaveStage {
             outer,
             outer_ended: false,

@@ -11,7 +11,7 @@ use crate::ops::kept_set::{self, Writing};
 use crate::ops::load::Load;
 use crate::plan::{Bound, Plan};
 use crate::runtime::sync::{Mutex, lock};
-use crate::runtime::{At, BuildCx, Cx, Ends, Given, Later, Mark, Pull, Saved, Stage, Taken};
+use crate::runtime::{At, BuildCx, Cx, Ends, Given, Mark, Pull, Stage, Taken};
 use crate::save::{self, Leased, SEEN, SetWriter, tell_seen};
 use feedline_io::{Scratch, Witness, scratch};
 use std::sync::Arc;
@@ -38,7 +38,8 @@ impl Place {
         Ok(self.whole()?.is_some_and(|whole| self.is_read(cx, &whole)))
     }
     fn is_read(&self, cx: &BuildCx, whole: &Leased) -> bool {
-        whole.manifest.is_seen() && cx.finds_earlier_ends() || cx.run.has_ended(cx, &self.folder)
+        let is_earlier = || cx.finds_earlier_ends() && !(cx.inner && whole.manifest.is_seen_by(cx.run.name()));
+        whole.manifest.is_seen() && is_earlier() || cx.run.has_ended(cx, &self.folder)
     }
     /// Where a state was taken, its end had been seen. Whether it is here matters to those who read it.
     pub fn recall_end(&self, cx: &BuildCx) -> Result<()> {
@@ -55,9 +56,10 @@ impl Place {
     /// The end of a pass over it: who saw it is noted.
     fn note_end(&self, cx: &BuildCx, whole: &Leased) {
         let (folder, manifest) = (self.folder.clone(), whole.manifest.clone());
+        let pass = cx.inner.then(|| cx.run.name());
         cx.run.note_end(cx, self.node, &self.folder, move || {
             if !manifest.is_seen() {
-                tell_seen(&folder, &manifest);
+                tell_seen(&folder, &manifest, pass);
             }
         });
     }
@@ -339,26 +341,6 @@ fn written(keeping: &Option<Keeping>, pairs: &Chunk) -> Result<Chunk> {
     keeping.set.deal(pairs)
 }
 
-/// A mark with the number of its parts, which is known only when they are told.
-struct Counted(Mark);
-
-impl Later for Counted {
-    fn tell(&self, _: u64, out: &mut Vec<Saved>) -> Result<()> {
-        let mut parts = Vec::new();
-        self.0.saved(&mut parts)?;
-        out.push(Saved::Number(parts.len() as u64));
-        out.extend(parts);
-        Ok(())
-    }
-}
-
-fn counted(mark: Mark, out: &mut Mark) {
-    match mark.is_whole() {
-        true => out.counted(&mark),
-        false => out.later(Arc::new(Counted(mark)), 0),
-    }
-}
-
 impl Stage for SnapshotStage {
     fn next(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
         loop {
@@ -392,7 +374,7 @@ impl Stage for SnapshotStage {
                     true => input.mark(&mut here),
                     false => here.extend(&self.sent),
                 }
-                counted(here, out);
+                out.counted(&here);
             }
             Source::Ended => out.never("the snapshot could not be written: the pass ended with an error"),
         }
