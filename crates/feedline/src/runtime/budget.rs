@@ -321,6 +321,11 @@ impl Hold {
     pub fn most(&self) -> usize {
         self.most
     }
+    /// What the others leave it of that.
+    pub fn room(&self) -> usize {
+        let others = self.budget.kept.load(Relaxed).saturating_sub(self.bytes);
+        self.most.min(self.budget.most().saturating_sub(others))
+    }
     /// Leaves what it keeps to later passes, who `inherit` it. Until it is dropped it counts for this one too.
     pub fn leave(&mut self) -> Arc<Kept> {
         if let Some(share) = &self.share {
