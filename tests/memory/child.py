@@ -97,6 +97,9 @@ def write(folder: Path) -> None:
     for i in range(3):
         picture = np.repeat((slope + 50 * i).astype(np.uint8)[..., None], 3, axis=2)
         (folder / f"{i}.jpg").write_bytes(bytes(fl.image.encode_jpeg(picture, quality=60)))
+    for i, (height, width) in enumerate([(1400, 1400), (1900, 1800), (2400, 2000), (1700, 1500)]):
+        picture = np.repeat((slope[:height, :width] + 20 * i).astype(np.uint8)[..., None], 3, axis=2)
+        (folder / f"uneven{i}.jpg").write_bytes(bytes(fl.image.encode_jpeg(picture, quality=60)))
     middle = np.repeat(slope[:2500, :2500].astype(np.uint8)[..., None], 3, axis=2)
     (folder / "progressive.jpg").write_bytes(
         bytes(fl.image.encode_jpeg(middle, quality=60, progressive=True))
@@ -729,8 +732,65 @@ def short_ragged_kept(_: Path) -> fl.Dataset:
     return short_ragged().cache(on_full="keep").repeat(2).map(lambda x: fl.size(x.flat_values))
 
 
+@pipeline
+def short_ragged_in_groups(_: Path) -> fl.Dataset:
+    """Seven windows of a thousand."""
+    groups = (
+        short_ragged()
+        .enumerate()
+        .group_by_window(lambda i, _: i % 7, lambda _, window: window, window_size=1000)
+    )
+    return groups.map(lambda _, x: fl.size(x.flat_values))
+
+
+@pipeline
+def short_ragged_shuffled(_: Path) -> fl.Dataset:
+    """Drawn here and there."""
+    return short_ragged().shuffle(10_000, seed=1).map(lambda x: fl.size(x.flat_values))
+
+
+def short_rows() -> fl.Dataset:
+    """Rows of a few numbers and of different shapes."""
+    return fl.Dataset.range(150_000).map(lambda x: fl.fill([x % 9], x))
+
+
+@pipeline
+def short_rows_shuffled(_: Path) -> fl.Dataset:
+    """A buffer that takes a third of the limit."""
+    return short_rows().shuffle(30_000, seed=1).map(fl.size)
+
+
+@pipeline
+def short_rows_shuffled_by_many(_: Path) -> fl.Dataset:
+    """One that takes most of it."""
+    return short_rows().shuffle(80_000, seed=1).map(fl.size)
+
+
+@pipeline
+def short_strings_kept(_: Path) -> fl.Dataset:
+    """As many as fit."""
+    rows = fl.Dataset.range(400_000).map(fl.strings.as_string)
+    return rows.cache(on_full="keep").repeat(2).map(fl.strings.length)
+
+
+@pipeline
+def numbers_shuffled(_: Path) -> fl.Dataset:
+    """Numbers whose places and positions take more than they do."""
+    return fl.Dataset.range(1_500_000).shuffle(500_000, seed=1).batch(1000)
+
+
+@pipeline
+def arrays_in_turns_shuffled(_: Path) -> fl.Dataset:
+    """Arrays of 2.5 MB that are taken apart ahead of a buffer."""
+    rows = arrays().interleave(fl.Dataset.from_tensor_slices, cycle_length=2, num_parallel_calls=fl.AUTOTUNE)
+    return rows.shuffle(20_000, seed=1).batch(1000)
+
+
 SMALL_LIMITS = {
-    "short_ragged_kept": 16 << 20,
+    "numbers_shuffled": 16 << 20,
+    "short_strings_kept": 16 << 20,
+    "arrays_in_turns_shuffled": 16 << 20,
+    **{name: 16 << 20 for name in PIPELINES if name.startswith(("short_ragged", "short_rows_shuffled"))},
     "shuffled_parts": 16 << 20,
     "shuffled_parts_in_turns": 32 << 20,
     "shuffled_parts_of_batches": 16 << 20,
@@ -822,7 +882,44 @@ def shuffled_behind_a_cache(folder: Path) -> fl.Dataset:
     return rows.batch(4).cache(on_full="keep").repeat(2).shuffle(180, seed=1)
 
 
+def corners(*parts: Any) -> Any:
+    """A part of a picture, which stands for it."""
+    return fl.cast(parts[-1][:100], fl.int32)
+
+
+def uneven_pictures(folder: Path) -> fl.Dataset:
+    """Pictures of 6 to 14 MB."""
+    files = [str(folder / f"uneven{i}.jpg") for i in range(4)] * 3
+    return fl.Dataset.from_tensor_slices(files).map(
+        lambda file: fl.image.decode_jpeg(fl.io.read_file(file), channels=3), num_parallel_calls=fl.AUTOTUNE
+    )
+
+
+@pipeline
+def pictures_beside_a_cache(folder: Path) -> fl.Dataset:
+    """Which keeps what fits of other large rows."""
+    large = fl.Dataset.range(40).map(lambda x: fl.fill([1 << 20], x), num_parallel_calls=fl.AUTOTUNE)
+    kept = large.cache(on_full="keep").repeat(2)
+    return fl.Dataset.zip((kept, uneven_pictures(folder).repeat(7))).map(corners)
+
+
+@pipeline
+def pictures_of_a_cache_beside_others(folder: Path) -> fl.Dataset:
+    """Some are kept, and others are decoded beside them."""
+    kept = uneven_pictures(folder).cache(on_full="keep").repeat(4)
+    return fl.Dataset.zip((kept, uneven_pictures(folder).repeat(4))).map(corners)
+
+
+@pipeline
+def pictures_of_a_cache_beside_rows(folder: Path) -> fl.Dataset:
+    """The same beside rows of 2 MB."""
+    kept = uneven_pictures(folder).cache(on_full="keep").repeat(4)
+    rows = fl.Dataset.range(48).map(lambda x: fl.fill([1 << 18], x), num_parallel_calls=fl.AUTOTUNE)
+    return fl.Dataset.zip((rows, kept)).map(corners)
+
+
 WIDE = {
+    *(name for name in PIPELINES if name.startswith(("pictures_beside", "pictures_of_a_cache"))),
     "large_pictures",
     "large_pictures_made_small",
     "unpacked",

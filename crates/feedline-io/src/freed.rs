@@ -35,16 +35,17 @@ pub(crate) fn bound(limit: usize) {
 const GIVEN_BACK: usize = 32;
 
 /// So many bytes that are charged to this account, or to whoever this thread works for, were the library's and are free. It
-/// costs some milliseconds to go through all arenas, which is little beside what was done in so much memory.
-pub fn give_back(bytes: usize, account: Option<&Account>) {
+/// costs some milliseconds to go through all arenas, which is little beside what was done in so much memory. Says whether it
+/// was so much that it is done.
+pub fn give_back(bytes: usize, account: Option<&Account>) -> bool {
     let limit = account.or(Account::current()).map_or(usize::MAX, |account| account.limit());
+    let much = bytes > (limit / GIVEN_BACK).max(1 << 20);
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    if bytes > (limit / GIVEN_BACK).max(1 << 20) {
+    if much {
         // SAFETY: takes the library's own locks, and gives back pages that nobody uses.
         unsafe { libc::malloc_trim(0) };
     }
-    #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-    let _ = (bytes, limit);
+    much
 }
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]

@@ -5,6 +5,7 @@ use super::pos::{Origin, Pos};
 use super::spec::Spec;
 use super::tensor::{Shape, Tensor, check_room, is_loose, is_waste};
 use super::value::{Ragged, Sparse, Value};
+use super::values::{AROUND, Values, are_apart, are_kept, together};
 use crate::error::{Error, Result};
 use feedline_io::Buf;
 use smallvec::SmallVec;
@@ -24,7 +25,7 @@ pub enum Column {
     /// All rows have one shape: the first axis counts rows.
     Dense(Tensor),
     /// Rows of different shapes, or not dense at all.
-    Rows(Arc<[Value]>, Range<usize>),
+    Rows(Values, Range<usize>),
 }
 
 impl Column {
@@ -63,7 +64,7 @@ impl Column {
     pub(super) fn lies_with(&self, before: &Column) -> bool {
         match (self, before) {
             (Column::Dense(a), Column::Dense(b)) => a.lies_among(b),
-            (Column::Rows(a, _), Column::Rows(b, _)) => Arc::ptr_eq(a, b),
+            (Column::Rows(a, _), Column::Rows(b, _)) => a.same(b),
             _ => false,
         }
     }
@@ -90,8 +91,18 @@ impl Column {
         match self {
             Column::Dense(t) => Column::Dense(t.to_own()),
             Column::Rows(values, rows) => {
-                Column::Rows(values[rows.clone()].iter().map(Value::to_own).collect(), 0..rows.len())
+                let values = values[rows.clone()].iter().map(Value::to_own).collect();
+                Column::Rows(together(values).into(), 0..rows.len())
             }
+        }
+    }
+    /// The same with short rows in one block, for whoever keeps them for long.
+    fn together(&mut self) {
+        if let Column::Rows(values, rows) = self
+            && are_apart(&values[rows.clone()])
+        {
+            let (list, rows) = (std::mem::replace(values, vec![].into()), std::mem::take(rows));
+            *self = Column::Rows(together(list.into_vec(rows.clone())).into(), 0..rows.len());
         }
     }
     /// Puts values together: densely if they are small tensors of one shape, or large ones that lie side by side.
@@ -110,6 +121,16 @@ impl Column {
         match Tensor::rejoin(shape, values.into_iter().map(tensor).collect()) {
             Ok(t) => Column::Dense(t),
             Err(tensors) => Column::Rows(tensors.into_iter().map(Value::Tensor).collect(), 0..rows),
+        }
+    }
+    /// The same of rows that were picked from several columns. Short ones are copied: each would keep alive the block that it
+    /// lies in with others.
+    pub(super) fn from_picked(values: Vec<Value>) -> Column {
+        match Column::from_values(values) {
+            Column::Rows(values, rows) if !are_kept(&values) => {
+                Column::Rows(together(values.into_vec(rows.clone())).into(), rows)
+            }
+            column => column,
         }
     }
     /// Stacks dense tensors of one shape.
@@ -155,7 +176,7 @@ impl Column {
         match self {
             Column::Dense(t) => Column::Dense(t.take(index)),
             Column::Rows(v, r) => {
-                let v: Arc<[Value]> = index.iter().map(|&i| v[r.start + i].clone()).collect();
+                let v: Values = index.iter().map(|&i| v[r.start + i].clone()).collect();
                 Column::Rows(v, 0..index.len())
             }
         }
@@ -175,9 +196,10 @@ impl Column {
             });
             return Column::Dense(Tensor::join(first.dtype(), shape, tensors));
         }
-        let values: Arc<[Value]> = parts.iter().flat_map(|c| c.values()).collect();
-        let n = values.len();
-        Column::Rows(values, 0..n)
+        let n = parts.iter().map(|c| c.rows()).sum();
+        let mut values = Vec::with_capacity(n);
+        parts.iter().for_each(|c| values.extend((0..c.rows()).map(|row| c.get(row))));
+        Column::Rows(values.into(), 0..n)
     }
     /// What `concat` gives, without a copy: for rows that were made side by side. Gives them back if they were not.
     fn rejoin(parts: Vec<Column>) -> std::result::Result<Column, Vec<Column>> {
@@ -223,7 +245,7 @@ impl Column {
     pub fn nbytes(&self) -> usize {
         match self {
             Column::Dense(t) => t.nbytes(),
-            Column::Rows(v, r) => v[r.clone()].iter().map(|v| v.nbytes() + Value::BESIDE).sum(),
+            Column::Rows(v, r) => AROUND + v[r.clone()].iter().map(|v| v.nbytes() + v.beside_bytes()).sum::<usize>(),
         }
     }
 }
@@ -233,7 +255,7 @@ impl Column {
     fn joined(&self, next: &Column) -> Option<Column> {
         match (self, next) {
             (Column::Dense(a), Column::Dense(b)) => Some(Column::Dense(a.joined(b)?)),
-            (Column::Rows(a, r), Column::Rows(b, q)) if Arc::ptr_eq(a, b) && r.end == q.start => {
+            (Column::Rows(a, r), Column::Rows(b, q)) if a.same(b) && r.end == q.start => {
                 Some(Column::Rows(a.clone(), r.start..q.end))
             }
             _ => None,
@@ -243,7 +265,7 @@ impl Column {
     pub fn is_shared(&self) -> bool {
         match self {
             Column::Dense(t) => t.is_shared(),
-            Column::Rows(v, _) => Arc::strong_count(v) > 1,
+            Column::Rows(v, _) => v.is_shared(),
         }
     }
 }
@@ -436,7 +458,7 @@ impl Chunk {
                 shape.extend_from_slice(t.shape());
                 Column::Dense(t.into_reshaped(shape))
             }
-            v => Column::Rows(Arc::new([v]), 0..1),
+            v => Column::Rows(vec![v].into(), 0..1),
         });
         Chunk::new(1, Pos::Run(pos), columns)
     }
@@ -530,6 +552,19 @@ impl Chunk {
             *column = column.to_own();
         }
     }
+    /// Short rows are put side by side, unless somebody keeps them anyway: what is kept for long should not lie in many small
+    /// blocks.
+    pub fn together(mut self) -> Chunk {
+        let is_kept = |c: &Column| matches!(c, Column::Rows(values, rows) if are_kept(&values[rows.clone()]));
+        self.columns.iter_mut().filter(|c| !is_kept(c)).for_each(Column::together);
+        self
+    }
+    /// The same for whoever keeps them himself from now on.
+    pub fn together_and_kept(mut self) -> Chunk {
+        self.columns.iter_mut().for_each(Column::together);
+        self.keep();
+        self
+    }
     /// The same for all that lies in blocks which should go soon: unless it stands in many rows each and is there once.
     pub fn apart(self) -> Chunk {
         self.with_own(|column| match column {
@@ -593,6 +628,10 @@ impl Chunk {
         let foreign =
             |c: &Column| matches!(c, Column::Dense(t) if t.dtype() != DType::String && t.buf().0.is_foreign());
         !self.columns.is_empty() && self.columns.iter().all(foreign)
+    }
+    /// Whether some of its rows are values of their own, in lists.
+    pub fn has_lists(&self) -> bool {
+        self.columns.iter().any(|c| matches!(c, Column::Rows(..)))
     }
     /// What each row takes, by its contents alone: whatever chunk it travels in, that is the same.
     pub fn row_bytes(&self) -> Vec<usize> {
@@ -659,14 +698,6 @@ impl Chunk {
     }
     pub fn nbytes(&self) -> usize {
         self.columns.iter().map(|c| c.nbytes()).sum::<usize>() + 16
-    }
-    /// What lies beside the blocks: lists of positions, and of values.
-    pub fn beside_bytes(&self) -> usize {
-        let lists = self.columns.iter().map(|c| match c {
-            Column::Dense(_) => 0,
-            Column::Rows(_, rows) => rows.len() * size_of::<Value>(),
-        });
-        self.pos.nbytes() + lists.sum::<usize>()
     }
     /// The first leaf and row that break the promise, for messages.
     pub fn check(&self, spec: &Spec) -> Result<()> {

@@ -73,7 +73,7 @@ fn column(rows: &[RowRef], parts: &[&Column]) -> Column {
         });
     }
     let values: Vec<Value> = rows.iter().map(|r| parts[r.part as usize].get(r.row as usize)).collect();
-    Column::from_values(values)
+    Column::from_picked(values)
 }
 
 /// The tensors, if all parts are dense and their rows of one shape.

@@ -11,6 +11,7 @@ mod slot;
 mod spec;
 mod tensor;
 mod value;
+mod values;
 mod written;
 
 pub use chunk::{Chunk, Column, Element, check_rows, ragged_row, stack_values, unstack};
@@ -24,4 +25,5 @@ pub use slot::{Slot, Slots};
 pub use spec::{Dims, Leaf, Spec, Tree};
 pub use tensor::{IntoShape, Shape, Strings, StringsBuilder, Tensor, check_room, count};
 pub use value::{Nested, NestedDataset, READ_NESTED, Ragged, Sparse, Value};
+pub use values::Values;
 pub use written::{Attachments, Reader, attach, attach_live, attached, is_compared, with_attachments};

@@ -474,6 +474,13 @@ impl Tensor {
         };
         bufs.iter()
     }
+    /// Whether it has blocks of its own, of which no other tensor has a part.
+    pub fn is_alone(&self) -> bool {
+        match &self.data {
+            Data::Plain { buf, .. } => buf.len() == self.nbytes(),
+            Data::Strings { list, .. } => list.len() == self.len(),
+        }
+    }
     /// Bytes of the blocks that would be gone without it.
     pub fn held_bytes(&self) -> usize {
         self.blocks().map(Buf::held_bytes).sum()

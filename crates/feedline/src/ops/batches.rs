@@ -71,10 +71,27 @@ impl<F: Fn(&Chunk, &mut Hold) -> Result<Element> + Send> BatchesStage<F> {
     }
 }
 
+/// Batches of fewer bytes travel together: what stands around a chunk takes more than they do.
+const SHORT_BYTES: usize = 4 << 10;
+
+impl<F> BatchesStage<F> {
+    /// The next batch that was made, or some short ones.
+    fn next_ready(&mut self, want: usize) -> Option<Item> {
+        let is_short = |item: &Item| matches!(item, Item::Rows(chunk) if chunk.nbytes() <= SHORT_BYTES);
+        let short = self.ready.iter().take(want).take_while(|item| is_short(item)).count();
+        if short < 2 {
+            return self.ready.pop_front();
+        }
+        let rows =
+            self.ready.drain(..short).filter_map(|item| if let Item::Rows(rows) = item { Some(rows) } else { None });
+        Some(Item::Rows(super::joined(&rows.collect::<Vec<Chunk>>()).together()))
+    }
+}
+
 impl<F: Fn(&Chunk, &mut Hold) -> Result<Element> + Send> Stage for BatchesStage<F> {
     fn next(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
         loop {
-            if let Some(item) = self.ready.pop_front() {
+            if let Some(item) = self.next_ready(want) {
                 return item.into();
             }
             let Some(input) = self.input.get().filter(|_| !cx.is_cancelled()) else { return Pull::End };

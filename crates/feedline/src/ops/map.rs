@@ -202,7 +202,8 @@ impl MapFn {
     fn eval(&self, chunk: &Chunk, mut slots: Slots) -> Result<Chunk> {
         let at = RowsAt { epoch: self.0.epoch, pos: &chunk.pos };
         let columns = self.0.graph.eval_into(chunk.columns(), &self.0.captures, chunk.rows(), at, &mut slots)?;
-        Ok(Chunk::new(chunk.rows(), chunk.pos.clone(), columns))
+        // Whoever keeps them would put them together on one thread.
+        Ok(Chunk::new(chunk.rows(), chunk.pos.clone(), columns).together())
     }
     fn row_by_row(&self, chunk: &Chunk, out: &mut Vec<Item>) {
         for row in 0..chunk.rows() {

@@ -112,6 +112,10 @@ const SHORT: std::ops::RangeInclusive<usize> = 16..=32;
 const GONE: usize = 64;
 
 impl Runs {
+    /// What the list takes of memory.
+    pub fn bytes(&self) -> usize {
+        self.runs.capacity() * size_of::<Came>()
+    }
     pub fn add(&mut self, from: Mark, rows: usize) {
         self.push(from, rows as u32, None);
         self.open = true;

@@ -276,7 +276,7 @@ impl Stage for WindowStage {
                 let mut from = Mark::default();
                 self.input.mark(&mut from);
                 let item = match self.input.next(cx, (upto - self.end).min(1 << 16) as usize) {
-                    Pull::Rows(chunk) => Item::Rows(chunk),
+                    Pull::Rows(chunk) => Item::Rows(chunk.together()),
                     Pull::Fail(error) => Item::Fail(error),
                     Pull::Pending => return Pull::Pending,
                     Pull::End => {

@@ -23,6 +23,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 const KEEP: usize = 7;
 /// Operators may keep this much under any limit.
 const LEAST: usize = 1 << 20;
+/// Steps that take more than this part of the limit are large.
+const LARGE_STEP: usize = 16;
 /// What those that come take is told by those that are there: a little more is said to be enough.
 const MARGIN: f64 = 17.0 / 16.0;
 /// More elements than anybody has: a window of that size means all of them.
@@ -111,11 +113,18 @@ impl Budget {
     /// Whether there is room for `coming` more bytes at this distance from the consumer.
     pub fn has_room(&self, depth: usize, coming: usize) -> bool {
         let mine = self.limit - self.limit / 32 * depth.min(8);
-        let coming = coming.saturating_add(self.promised.load(Relaxed));
+        let coming = coming.saturating_add(self.promised.load(Relaxed)).saturating_add(self.step_room());
         let (live, all) = (self.account.live(), live_bytes());
         // What others have brings along what nobody counts: the C library's pieces, for instance.
         let uncounted = all.saturating_sub(live) / 16;
         live.saturating_add(coming) <= mine && all.saturating_add(coming).saturating_add(uncounted) <= self.all
+    }
+    /// What whoever works ahead leaves to the next step that nothing can go on without, of whatever segment: what lies in the
+    /// queues of others does not go before it is done. Twice what one takes, since what the last one made may still be there.
+    /// Small steps need no room of their own, and those that could not be had wanted more than there will be.
+    fn step_room(&self) -> usize {
+        let step = self.steps.load(Relaxed);
+        if step > self.limit / LARGE_STEP { step.saturating_mul(2).min(self.limit / 2) } else { 0 }
     }
     /// Keeps room for bytes that are taken later, when others could have been let in, until the result is dropped.
     pub fn promise(self: &Arc<Self>, bytes: usize) -> Promise {
@@ -321,6 +330,11 @@ impl Hold {
     pub fn most(&self) -> usize {
         self.most
     }
+    /// What the others leave it of that.
+    pub fn room(&self) -> usize {
+        let others = self.budget.kept.load(Relaxed).saturating_sub(self.bytes);
+        self.most.min(self.budget.most().saturating_sub(others))
+    }
     /// Leaves what it keeps to later passes, who `inherit` it. Until it is dropped it counts for this one too.
     pub fn leave(&mut self) -> Arc<Kept> {
         if let Some(share) = &self.share {
@@ -523,6 +537,13 @@ mod tests {
         assert!(budget.has_room(0, 2 << 20) && !budget.has_room(0, 3 << 20) && budget.live() == 0);
         drop(promise);
         assert!(budget.has_room(0, 32 << 20));
+        // Whoever works ahead leaves room for two large steps.
+        budget.note_step(2 << 20);
+        assert!(budget.has_room(0, 32 << 20));
+        budget.note_step(5 << 20);
+        assert!(budget.has_room(0, 22 << 20) && !budget.has_room(0, 23 << 20));
+        budget.note_step(1 << 40);
+        assert!(budget.has_room(0, 16 << 20));
     }
 
     #[test]

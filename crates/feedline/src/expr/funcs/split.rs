@@ -4,7 +4,7 @@ use super::super::{Arg, Attrs, ByRow, Func, Kernel, Made, RowAt, RowsAt, arity, 
 use super::broadcast::room;
 use super::lead::integers;
 use super::strings::is_space;
-use crate::element::{Column, DType, Dims, Leaf, Ragged, Shape, StringsBuilder, Tensor, Value};
+use crate::element::{Column, DType, Dims, Leaf, Ragged, Shape, StringsBuilder, Tensor, Value, Values};
 use crate::error::{Error, Result};
 use feedline_io::Counted;
 use std::marker::PhantomData;
@@ -113,7 +113,7 @@ impl<P: Parts, F: Fn(&[u8], &mut P::Out) + Send + Sync> Kernel for Explode<P, F>
             return Ok(Some(Column::Dense(all.into_reshaped([rows, each]))));
         }
         let starts = std::iter::once(0).chain(ends.iter().copied());
-        let values: Arc<[Value]> = starts.zip(&ends).map(|(a, b)| Value::Tensor(all.slice(a..*b))).collect();
+        let values: Values = starts.zip(&ends).map(|(a, b)| Value::Tensor(all.slice(a..*b))).collect();
         Ok(Some(Column::Rows(values, 0..rows)))
     }
 }

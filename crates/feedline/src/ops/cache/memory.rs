@@ -201,11 +201,14 @@ impl fmt::Debug for Store {
 /// Chunks are put together into blocks of about this size, so that later passes are not bound to the small chunks with
 /// which the first one started.
 const BLOCK_BYTES: usize = 4 << 20;
+/// While a block is put together its rows are there twice: where memory is short blocks are such a part of what may be kept.
+const BLOCK_PART: usize = 32;
 /// Chunks of this size stay as they are: a block of them would be a copy, beside what others keep of the pass that fills it.
 const WHOLE_BYTES: usize = 256 << 10;
 
-#[derive(Default)]
 pub struct Blocks {
+    /// What a block has, about.
+    each: usize,
     pub blocks: Vec<Chunk>,
     pub open: Vec<Chunk>,
     pub bytes: usize,
@@ -213,6 +216,11 @@ pub struct Blocks {
 }
 
 impl Blocks {
+    /// For a pass that may have so many bytes.
+    pub fn new(limit: usize) -> Blocks {
+        let (blocks, open, bytes, rows) = Default::default();
+        Blocks { each: (limit / BLOCK_PART).clamp(WHOLE_BYTES, BLOCK_BYTES), blocks, open, bytes, rows }
+    }
     pub fn push(&mut self, chunk: Chunk) {
         self.rows += chunk.rows() as u64;
         let last = if self.open.is_empty() { self.blocks.last_mut() } else { self.open.last_mut() };
@@ -228,13 +236,14 @@ impl Blocks {
         }
         self.bytes += bytes;
         self.open.push(chunk);
-        if self.bytes >= BLOCK_BYTES {
+        if self.bytes >= self.each {
             self.close();
         }
     }
     fn close(&mut self) {
         if !self.open.is_empty() {
-            self.blocks.push(crate::ops::joined(&self.open));
+            // Each batch of ragged rows came as a chunk of its own.
+            self.blocks.push(crate::ops::joined(&self.open).together_and_kept());
         }
         self.open.clear();
         self.bytes = 0;
@@ -257,7 +266,7 @@ mod tests {
     fn neighbours_stay_where_they_are() {
         let t = Tensor::from_items([6], &[0i64, 1, 2, 3, 4, 5]);
         let all = Chunk::new(6, crate::element::Pos::Run(0), [crate::element::Column::Dense(t)]);
-        let mut filling = Blocks::default();
+        let mut filling = Blocks::new(1 << 30);
         (0..6).for_each(|i| filling.push(all.slice(i..i + 1)));
         assert_eq!((filling.open.len(), filling.finish().len()), (1, 6));
     }

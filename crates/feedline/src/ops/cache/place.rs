@@ -75,11 +75,11 @@ impl Place {
         }
     }
     /// Begins to keep a pass; `None` if somebody else does.
-    pub fn begin(&self, _run: &Run) -> Result<Option<Filling>> {
+    pub fn begin(&self, run: &Run) -> Result<Option<Filling>> {
         match self {
-            Place::Memory(_) => Ok(Some(Filling::Memory(Blocks::default()))),
+            Place::Memory(_) => Ok(Some(Filling::Memory(Blocks::new(run.budget.limit())))),
             #[cfg(feature = "columnar")]
-            Place::Disk(disk) => Ok(disk.begin(_run, None)?.map(|keeping| Filling::Disk(Box::new(keeping)))),
+            Place::Disk(disk) => Ok(disk.begin(run, None)?.map(|keeping| Filling::Disk(Box::new(keeping)))),
         }
     }
     pub fn finish(&self, cx: &BuildCx, filling: Filling, origin: &Origin, pure: bool, hold: &mut Hold) -> Result<()> {
@@ -124,10 +124,8 @@ impl Filling {
             #[cfg(feature = "columnar")]
             Filling::Spill(spilling) => spilling.push(chunk),
             Filling::Memory(blocks) => {
-                // A few rows of what a function made would keep all of it.
-                let chunk = chunk.clone().trimmed();
                 chunk.keep();
-                blocks.push(chunk);
+                blocks.push(chunk.clone());
                 Ok(())
             }
             #[cfg(feature = "columnar")]

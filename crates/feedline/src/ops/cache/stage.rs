@@ -292,7 +292,12 @@ impl CacheStage {
     fn keep(&mut self, chunk: &Chunk) -> Option<Error> {
         let Source::Input(_, slot) = &mut self.source else { return None };
         let filling = slot.as_mut()?;
+        let trimmed;
+        let mut chunk = chunk;
         if matches!(filling, Filling::Memory(_)) {
+            // A few rows of what a function made would keep all of it, and short ones lie in a small block each.
+            trimmed = chunk.clone().trimmed().together();
+            chunk = &trimmed;
             // An array is there anyway.
             let bytes = if chunk.is_foreign() { 0 } else { chunk.nbytes() };
             if let Err(over) = self.hold.set(self.hold.bytes() + bytes) {

@@ -226,7 +226,8 @@ impl Group {
         let (Some(&first), Some(&last)) = (self.rows.first(), self.rows.last()) else { return };
         // A few rows are copied, lest a window that stays open keeps the whole chunk in memory.
         let slice = last - first + 1 == self.rows.len() && self.rows.len() * 2 >= chunk.rows();
-        let part = if slice { chunk.slice(first..last + 1).trimmed() } else { chunk.take(&self.rows).trimmed() };
+        let part = if slice { chunk.slice(first..last + 1) } else { chunk.take(&self.rows) };
+        let part = part.trimmed().together();
         // Windows of few elements are mostly what stands around these.
         if self.parts.is_empty() {
             self.bytes += Group::BESIDE + self.rows.capacity() * size_of::<usize>();

@@ -14,7 +14,7 @@
 //!    row contains, so the order depends neither on chunks nor on how rows lie in memory.
 //! 6. tf.data's order for a size must not change because memory is short: rows that do not fit are an error.
 
-use super::journal::{Buffered, Draws, Fill, Journal, chosen};
+use super::journal::{Buffered, Draws, Fill, Journal, chosen, make_room};
 use super::packed::Packed;
 use super::parts::Parts;
 use super::rows::{Rows, prefetch};
@@ -22,7 +22,6 @@ use crate::element::{Chunk, Column, DType, RowRef, gather};
 use crate::error::{Error, Result};
 use crate::expr::Philox;
 use crate::ops::Open;
-use crate::ops::runs::MOST_ROWS;
 use crate::plan::Plan;
 use crate::runtime::{At, BuildCx, Cx, Given, Hold, Index, Mark, Over, Pull, Seeded, Stage, bytes_text, unfit};
 use std::collections::VecDeque;
@@ -64,6 +63,8 @@ pub struct BufferStage {
     /// How rows lie that workers put together.
     together: Option<Arc<Rows>>,
     parts: Parts,
+    /// What its lists took when it was counted.
+    listed: usize,
     /// Rows that came in and are not in the buffer yet, from `next` on.
     coming: Vec<RowRef>,
     next: usize,
@@ -93,6 +94,12 @@ impl Bytes {
         Bytes { most, now, held, coming, filled, fills }
     }
 }
+
+/// Rows that are asked for at once. Their places are listed, and a source of numbers has as many as are wanted.
+const AT_ONCE: usize = 1 << 15;
+
+/// What a row takes besides: its place, its position, and its number for states.
+const BESIDE: usize = size_of::<RowRef>() + 2 * size_of::<u64>();
 
 /// Random numbers that are made early.
 const AHEAD: usize = 8;
@@ -192,6 +199,7 @@ impl BufferStage {
             packed: None,
             together,
             parts: Parts::default(),
+            listed: 0,
             coming: Vec::new(),
             next: 0,
             error: None,
@@ -215,7 +223,7 @@ impl BufferStage {
     /// Gives rows a place, and says where that is. `first`: there are no others yet.
     fn place(&mut self, chunk: Chunk, first: bool, refs: &mut Vec<RowRef>) {
         if first && self.packed.is_none() {
-            self.packed = Packed::like(&chunk, self.size, self.together.as_ref());
+            self.packed = Packed::like(&chunk, self.asked(), self.hold.room(), self.together.as_ref());
         }
         match &mut self.packed {
             Some(packed) if packed.fits(&chunk) => {
@@ -229,7 +237,7 @@ impl BufferStage {
                     None => chunk,
                 };
                 for chunk in apart(chunk) {
-                    let (part, rows) = self.parts.add(chunk);
+                    let (part, rows) = self.parts.add(chunk.together());
                     refs.extend(rows.map(|row| RowRef { part, row }));
                 }
             }
@@ -272,11 +280,13 @@ impl BufferStage {
                 fits
             });
             room = room.min(fits.count());
+            make_room(&mut bytes.held, room.min(sizes.len()));
             bytes.held.extend(&sizes[..room.min(sizes.len())]);
             bytes.now += sizes[..room.min(sizes.len())].iter().sum::<usize>();
             bytes.filled += room.min(sizes.len()) as u32;
         }
         let end = self.coming.len().min(self.next.saturating_add(room));
+        make_room(&mut self.held, end - self.next);
         self.held.extend(&self.coming[self.next..end]);
         self.next = end;
     }
@@ -309,8 +319,20 @@ impl BufferStage {
             Some(packed) => (packed.bytes(), packed.beside_bytes()),
             None => (self.parts.live, self.parts.beside),
         };
-        let refs = (self.held.capacity() + self.coming.capacity()) * size_of::<RowRef>();
-        self.hold.set_beside(rows + self.held.len() * size_of::<RowRef>(), beside + refs)
+        let lists = self.list_bytes();
+        self.listed = lists;
+        self.hold.set_beside(rows + lists, beside + lists)
+    }
+    /// What it takes to know which rows are where, and which there were.
+    fn list_bytes(&self) -> usize {
+        let refs = self.held.capacity() + self.coming.capacity() + self.picked.capacity();
+        let sizes = self.bytes.as_ref().map_or(0, |b| (b.held.capacity() + b.coming.capacity()) * size_of::<usize>());
+        // What it notes of rows that are there it has not noted yet.
+        let noted = match &self.origins {
+            Origins::Noted(journal) => journal.bytes().max(self.held.capacity() * size_of::<u64>()),
+            _ => 0,
+        };
+        refs * size_of::<RowRef>() + sizes + noted + self.parts.list_bytes()
     }
     /// Rows that it will have.
     fn asked(&self) -> usize {
@@ -344,9 +366,10 @@ impl BufferStage {
         for r in self.picked.drain(..) {
             self.parts.release(r.part);
         }
-        if self.parts.is_wasteful(self.hold.most()) {
+        let room = self.hold.room().saturating_sub(self.listed);
+        if self.parts.is_wasteful(room) {
             let coming = self.coming.get(self.next).map(|r| r.part);
-            self.parts.compact(&mut self.held, coming, self.hold.most());
+            self.parts.compact(&mut self.held, coming, room);
         }
         Pull::Rows(chunk)
     }
@@ -436,12 +459,12 @@ impl BufferStage {
                     }
                     // What is missing in the buffer, and one more for each row after the next.
                     let ask = self.missing().saturating_add(want - self.picked.len() - 1);
-                    match self.pull_input(cx, ask.min(MOST_ROWS / 2)) {
+                    match self.pull_input(cx, ask.min(AT_ONCE)) {
                         Pull::Rows(chunk) => {
                             if self.bytes.is_none() && self.held.len() < self.size && self.size < usize::MAX {
                                 // As if those to come were like those that came.
                                 self.seen.0 += chunk.rows();
-                                self.seen.1 += chunk.nbytes() + chunk.rows() * size_of::<RowRef>();
+                                self.seen.1 += chunk.nbytes() + chunk.rows() * BESIDE;
                                 self.hold.expect_rows(self.asked() as u64, self.seen.0, self.seen.1);
                             }
                             self.take_in(chunk);

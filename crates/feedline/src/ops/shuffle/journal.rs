@@ -44,6 +44,7 @@ impl Draws {
         };
         for _ in 0..missing {
             let Some(row) = come() else { break };
+            make_room(&mut self.held, 1);
             self.held.push_back(row);
         }
         if self.held.is_empty() {
@@ -53,6 +54,14 @@ impl Draws {
         self.held.swap(0, at);
         self.drawn += 1;
         self.held.pop_front()
+    }
+}
+
+/// Room for so many more, and little more than that: a list that doubles may have as much again that it never uses, and what
+/// goes round in it touches all of it.
+pub fn make_room<T>(list: &mut VecDeque<T>, more: usize) {
+    if list.capacity() - list.len() < more {
+        list.reserve_exact(more.max(list.len() / 8).max(16));
     }
 }
 
@@ -130,6 +139,12 @@ impl Journal {
             Some(from) => runs.add(from, rows),
             None => runs.add_more(rows),
         }
+    }
+    /// What it takes of memory.
+    pub fn bytes(&self) -> usize {
+        let book = lock(&self.0);
+        let noted = if let Fill::Noted(counts) = &book.draws.fill { counts.capacity() * size_of::<u32>() } else { 0 };
+        book.draws.held.capacity() * size_of::<u64>() + book.runs.bytes() + noted
     }
     /// Notes that something else came.
     pub fn part(&self) {

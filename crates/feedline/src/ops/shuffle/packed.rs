@@ -12,8 +12,12 @@ use super::rows::{GROUP, Rows, expect, items};
 use crate::element::{Buf, Chunk, Column, Pos};
 use std::sync::Arc;
 
-/// Memory comes in blocks of about this size, which the system can back with huge pages.
+/// Memory comes in blocks of about this size, which the system can back with huge pages, or of this part of what there is.
 const BLOCK_BYTES: usize = 4 << 20;
+const BLOCK_PART: usize = 64;
+/// Rows of one column gain nothing by being in one place, but as they came they need room for those that are gone, and for
+/// copying them together: from this part of the memory that there is on they are packed, too.
+const MUCH: usize = 4;
 
 pub struct Packed {
     rows: Arc<Rows>,
@@ -27,21 +31,23 @@ pub struct Packed {
 }
 
 impl Packed {
-    /// For rows like these, if it is worth while. The buffer has at most `size` rows. `expected`: how they lie if workers
-    /// have put them together.
-    pub fn like(chunk: &Chunk, size: usize, expected: Option<&Arc<Rows>>) -> Option<Packed> {
+    /// For rows like these, if it is worth while. The buffer has at most `size` rows, and `room` bytes. `expected`: how they
+    /// lie if workers have put them together.
+    pub fn like(chunk: &Chunk, size: usize, room: usize, expected: Option<&Arc<Rows>>) -> Option<Packed> {
+        let takes = (chunk.nbytes() / chunk.rows()).saturating_mul(size);
         let rows = match expected {
             Some(rows) if rows.whole(chunk).is_some() || rows.fits(chunk) => rows.clone(),
-            _ => Arc::new(Rows::like(chunk)?),
+            _ => Arc::new(Rows::like(chunk, if takes > room / MUCH { 1 } else { 2 })?),
         };
         let most = size.saturating_add(GROUP).checked_next_power_of_two().unwrap_or(usize::MAX);
-        let block_rows = (BLOCK_BYTES / rows.bytes).next_power_of_two().min(most).max(GROUP);
+        let block = BLOCK_BYTES.min(room / BLOCK_PART);
+        let block_rows = (block / rows.bytes).next_power_of_two().min(most).max(GROUP);
         let (block_bits, scratch) = (block_rows.ilog2(), vec![0; GROUP * rows.bytes]);
         Some(Packed { rows, block_bits, blocks: vec![], free: vec![], places: 0, scratch })
     }
     /// What it takes of memory.
     pub fn bytes(&self) -> usize {
-        self.blocks.iter().map(Buf::len).sum::<usize>() + 4 * self.places
+        self.blocks.iter().map(Buf::len).sum::<usize>() + self.beside_bytes()
     }
     /// What of it lies in no block.
     pub fn beside_bytes(&self) -> usize {
@@ -59,6 +65,7 @@ impl Packed {
             self.blocks.push(Buf::new(self.rows.bytes << self.block_bits));
             let first = self.places;
             self.places += 1 << self.block_bits;
+            self.free.reserve_exact(1 << self.block_bits);
             self.free.extend((first as u32..self.places as u32).rev());
         }
         places.extend(self.free.drain(self.free.len() - chunk.rows()..).rev());
@@ -139,6 +146,8 @@ mod tests {
     use crate::element::{DType, Tensor};
     use crate::runtime::{ChunkFn, Item};
 
+    const ROOM: usize = 1 << 30;
+
     fn chunk(first: u64, rows: usize) -> Chunk {
         let n: Vec<i64> = (0..rows as i64).map(|i| first as i64 + i).collect();
         let b: Vec<u8> = n.iter().map(|n| *n as u8).collect();
@@ -156,7 +165,7 @@ mod tests {
 
     #[test]
     fn rows_come_out_as_they_went_in() {
-        let mut packed = Packed::like(&chunk(0, 1), 100, None).unwrap();
+        let mut packed = Packed::like(&chunk(0, 1), 100, ROOM, None).unwrap();
         let (mut held, mut places, mut next) = (vec![], vec![], 0u64);
         for round in 0..50usize {
             let rows = 1 + round * 7 % 150;
@@ -179,7 +188,7 @@ mod tests {
     #[test]
     fn rows_that_workers_put_together() {
         let given = chunk(7, 150);
-        let rows = Arc::new(Rows::like(&given).unwrap());
+        let rows = Arc::new(Rows::like(&given, 2).unwrap());
         let (mut places, mut out) = (vec![], vec![]);
         Together(rows.clone()).run(given.clone(), &mut out);
         let [Item::Rows(together)] = &out[..] else { panic!("one chunk") };
@@ -187,7 +196,7 @@ mod tests {
         let again = rows.apart(together.clone());
         assert_eq!((again.pos.at(149), again.element(149)), (given.pos.at(149), given.element(149)));
         // Some come in as they are.
-        let mut packed = Packed::like(together, 200, Some(&rows)).unwrap();
+        let mut packed = Packed::like(together, 200, ROOM, Some(&rows)).unwrap();
         assert!(packed.fits(&together.slice(3..9)) && packed.fits(&given));
         packed.add(&together.slice(0..100), &mut places);
         let mut all = places.clone();
@@ -211,14 +220,16 @@ mod tests {
     fn only_rows_that_gain_by_it() {
         let rows = chunk(0, 3);
         assert!(
-            Packed::like(&Chunk::new(3, Pos::Run(0), [rows.columns()[0].clone()]), 9, None).is_none(),
+            Packed::like(&Chunk::new(3, Pos::Run(0), [rows.columns()[0].clone()]), 9, ROOM, None).is_none(),
             "one column"
         );
+        let one = Chunk::new(3, Pos::Run(0), [rows.columns()[0].clone()]);
+        assert!(Packed::like(&one, 1000, 30_000, None).is_some(), "unless they take much of what there is");
         let text = Column::Dense(Tensor::strings([3], &["a", "b", "c"]));
-        assert!(Packed::like(&Chunk::new(3, Pos::Run(0), [rows.columns()[0].clone(), text]), 9, None).is_none());
+        assert!(Packed::like(&Chunk::new(3, Pos::Run(0), [rows.columns()[0].clone(), text]), 9, ROOM, None).is_none());
         let long = Column::Dense(Tensor::zeros(DType::Uint8, [3, 5000]));
-        assert!(Packed::like(&Chunk::new(3, Pos::Run(0), [rows.columns()[0].clone(), long]), 9, None).is_none());
-        let packed = Packed::like(&rows, 9, None).unwrap();
+        assert!(Packed::like(&Chunk::new(3, Pos::Run(0), [rows.columns()[0].clone(), long]), 9, ROOM, None).is_none());
+        let packed = Packed::like(&rows, 9, ROOM, None).unwrap();
         rows.keep();
         assert!(!packed.fits(&rows), "kept by somebody");
     }

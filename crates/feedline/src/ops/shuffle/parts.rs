@@ -4,8 +4,14 @@
 use crate::element::{Chunk, RowRef, gather};
 use std::collections::VecDeque;
 
-/// Rows are copied together in this many steps, each of which frees memory before the next.
+/// Rows are copied together in this many steps at least, each of which frees memory before the next, and in more where
+/// memory is short: all of them are gone through for each.
 const STEPS: usize = 8;
+const MOST_STEPS: usize = 16;
+/// What a row takes besides while it is copied: its places, before and after, and its position twice.
+const COPYING: usize = 48;
+/// What a row takes besides: its position. Those of rows as they came mostly follow from the first, but not for long.
+const POSITION: usize = size_of::<u64>();
 /// Below this it is not worth while to copy rows together.
 const SLACK_BYTES: usize = 4 << 20;
 /// The chunks that rows of the buffer lie in.
@@ -17,7 +23,7 @@ pub struct Parts {
     /// Bytes of rows that are there, and of rows that are gone but still take up memory; shared parts not counted.
     pub live: usize,
     pub dead: usize,
-    /// What lies beside the blocks of all parts.
+    /// What lies beside the blocks of all parts: lists of positions.
     pub beside: usize,
     /// Waste that could not be helped the last time: looked at again when there is more.
     tolerated: usize,
@@ -33,9 +39,9 @@ pub struct Part {
 impl Part {
     /// Takes in what continues it in memory.
     fn extend(&mut self, next: &Chunk, beside: &mut usize) -> bool {
-        let before = self.chunk.beside_bytes();
+        let before = self.chunk.pos.nbytes();
         let extended = self.chunk.extend(next);
-        *beside += self.chunk.beside_bytes() - before;
+        *beside += self.chunk.pos.nbytes() - before;
         extended
     }
 }
@@ -73,11 +79,12 @@ impl Parts {
         }
     }
     fn push(&mut self, chunk: Chunk) -> u32 {
-        let (rows, row_bytes, shared) = (chunk.rows(), chunk.nbytes() / chunk.rows(), chunk.is_kept());
+        let (rows, shared) = (chunk.rows(), chunk.is_kept());
+        let row_bytes = chunk.nbytes() / rows + POSITION;
         if !shared {
             self.live += row_bytes * rows;
         }
-        self.beside += chunk.beside_bytes();
+        self.beside += chunk.pos.nbytes();
         let part = Some(Part { chunk, left: rows, row_bytes, shared });
         match self.free.pop() {
             Some(at) => {
@@ -89,6 +96,10 @@ impl Parts {
                 self.slots.len() as u32 - 1
             }
         }
+    }
+    /// What it takes to know where the parts are.
+    pub fn list_bytes(&self) -> usize {
+        self.slots.capacity() * size_of::<Option<Part>>() + self.free.capacity() * size_of::<u32>()
     }
     /// One row of it is gone.
     pub fn release(&mut self, at: u32) {
@@ -103,7 +114,7 @@ impl Parts {
             if !part.shared {
                 self.dead -= part.row_bytes * part.chunk.rows();
             }
-            self.beside -= part.chunk.beside_bytes();
+            self.beside -= part.chunk.pos.nbytes();
             *slot = None;
             self.free.push(at);
         }
@@ -130,21 +141,21 @@ impl Parts {
             return;
         }
         let times = if self.spare(room) < self.live { 1 } else { 2 };
-        let step = |slots: &[Option<Part>], p: u32| match &slots[p as usize] {
-            // What shares its memory with rows that are still to come has it alone later.
-            Some(part)
-                if !part.shared
-                    && coming != Some(p)
-                    && part.left * times < part.chunk.rows()
-                    && !part.chunk.is_shared() =>
-            {
-                Some(p as usize % STEPS)
-            }
-            _ => None,
+        // What shares its memory with rows that are still to come has it alone later.
+        let moves = |(p, slot): (u32, &Option<Part>)| {
+            slot.as_ref().is_some_and(|part| {
+                let is_thin = part.left * times < part.chunk.rows();
+                !part.shared && coming != Some(p) && is_thin && !part.chunk.is_shared()
+            })
         };
+        let thin = (0u32..).zip(&self.slots).filter(|slot| moves(*slot)).filter_map(|(_, slot)| slot.as_ref());
+        let bytes = thin.map(|part| part.left * (part.row_bytes + COPYING)).sum::<usize>();
+        let steps = bytes.div_ceil((room / 32).max(1)).clamp(STEPS, MOST_STEPS);
+        let mut freed = 0;
         // What is made here is whole, and not chosen again.
-        for now in 0..STEPS {
-            let of_now = |(_, r): &(usize, &RowRef)| step(&self.slots, r.part) == Some(now);
+        for now in 0..steps {
+            let is_now = |p: u32| p as usize % steps == now && moves((p, &self.slots[p as usize]));
+            let of_now = |(_, r): &(usize, &RowRef)| is_now(r.part);
             let places: Vec<usize> = held.iter().enumerate().filter(of_now).map(|(i, _)| i).collect();
             if places.is_empty() {
                 continue;
@@ -154,6 +165,11 @@ impl Parts {
             for (row, i) in places.into_iter().enumerate() {
                 self.release(held[i].part);
                 held[i] = RowRef { part: new, row: row as u32 };
+            }
+            // Lists of values come from the C library, which would keep what is free of them.
+            if self.chunk(new).has_lists() {
+                freed += self.slots[new as usize].as_ref().map_or(0, |part| part.left * part.row_bytes);
+                freed = if feedline_io::give_back(freed, None) { 0 } else { freed };
             }
         }
         self.tolerated = 0;

@@ -47,8 +47,8 @@ fn position(row: &[u8]) -> u64 {
 }
 
 impl Rows {
-    /// Of columns of these types and shapes, if all have one and it is worth while.
-    pub fn new(parts: impl Iterator<Item = Option<(DType, Shape)>>) -> Option<Rows> {
+    /// Of columns of these types and shapes, if all have one and there are so many of them that it is worth while.
+    pub fn new(parts: impl Iterator<Item = Option<(DType, Shape)>>, least: usize) -> Option<Rows> {
         let (mut columns, mut offset) = (Vec::new(), POS_BYTES);
         for part in parts {
             let (dtype, inner) = part.filter(|(dtype, _)| *dtype != DType::String)?;
@@ -56,14 +56,14 @@ impl Rows {
             columns.push(Layout { dtype, inner, offset, bytes });
             offset = offset.checked_add(bytes).filter(|n| *n <= MOST_ROW_BYTES)?;
         }
-        (columns.len() > 1).then(|| Rows { columns, bytes: offset.next_multiple_of(8) })
+        (columns.len() >= least).then(|| Rows { columns, bytes: offset.next_multiple_of(8) })
     }
-    /// Of rows like these.
-    pub fn like(chunk: &Chunk) -> Option<Rows> {
+    /// Of rows like these, which have so many columns.
+    pub fn like(chunk: &Chunk, least: usize) -> Option<Rows> {
         if chunk.pos.is_traced() {
             return None;
         }
-        Rows::new(chunk.columns().iter().map(|c| plain(c).map(|t| (t.dtype(), t.shape()[1..].into()))))
+        Rows::new(chunk.columns().iter().map(|c| plain(c).map(|t| (t.dtype(), t.shape()[1..].into()))), least)
     }
     /// Of elements that have so many columns that workers should put their rows together.
     pub fn of_many_columns(spec: &Spec) -> Option<Rows> {
@@ -71,7 +71,7 @@ impl Rows {
             Leaf::Tensor { dtype, shape } => Some((*dtype, shape.dims()?.iter().copied().collect::<Option<Shape>>()?)),
             _ => None,
         };
-        Rows::new(spec.leaves().iter().map(part)).filter(|rows| rows.columns.len() >= MANY_COLUMNS)
+        Rows::new(spec.leaves().iter().map(part), MANY_COLUMNS)
     }
     /// Whether these rows can be put together.
     pub fn fits(&self, chunk: &Chunk) -> bool {
