@@ -2,7 +2,7 @@
 
     make bench-memory                       # into results/memory.md
 
-The pipelines are those of tests/memory/child.py, in tf.data those of memory_tfdata.py; each is a process of its own. A peak
+The pipelines are those of tests/memory, in tf.data those of memory_tfdata.py; each is a process of its own. A peak
 is the highest resident size above that of the idle process, in which the library has already run a small pipeline. tf.data
 has no limit to set; its pipelines use AUTOTUNE, as its guide says.
 """
@@ -81,7 +81,7 @@ def main() -> None:
     text = HEAD.format(when=time.strftime("%Y-%m-%d"), limit=LIMIT / 1e6, **machine())
     print(text, end="", flush=True)
     with tempfile.TemporaryDirectory() as folder:
-        write = "import sys; sys.path.insert(0, sys.argv[1]); import child; child.write(child.Path(sys.argv[2]))"
+        write = "import sys; sys.path.insert(0, sys.argv[1]); import written; written.write(written.Path(sys.argv[2]))"
         subprocess.run([python, "-c", write, str(MEMORY), folder], check=True)
         for name, tells in NAMES.items():
             line = row(name, tells, measured(name, folder, python, other))

@@ -1,4 +1,4 @@
-"""The pipelines of tests/memory/child.py in tf.data, each in a process of its own: what it takes of memory, and what comes
+"""The pipelines of tests/memory in tf.data, each in a process of its own: what it takes of memory, and what comes
 out. Prints JSON.
 
     python memory_tfdata.py NAME FOLDER

@@ -14,11 +14,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import child
 import feedline as fl
 import numpy as np
+import of_arrays
+import of_records
 import pytest
-
-from . import child
+import written
 
 LIMIT = 64 << 20
 """The records of all files together are twice that."""
@@ -30,7 +32,7 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reas
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the pipelines read."""
     made = tmp_path_factory.mktemp("memory")
-    child.write(made)
+    written.write(made)
     return made
 
 
@@ -78,7 +80,7 @@ def test_the_peak_is_within_the_limit(name: str, folder: Path) -> None:
 def test_a_dictionary_that_fits_barely_fits(limit: int, folder: Path) -> None:
     """It has 20 MB in the file and as many unpacked: three quarters of the limit."""
     found = run("large_dictionaries", limit * 1_000_000, folder)
-    assert (found["error"], found["elements"]) == ("", 6 * child.WORDS)
+    assert (found["error"], found["elements"]) == ("", 6 * written.WORDS)
     assert found["peak"] <= 1.1e6 * limit, found["explain"]
 
 
@@ -117,7 +119,7 @@ def test_what_is_refused_is_refused_in_time(name: str, folder: Path) -> None:
 def test_the_order_is_the_same_where_memory_is_short(calls: int | None, block: int) -> None:
     """Four arrays of 5 MB at once, and no room for more of them."""
     ds = fl.Dataset.range(12).interleave(
-        child.taken_apart(5, 5, 5 << 17), cycle_length=4, block_length=block, num_parallel_calls=calls
+        of_arrays.taken_apart(5, 5, 5 << 17), cycle_length=4, block_length=block, num_parallel_calls=calls
     )
     short, roomy = ([int(x[0]) for x in ds.with_options(memory_limit=limit)] for limit in ("32MB", "1GB"))
     assert short == roomy and len(short) == 60
@@ -125,10 +127,10 @@ def test_the_order_is_the_same_where_memory_is_short(calls: int | None, block: i
 
 def test_what_cannot_fit_is_refused_with_the_numbers(folder: Path) -> None:
     """A buffer and a batch that are too large."""
-    records = child.records(folder, 8)
+    records = of_records.records(folder, 8)
     with pytest.raises(MemoryError, match=r"of the 2000 elements of the buffer take .*buffer_bytes"):
         list(records.shuffle(2000).with_options(memory_limit="16MB"))
-    numbers = child.heavy().map(lambda x: fl.zeros([1 << 20]))
+    numbers = of_records.heavy().map(lambda x: fl.zeros([1 << 20]))
     with pytest.raises(MemoryError, match=r"elements of a batch take 67\.1 MB.* smaller batches"):
         iter(numbers.batch(16).with_options(memory_limit="16MB"))
     with pytest.raises(MemoryError, match=r"a buffer of 67\.1 MB is too large"):
@@ -137,7 +139,7 @@ def test_what_cannot_fit_is_refused_with_the_numbers(folder: Path) -> None:
 
 def test_a_refused_window_says_what_all_of_it_would_take(folder: Path) -> None:
     """Not only the part of it that was there by then."""
-    rows = child.records(folder, 1)
+    rows = of_records.records(folder, 1)
 
     def needed(ds: fl.Dataset) -> float:
         with pytest.raises(MemoryError) as refused:
@@ -292,7 +294,7 @@ def test_pipelines_share_the_limit_of_the_process(what: str) -> None:
 
 def test_explain_tells_who_holds_what(folder: Path) -> None:
     """By operator, in all, and what the consumer has."""
-    ds = child.decoded(child.records(folder, 8).shuffle(100)).with_options(memory_limit="32MB")
+    ds = of_records.decoded(of_records.records(folder, 8).shuffle(100)).with_options(memory_limit="32MB")
     it = iter(ds)
     batches = [next(it) for _ in range(3)]
     told = json.loads(it.explain("json"))
@@ -303,7 +305,7 @@ def test_explain_tells_who_holds_what(folder: Path) -> None:
     node = told["runs"]
     while node["op"] != "shuffle":
         node = node["inputs"][0]
-    assert node["meter"]["held_bytes"] >= 100 * child.RECORD
+    assert node["meter"]["held_bytes"] >= 100 * written.RECORD
     assert "the consumer holds" in it.explain()
     del batches
     assert json.loads(it.explain("json"))["pass"]["memory"]["consumer_bytes"] < memory["consumer_bytes"]
@@ -340,7 +342,7 @@ THREADS = """if True:
     import os, sys
     from pathlib import Path
     import feedline as fl
-    from child import decoded, records
+    from of_records import decoded, records
 
     def workers():
         tasks = Path("/proc/self/task").iterdir()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import os
+import pickle
 import threading
 import time
 from collections.abc import Callable
@@ -476,3 +478,9 @@ def test_a_long_cycle_in_free_order_waits_for_its_input() -> None:
         deterministic=False,
     )
     assert sorted(int(x) for x in ds) == sorted(y for x in range(6) for y in range(x))
+
+
+@pytest.mark.parametrize("copied", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_an_iterator_cannot_be_copied_and_says_what_to_do(copied: Any) -> None:
+    with pytest.raises(TypeError, match=r"state_dict\(\).*dataset\.iter\(state\)"):
+        copied(iter(fl.Dataset.range(3)))

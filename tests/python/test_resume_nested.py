@@ -1,4 +1,4 @@
-"""States where datasets start others, or marks stand inside of marks: from every position the rest is the same."""
+"""States where datasets start others, or marks stand inside of marks: the rest is the same from everywhere."""
 
 from __future__ import annotations
 

@@ -86,8 +86,14 @@ class _Methods:
     def __exit__(self: Any, *_: object) -> None:
         self.close()
 
+    def __reduce__(self: Any) -> Any:
+        raise TypeError(
+            "an iterator cannot be pickled or copied: keep its state_dict(), and go on from that with "
+            "dataset.iter(state), in another process too"
+        )
 
-for _name in ("get_next", "get_next_as_optional", "element_spec", "__enter__", "__exit__"):
+
+for _name in ("get_next", "get_next_as_optional", "element_spec", "__enter__", "__exit__", "__reduce__"):
     setattr(_native.Iterator, _name, _Methods.__dict__[_name])
 
 if TYPE_CHECKING:

@@ -25,6 +25,8 @@ const KEEP: usize = 7;
 const LEAST: usize = 1 << 20;
 /// Steps that take more than this part of the limit are large.
 const LARGE_STEP: usize = 16;
+/// The part of the limit that is left to steps of which nothing is known.
+const UNKNOWN_STEP: usize = 4;
 /// What those that come take is told by those that are there: a little more is said to be enough.
 const MARGIN: f64 = 17.0 / 16.0;
 /// More elements than anybody has: a window of that size means all of them.
@@ -47,6 +49,8 @@ pub struct Budget {
     expected: AtomicUsize,
     /// What a step of this pass took at once, or wanted to, at most.
     steps: AtomicUsize,
+    /// How many have begun and not come to the end of a step.
+    unknown: AtomicUsize,
     peak: AtomicUsize,
     /// Bytes that somebody is about to take.
     promised: AtomicUsize,
@@ -61,7 +65,7 @@ impl Budget {
     }
     fn among(limit: usize, all: usize, kept_by_all: &'static AtomicUsize) -> Arc<Budget> {
         let account = Account::open(limit, all);
-        let (kept, yielding, expected, steps) = Default::default();
+        let (kept, yielding, expected, steps, unknown) = Default::default();
         let (peak, promised, readers, closed) = Default::default();
         Arc::new(Budget {
             account,
@@ -72,6 +76,7 @@ impl Budget {
             yielding,
             expected,
             steps,
+            unknown,
             peak,
             promised,
             readers,
@@ -124,7 +129,15 @@ impl Budget {
     /// Small steps need no room of their own, and those that could not be had wanted more than there will be.
     fn step_room(&self) -> usize {
         let step = self.steps.load(Relaxed);
-        if step > self.limit / LARGE_STEP { step.saturating_mul(2).min(self.limit / 2) } else { 0 }
+        let known = if step > self.limit / LARGE_STEP { step.saturating_mul(2).min(self.limit / 2) } else { 0 };
+        // Whoever has not done a step yet may need much for it.
+        let unknown = if self.unknown.load(Relaxed) > 0 { self.limit / UNKNOWN_STEP } else { 0 };
+        known.max(unknown)
+    }
+    /// Somebody's steps begin, and nobody knows what they take until the result is dropped.
+    pub fn first_step(self: &Arc<Self>) -> FirstStep {
+        self.unknown.fetch_add(1, Relaxed);
+        FirstStep(self.clone())
     }
     /// Keeps room for bytes that are taken later, when others could have been let in, until the result is dropped.
     pub fn promise(self: &Arc<Self>, bytes: usize) -> Promise {
@@ -175,6 +188,15 @@ pub struct Promise {
 impl Drop for Promise {
     fn drop(&mut self) {
         self.budget.promised.fetch_sub(self.bytes, Relaxed);
+    }
+}
+
+/// A step that is the first of its kind.
+pub struct FirstStep(Arc<Budget>);
+
+impl Drop for FirstStep {
+    fn drop(&mut self) {
+        self.0.unknown.fetch_sub(1, Relaxed);
     }
 }
 
@@ -544,6 +566,14 @@ mod tests {
         assert!(budget.has_room(0, 22 << 20) && !budget.has_room(0, 23 << 20));
         budget.note_step(1 << 40);
         assert!(budget.has_room(0, 16 << 20));
+        // And for those of which nothing is known.
+        let budget = Budget::new(32 << 20, usize::MAX);
+        let (first, second) = (budget.first_step(), budget.first_step());
+        assert!(budget.has_room(0, 24 << 20) && !budget.has_room(0, 25 << 20));
+        drop(first);
+        assert!(!budget.has_room(0, 25 << 20));
+        drop(second);
+        assert!(budget.has_room(0, 32 << 20));
     }
 
     #[test]

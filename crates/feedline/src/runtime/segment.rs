@@ -32,6 +32,7 @@ use self::again::{Again, Redo};
 use self::depth::{Told, Watched};
 pub use self::depth::{ahead_text, rows_text};
 use super::batches::Batches;
+use super::budget::FirstStep;
 use super::build::Open;
 use super::given::Given;
 use super::mark::{At, Mark};
@@ -125,6 +126,8 @@ pub struct Shared {
     is_careful: bool,
     /// There is little memory for each that works at it.
     is_tight: bool,
+    /// Of a dataset inside of a function.
+    nested: bool,
     /// A step that could not be done again took much.
     grows: AtomicBool,
     /// The node of the head that is being pulled; 0 if none is. Not shuttle's: nothing depends on it.
@@ -187,6 +190,8 @@ struct Queue {
     takes: usize,
     /// Whether no step has come to its end, so that nothing is known of what steps take.
     is_new: bool,
+    /// What leaves room for that one.
+    first_step: Option<FirstStep>,
     /// Steps that found no room, those of the first slots first. They count as under way.
     again: VecDeque<Again>,
     redo: Redo,
@@ -296,6 +301,7 @@ impl Segment {
                 needs: 0,
                 takes: 0,
                 is_new: true,
+                first_step: None,
                 again: VecDeque::new(),
                 redo: Redo::No,
                 downstream: None,
@@ -313,6 +319,7 @@ impl Segment {
             host,
             is_careful,
             is_tight,
+            nested: cx.nested,
             grows: AtomicBool::new(false),
             at: std::sync::atomic::AtomicU64::new(0),
             sieved: run.errors.is_some(),
@@ -339,6 +346,7 @@ impl Drop for Segment {
         self.shared.lane.lanes.fetch_sub(1, Relaxed);
         let mut queue = lock(&self.shared.queue);
         queue.done = true;
+        queue.first_step = None;
         queue.downstream = None;
         let slots = (std::mem::take(&mut queue.slots), std::mem::take(&mut queue.again));
         drop(queue);
@@ -772,6 +780,7 @@ impl Shared {
         let waker = {
             let mut queue = lock(&self.queue);
             queue.done = true;
+            queue.first_step = None;
             queue.token = false;
             queue.starved = false;
             queue.idle(HEAD);
@@ -791,6 +800,7 @@ impl Shared {
             }
             queue.note_takes(takes);
             queue.is_new = false;
+            queue.first_step = None;
             if self.dropped.load(Relaxed) {
                 return;
             }

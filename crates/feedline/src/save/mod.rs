@@ -182,10 +182,10 @@ fn save_from(
         let writer = open(Box::new(Staged::create(name)?), spec).map_err(|e| e.in_file(name, None))?;
         Ok(OpenFile { name: name.clone(), writer: Some(writer), output: None })
     };
-    let files = names.iter().map(open).collect::<Result<Vec<_>>>()?;
+    let files = names.iter().map(open).collect::<Result<Vec<_>>>().map_err(|e| e.in_op("save"))?;
     let (elements, outputs) = write(start()?, files, watch)?;
     let (sinks, sizes): (Vec<_>, Vec<u64>) = outputs.into_iter().map(Output::into_sink).unzip();
-    feedline_io::commit_together(sinks)?;
+    feedline_io::commit_together(sinks).map_err(|e| e.in_op("save"))?;
     let bytes = sizes.iter().sum();
     Ok(Saved { files: names, elements, bytes })
 }

@@ -39,6 +39,10 @@ impl Shared {
             self.lane.note_wait(wait, time);
         }
         queue.token = true;
+        // Inside of functions they are many, and like each other.
+        if queue.is_new && queue.first_step.is_none() && !self.nested {
+            queue.first_step = Some(self.budget.first_step());
+        }
         true
     }
     pub(super) fn submit(&self) {

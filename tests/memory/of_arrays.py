@@ -1,0 +1,204 @@
+"""Pipelines over parts of arrays, and over short rows: what keeps them alive, and what stands around them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import feedline as fl
+from registry import pipeline
+
+
+def taken_apart(count: int, parts: int, size: int) -> Callable[[Any], fl.Dataset]:
+    """A function from a number to the parts of an array of so many numbers."""
+    return lambda i: fl.Dataset.from_tensor_slices(fl.fill([parts, size // parts], i)).take(count)
+
+
+def made_one_by_one(count: int) -> Callable[[Any], fl.Dataset]:
+    """A function from a number to elements of 8 MB that are made when they are read."""
+    return lambda i: fl.Dataset.range(count).map(lambda x: fl.fill([1 << 20], x + i))
+
+
+@pipeline
+def interleaved_large(_: Path) -> fl.Dataset:
+    """32 datasets at once whose elements are an eighth of the limit."""
+    return fl.Dataset.range(64).interleave(
+        made_one_by_one(3), cycle_length=32, num_parallel_calls=fl.AUTOTUNE
+    )
+
+
+@pipeline
+def interleaved_large_freely(_: Path) -> fl.Dataset:
+    """The same in any order: all of them may have something next."""
+    return fl.Dataset.range(64).interleave(
+        made_one_by_one(3), cycle_length=32, num_parallel_calls=fl.AUTOTUNE, deterministic=False
+    )
+
+
+@pipeline
+def interleaved_large_blocks(_: Path) -> fl.Dataset:
+    """Blocks that are larger than the limit, each read by whoever wants it."""
+    return fl.Dataset.range(16).interleave(made_one_by_one(16), cycle_length=4, block_length=16)
+
+
+@pipeline
+def interleaved_arrays(_: Path) -> fl.Dataset:
+    """Arrays of 8 MB, four of which are taken apart at once: as many more would not fit."""
+    return fl.Dataset.range(48).interleave(
+        taken_apart(8, 8, 1 << 20), cycle_length=4, num_parallel_calls=fl.AUTOTUNE
+    )
+
+
+@pipeline
+def interleaved_arrays_serially(_: Path) -> fl.Dataset:
+    """The same without anybody who works ahead."""
+    return fl.Dataset.range(48).interleave(taken_apart(8, 8, 1 << 20), cycle_length=4)
+
+
+@pipeline
+def too_many_arrays(_: Path) -> fl.Dataset:
+    """The order asks for 32 of them at once."""
+    return fl.Dataset.range(64).interleave(
+        taken_apart(8, 8, 1 << 20), cycle_length=32, num_parallel_calls=fl.AUTOTUNE
+    )
+
+
+@pipeline
+def too_many_arrays_serially(_: Path) -> fl.Dataset:
+    """And each of them is one element."""
+    return fl.Dataset.range(64).interleave(
+        lambda i: fl.Dataset.from_tensors(fl.fill([1 << 20], i)), cycle_length=32
+    )
+
+
+def arrays() -> fl.Dataset:
+    """Arrays of 2.5 MB, of 20,000 rows."""
+    return fl.Dataset.range(120).map(lambda i: fl.fill([20_000, 16], i))
+
+
+@pipeline
+def shuffled_parts(_: Path) -> fl.Dataset:
+    """Rows that keep alive what they were taken out of, until the last of them is drawn."""
+    return arrays().flat_map(fl.Dataset.from_tensor_slices).shuffle(20_000, seed=1).batch(1000)
+
+
+@pipeline
+def shuffled_parts_in_turns(_: Path) -> fl.Dataset:
+    """The same of several arrays at once."""
+    rows = arrays().interleave(fl.Dataset.from_tensor_slices, cycle_length=2)
+    return rows.shuffle(20_000, seed=1).batch(1000)
+
+
+@pipeline
+def shuffled_parts_of_batches(_: Path) -> fl.Dataset:
+    """The same by another operator."""
+    return arrays().unbatch().shuffle(20_000, seed=1).batch(1000)
+
+
+def few_of_many() -> fl.Dataset:
+    """Two rows of each of many arrays of 2 MB."""
+    return fl.Dataset.range(300).flat_map(taken_apart(2, 1000, 256_000))
+
+
+@pipeline
+def few_rows_shuffled(_: Path) -> fl.Dataset:
+    """Each keeps a large array alive."""
+    return few_of_many().shuffle(100, seed=1)
+
+
+@pipeline
+def few_rows_cached(_: Path) -> fl.Dataset:
+    """The same."""
+    return few_of_many().cache().repeat(2)
+
+
+@pipeline
+def few_rows_in_windows(_: Path) -> fl.Dataset:
+    """The same."""
+    return few_of_many().window(100).flat_map(lambda window: window.batch(100))
+
+
+@pipeline
+def few_rows_in_groups(_: Path) -> fl.Dataset:
+    """The same."""
+    return few_of_many().group_by_window(
+        lambda x: x[0] % 3, lambda _, window: window.batch(50), window_size=50
+    )
+
+
+@pipeline
+def few_rows_in_batches(_: Path) -> fl.Dataset:
+    """The same."""
+    return few_of_many().batch(100)
+
+
+@pipeline
+def few_rows_filled_up(_: Path) -> fl.Dataset:
+    """The same."""
+    return few_of_many().padded_batch(100)
+
+
+def short_ragged() -> fl.Dataset:
+    """Ragged rows of a few numbers: what stands around them takes most."""
+    return fl.Dataset.range(66_000).map(lambda x: fl.fill([x % 9], x)).ragged_batch(3)
+
+
+@pipeline
+def short_ragged_kept(_: Path) -> fl.Dataset:
+    """As many as fit."""
+    return short_ragged().cache(on_full="keep").repeat(2).map(lambda x: fl.size(x.flat_values))
+
+
+@pipeline
+def short_ragged_in_groups(_: Path) -> fl.Dataset:
+    """Seven windows of a thousand."""
+    groups = (
+        short_ragged()
+        .enumerate()
+        .group_by_window(lambda i, _: i % 7, lambda _, window: window, window_size=1000)
+    )
+    return groups.map(lambda _, x: fl.size(x.flat_values))
+
+
+@pipeline
+def short_ragged_shuffled(_: Path) -> fl.Dataset:
+    """Drawn here and there."""
+    return short_ragged().shuffle(10_000, seed=1).map(lambda x: fl.size(x.flat_values))
+
+
+def short_rows() -> fl.Dataset:
+    """Rows of a few numbers and of different shapes."""
+    return fl.Dataset.range(150_000).map(lambda x: fl.fill([x % 9], x))
+
+
+@pipeline
+def short_rows_shuffled(_: Path) -> fl.Dataset:
+    """A buffer that takes a third of the limit."""
+    return short_rows().shuffle(30_000, seed=1).map(fl.size)
+
+
+@pipeline
+def short_rows_shuffled_by_many(_: Path) -> fl.Dataset:
+    """One that takes most of it."""
+    return short_rows().shuffle(80_000, seed=1).map(fl.size)
+
+
+@pipeline
+def short_strings_kept(_: Path) -> fl.Dataset:
+    """As many as fit."""
+    rows = fl.Dataset.range(400_000).map(fl.strings.as_string)
+    return rows.cache(on_full="keep").repeat(2).map(fl.strings.length)
+
+
+@pipeline
+def numbers_shuffled(_: Path) -> fl.Dataset:
+    """Numbers whose places and positions take more than they do."""
+    return fl.Dataset.range(1_500_000).shuffle(500_000, seed=1).batch(1000)
+
+
+@pipeline
+def arrays_in_turns_shuffled(_: Path) -> fl.Dataset:
+    """Arrays of 2.5 MB that are taken apart ahead of a buffer."""
+    rows = arrays().interleave(fl.Dataset.from_tensor_slices, cycle_length=2, num_parallel_calls=fl.AUTOTUNE)
+    return rows.shuffle(20_000, seed=1).batch(1000)
