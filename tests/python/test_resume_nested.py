@@ -1,4 +1,4 @@
-"""States where datasets start others, or marks stand inside of marks: the rest is the same from everywhere."""
+"""States where datasets start others, and marks stand inside of marks: the rest is always the same."""
 
 from __future__ import annotations
 
