@@ -152,11 +152,11 @@ def short_ragged_kept(_: Path) -> fl.Dataset:
 
 @pipeline
 def short_ragged_in_groups(_: Path) -> fl.Dataset:
-    """Seven windows of a thousand."""
+    """Seven windows of some hundreds."""
     groups = (
         short_ragged()
         .enumerate()
-        .group_by_window(lambda i, _: i % 7, lambda _, window: window, window_size=1000)
+        .group_by_window(lambda i, _: i % 7, lambda _, window: window, window_size=700)
     )
     return groups.map(lambda _, x: fl.size(x.flat_values))
 
@@ -181,7 +181,7 @@ def short_rows_shuffled(_: Path) -> fl.Dataset:
 @pipeline
 def short_rows_shuffled_by_many(_: Path) -> fl.Dataset:
     """One that takes most of it."""
-    return short_rows().shuffle(80_000, seed=1).map(fl.size)
+    return short_rows().shuffle(50_000, seed=1).map(fl.size)
 
 
 @pipeline

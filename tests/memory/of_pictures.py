@@ -151,3 +151,10 @@ def pictures_of_a_cache_beside_rows(folder: Path) -> fl.Dataset:
     kept = uneven_pictures(folder).cache(on_full="keep").repeat(4)
     rows = fl.Dataset.range(48).map(lambda x: fl.fill([1 << 18], x), num_parallel_calls=fl.AUTOTUNE)
     return fl.Dataset.zip((rows, kept)).map(corners)
+
+
+@pipeline
+def pictures_of_two_kept(folder: Path) -> fl.Dataset:
+    """Two decoders beside each other, and both are kept."""
+    both = fl.Dataset.zip((uneven_pictures(folder), uneven_pictures(folder)))
+    return both.cache(on_full="keep").repeat(3).map(corners)

@@ -26,7 +26,7 @@ const LEAST: usize = 1 << 20;
 /// Steps that take more than this part of the limit are large.
 const LARGE_STEP: usize = 16;
 /// The part of the limit that is left to steps of which nothing is known.
-const UNKNOWN_STEP: usize = 4;
+const UNKNOWN_STEP: usize = 2;
 /// What those that come take is told by those that are there: a little more is said to be enough.
 const MARGIN: f64 = 17.0 / 16.0;
 /// More elements than anybody has: a window of that size means all of them.
@@ -48,6 +48,8 @@ pub struct Budget {
     /// What the others say that they will keep more.
     expected: AtomicUsize,
     /// What a step of this pass took at once, or wanted to, at most.
+    step: AtomicUsize,
+    /// The same of each segment, together.
     steps: AtomicUsize,
     /// How many have begun and not come to the end of a step.
     unknown: AtomicUsize,
@@ -65,7 +67,7 @@ impl Budget {
     }
     fn among(limit: usize, all: usize, kept_by_all: &'static AtomicUsize) -> Arc<Budget> {
         let account = Account::open(limit, all);
-        let (kept, yielding, expected, steps, unknown) = Default::default();
+        let (kept, yielding, expected, step, steps, unknown) = Default::default();
         let (peak, promised, readers, closed) = Default::default();
         Arc::new(Budget {
             account,
@@ -75,6 +77,7 @@ impl Budget {
             kept,
             yielding,
             expected,
+            step,
             steps,
             unknown,
             peak,
@@ -124,12 +127,17 @@ impl Budget {
         let uncounted = all.saturating_sub(live) / 16;
         live.saturating_add(coming) <= mine && all.saturating_add(coming).saturating_add(uncounted) <= self.all
     }
-    /// What whoever works ahead leaves to the next step that nothing can go on without, of whatever segment: what lies in the
-    /// queues of others does not go before it is done. Twice what one takes, since what the last one made may still be there.
-    /// Small steps need no room of their own, and those that could not be had wanted more than there will be.
+    /// What steps need that nothing can go on without: one of each segment, since each may be what others wait for, and the
+    /// largest once more, since what the last one made may still be there.
+    fn steps_need(&self) -> usize {
+        let step = self.step.load(Relaxed);
+        self.steps.load(Relaxed).max(step).saturating_add(step)
+    }
+    /// What whoever works ahead leaves to them: what lies in the queues of others does not go before they are done. Small steps
+    /// need no room of their own, and those that could not be had wanted more than there will be.
     fn step_room(&self) -> usize {
-        let step = self.steps.load(Relaxed);
-        let known = if step > self.limit / LARGE_STEP { step.saturating_mul(2).min(self.limit / 2) } else { 0 };
+        let is_large = self.step.load(Relaxed) > self.limit / LARGE_STEP;
+        let known = if is_large { self.steps_need().min(self.limit / 4 * 3) } else { 0 };
         // Whoever has not done a step yet may need much for it.
         let unknown = if self.unknown.load(Relaxed) > 0 { self.limit / UNKNOWN_STEP } else { 0 };
         known.max(unknown)
@@ -144,10 +152,15 @@ impl Budget {
         self.promised.fetch_add(bytes, Relaxed);
         Promise { budget: self.clone(), bytes }
     }
-    /// A step took so much at once, or would have: whoever can do with less leaves it to the next one.
-    pub fn note_step(&self, bytes: usize) {
-        if bytes > self.steps.load(Relaxed) {
-            self.steps.fetch_max(bytes, Relaxed);
+    /// A step took so much at once, or would have: whoever can do with less leaves it to the next one. `most` is what those of
+    /// the same segment took, if it is one of few.
+    pub fn note_step(&self, bytes: usize, most: Option<&AtomicUsize>) {
+        if bytes > self.step.load(Relaxed) {
+            self.step.fetch_max(bytes, Relaxed);
+        }
+        if let Some(most) = most.filter(|most| bytes > most.load(Relaxed)) {
+            let before = most.fetch_max(bytes, Relaxed);
+            self.steps.fetch_add(bytes.saturating_sub(before), Relaxed);
         }
     }
     /// What operators leave of the limit: what one step may take, if nothing can go on without it.
@@ -401,8 +414,7 @@ impl Hold {
         if self.gives_way {
             let expected = self.budget.expected.load(Relaxed);
             spare = expected.saturating_add(others.saturating_add(expected) / 4);
-            step = self.budget.steps.load(Relaxed);
-            step = step.saturating_mul(2);
+            step = self.budget.steps_need();
         }
         // What a step takes may be what is left beside that.
         let spare = spare.max(spare.saturating_add(step).saturating_sub(limit.saturating_sub(most)));
@@ -560,18 +572,23 @@ mod tests {
         drop(promise);
         assert!(budget.has_room(0, 32 << 20));
         // Whoever works ahead leaves room for two large steps.
-        budget.note_step(2 << 20);
+        budget.note_step(2 << 20, None);
         assert!(budget.has_room(0, 32 << 20));
-        budget.note_step(5 << 20);
+        budget.note_step(5 << 20, None);
         assert!(budget.has_room(0, 22 << 20) && !budget.has_room(0, 23 << 20));
-        budget.note_step(1 << 40);
-        assert!(budget.has_room(0, 16 << 20));
+        budget.note_step(1 << 40, None);
+        assert!(budget.has_room(0, 8 << 20) && !budget.has_room(0, 9 << 20));
+        // Each of several segments has its own.
+        let (budget, mine, other) = (Budget::new(32 << 20, usize::MAX), AtomicUsize::new(0), AtomicUsize::new(0));
+        [4, 3, 5].into_iter().for_each(|n| budget.note_step(n << 20, Some(&mine)));
+        budget.note_step(3 << 20, Some(&other));
+        assert!(budget.has_room(0, 19 << 20) && !budget.has_room(0, 20 << 20));
         // And for those of which nothing is known.
         let budget = Budget::new(32 << 20, usize::MAX);
         let (first, second) = (budget.first_step(), budget.first_step());
-        assert!(budget.has_room(0, 24 << 20) && !budget.has_room(0, 25 << 20));
+        assert!(budget.has_room(0, 16 << 20) && !budget.has_room(0, 17 << 20));
         drop(first);
-        assert!(!budget.has_room(0, 25 << 20));
+        assert!(!budget.has_room(0, 17 << 20));
         drop(second);
         assert!(budget.has_room(0, 32 << 20));
     }
@@ -694,7 +711,7 @@ mod tests {
         assert_eq!(cache.set(21 << 20).map_err(|over| over.others), Err(40 << 20));
         drop(buffer);
         assert_eq!(cache.set(50 << 20), Ok(()));
-        budget.note_step(24 << 20);
+        budget.note_step(24 << 20, None);
         assert_eq!((budget.left(), cache.set(51 << 20).is_err()), (30 << 20, true), "and two steps");
         let _ = cache.set(44 << 20);
         assert_eq!(cache.set(44 << 20), Ok(()));

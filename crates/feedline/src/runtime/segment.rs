@@ -128,6 +128,8 @@ pub struct Shared {
     is_tight: bool,
     /// Of a dataset inside of a function.
     nested: bool,
+    /// What a step took at most.
+    most_step: std::sync::atomic::AtomicUsize,
     /// A step that could not be done again took much.
     grows: AtomicBool,
     /// The node of the head that is being pulled; 0 if none is. Not shuttle's: nothing depends on it.
@@ -270,10 +272,9 @@ impl Segment {
             function.is_parallel.store(true, Relaxed);
         }
         let host = functions.iter().any(|(f, _)| f.is_host()) || run.has_host;
-        let is_unknown = functions.iter().any(|(f, _)| f.is_host() && !f.is_away());
         let at_once = bounds.parallel.min(run.pool.budget()).max(1);
         let is_tight = run.budget.limit() / at_once < MADE_BYTES;
-        let is_careful = is_unknown && is_tight;
+        let is_careful = is_tight && functions.iter().all(|(f, _)| !f.is_away()) && !functions.is_empty();
         let shared = Arc::new_cyclic(|me: &Weak<Shared>| Shared {
             me: me.clone(),
             waker: me.clone(),
@@ -320,6 +321,7 @@ impl Segment {
             is_careful,
             is_tight,
             nested: cx.nested,
+            most_step: Default::default(),
             grows: AtomicBool::new(false),
             at: std::sync::atomic::AtomicU64::new(0),
             sieved: run.errors.is_some(),

@@ -22,6 +22,7 @@ use crate::runtime::{bytes_text as size, enough_text as enough};
 use feedline_io::{Standing, Step};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::AtomicUsize;
 
 /// Rows whose memory is worth overwriting have more bytes.
 const SMALL: usize = 64 << 10;
@@ -135,7 +136,7 @@ impl Shared {
             let ran = catch_unwind(AssertUnwindSafe(run));
             let peak = step.peak();
             took = took.max(peak);
-            self.budget.note_step(peak);
+            self.budget.note_step(peak, self.most_step());
             drop(step);
             if standing == Standing::Free && repeats && peak >= self.budget.limit() / LARGE {
                 self.grows.store(true, Relaxed);
@@ -145,7 +146,7 @@ impl Shared {
                 Err(panic) => {
                     let unfinished = match (panic.downcast_ref::<NoRoom>(), kept) {
                         (Some(&NoRoom { bytes }), Some(items)) => {
-                            self.budget.note_step(bytes);
+                            self.budget.note_step(bytes, self.most_step());
                             Unfinished::Back(Back { at, items, bytes })
                         }
                         _ => Unfinished::Panic(panic),
@@ -176,6 +177,10 @@ impl Shared {
         };
         let bytes: usize = items.iter().map(bytes).sum();
         bytes <= SMALL || bytes >= self.budget.limit() / LARGE
+    }
+    /// What its steps took at most. Inside of functions there are many, of which few run at once.
+    fn most_step(&self) -> Option<&AtomicUsize> {
+        (!self.nested).then_some(&self.most_step)
     }
     fn most_of(&self, rows: usize) -> usize {
         if rows > 1 { self.budget.limit() / SEVERAL } else { self.budget.left() }
