@@ -14,21 +14,24 @@ RECORDS = [b"", b"a", bytes(range(256)) * 300, *(str(i).encode() * i for i in ra
 KINDS = ["", "GZIP", "ZLIB"]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_records_of_tensorflow(kind: str, tmp_path: Path) -> None:
-    file = str(tmp_path / "records")
-    with tf.io.TFRecordWriter(file, kind) as out:
+def written(writer: Any, folder: Path, kind: str) -> str:
+    """A file of the records, by whichever writer."""
+    file = str(folder / "records")
+    with writer(file, kind) as out:
         for record in RECORDS:
             out.write(record)
+    return file
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_records_of_tensorflow(kind: str, tmp_path: Path) -> None:
+    file = written(tf.io.TFRecordWriter, tmp_path, kind)
     assert list(fl.TFRecordDataset(file, compression_type=kind)) == RECORDS
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_records_for_tensorflow(kind: str, tmp_path: Path) -> None:
-    file = str(tmp_path / "records")
-    with fl.io.TFRecordWriter(file, kind) as out:
-        for record in RECORDS:
-            out.write(record)
+    file = written(fl.io.TFRecordWriter, tmp_path, kind)
     assert [r.numpy() for r in tf.data.TFRecordDataset(file, kind)] == RECORDS
 
 
