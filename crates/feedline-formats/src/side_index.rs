@@ -142,6 +142,8 @@ fn put(path: &Path, bytes: &[u8]) -> Result<()> {
     if let Some(folder) = path.parent().filter(|d| !d.as_os_str().is_empty()) {
         std::fs::create_dir_all(folder).map_err(|e| Error::io(&e))?;
     }
+    // What one that was killed has left.
+    feedline_io::sweep(&[path.to_string_lossy().into_owned()]);
     let mut file = AtomicFile::new(path.to_string_lossy(), path)?;
     file.write_all(bytes).map_err(|e| Error::io(&e))?;
     Box::new(file).commit()
