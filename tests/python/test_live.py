@@ -520,6 +520,9 @@ def test_metrics_are_what_prometheus_reads(server: fl.live.Server) -> None:
     assert families["feedline_cpu_budget"].samples[0].value >= 1
     rows = {s.labels["operator"]: s.value for s in families["feedline_operator_rows"].samples}
     assert rows["map"] >= rows["batch"] * 13 > 0
+    chosen = {(s.labels["what"], s.labels["operator"]): s.value for s in families["feedline_tuning"].samples}
+    assert chosen["workers", ""] >= 1 and chosen["chunk_rows", "map"] >= 13
+    assert chosen["queue_bytes", "batch"] > 1 << 20
     delivered = [s.value for s in families["feedline_elements_delivered"].samples]
     assert max(delivered) > 3
     for family in families.values():

@@ -30,6 +30,12 @@ _OPERATOR: dict[str, tuple[str, str, str, float]] = {
     "feedline_operator_copied_bytes_total": ("counter", "Bytes that it had to copy.", "copied_bytes", 1),
     "feedline_operator_held_bytes": ("gauge", "Bytes that its queue holds now.", "held_bytes", 1),
 }
+_TUNING: dict[str, tuple[str, ...]] = {
+    "feedline_tuning": (
+        "gauge",
+        "What was chosen: workers, rows a chunk, calls at once, bytes of queues and of read-ahead.",
+    ),
+}
 _PROCESS = {
     "feedline_cpu_budget": ("gauge", "Workers that may run at once.", "cpu_budget"),
     "feedline_memory_limit_bytes": (
@@ -45,7 +51,7 @@ Labels = tuple[tuple[str, str], ...]
 
 def metrics() -> str:
     """All counters of this process."""
-    values: dict[str, dict[Labels, float]] = {name: {} for name in (*_PASS, *_SUMS, *_OPERATOR)}
+    values: dict[str, dict[Labels, float]] = {name: {} for name in (*_PASS, *_SUMS, *_OPERATOR, *_TUNING)}
 
     def add(name: str, labels: Labels, value: float) -> None:
         values[name][labels] = values[name].get(labels, 0.0) + value
@@ -60,8 +66,12 @@ def metrics() -> str:
             labels = (*of, ("operator", node["op"]), ("number", str(number)))
             for name, (_, _, field, scale) in _OPERATOR.items():
                 add(name, labels, (node.get("meter") or {}).get(field, 0) * scale)
+        for number, choice in enumerate(reading.get("tuning") or []):
+            named = {"what": choice["what"], "operator": choice["operator"] or "", "number": str(number)}
+            # Of passes at the same time the last one tells.
+            values["feedline_tuning"][(*of, *named.items())] = choice["value"]
     lines = []
-    for name, (kind, text, *_) in {**_PASS, **_SUMS, **_OPERATOR}.items():
+    for name, (kind, text, *_) in {**_PASS, **_SUMS, **_OPERATOR, **_TUNING}.items():
         lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
         lines += [f"{name}{_labels(labels)} {value:.17g}" for labels, value in values[name].items()]
     known: Json = process()
