@@ -10,7 +10,7 @@
 //! 3. Nobody waits here for more than a `MOMENT`. If the lock was not taken meanwhile somebody has it for long, and the
 //!    interpreter's own rule is a good one.
 //!
-//! These are counters and no lock, so that nothing is held when the process is forked: its child forgets who waited.
+//! These are numbers and no lock, so that nothing is held when the process is forked: its child forgets who waited.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -21,30 +21,39 @@ const MOMENT: Duration = Duration::from_millis(1);
 /// How often one looks whether it is one's turn.
 const LOOK: Duration = Duration::from_micros(20);
 
+/// Workers that can stand in line. Where there are more, the others take what they get.
+const PLACES: usize = 64;
+/// Nobody stands there.
+const FREE: u64 = 0;
+
 /// All that want it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Line {
     consumers: AtomicUsize,
-    workers: AtomicUsize,
-    /// When the first of these workers began to wait, in nanoseconds, or when one of them last got the lock.
-    since: AtomicU64,
+    /// Since when each of the workers waits, in nanoseconds.
+    workers: [AtomicU64; PLACES],
     /// How often somebody who stood in line got it.
     got: AtomicU64,
+}
+
+impl Default for Line {
+    fn default() -> Line {
+        Line::new()
+    }
 }
 
 impl Line {
     pub const fn new() -> Line {
         Line {
             consumers: AtomicUsize::new(0),
-            workers: AtomicUsize::new(0),
-            since: AtomicU64::new(0),
+            workers: [const { AtomicU64::new(FREE) }; PLACES],
             got: AtomicU64::new(0),
         }
     }
     /// Whether a worker that comes now should let somebody go first.
     fn is_due(&self, now: u64) -> bool {
-        let waited = now.saturating_sub(self.since.load(Relaxed));
-        self.consumers.load(Relaxed) > 0 || (self.workers.load(Relaxed) > 0 && waited >= PATIENCE.as_nanos() as u64)
+        let has_waited = |since: u64| since != FREE && now.saturating_sub(since) >= PATIENCE.as_nanos() as u64;
+        self.consumers.load(Relaxed) > 0 || self.workers.iter().any(|since| has_waited(since.load(Relaxed)))
     }
     /// Lets others go first if they are due.
     fn let_others(&self) {
@@ -58,45 +67,45 @@ impl Line {
     /// A worker wants the lock, and lets others go first that are due.
     pub fn worker(&self) -> Waits<'_> {
         self.let_others();
-        if self.workers.fetch_add(1, Relaxed) == 0 {
-            self.since.store(now(), Relaxed);
-        }
-        Waits { line: self, consumer: false }
+        let since = now();
+        let stands = |place: &&AtomicU64| place.compare_exchange(FREE, since, Relaxed, Relaxed).is_ok();
+        Waits { line: self, worker: self.workers.iter().find(stands), consumer: false }
     }
     /// A consumer wants it back.
     pub fn consumer(&self) -> Waits<'_> {
         self.consumers.fetch_add(1, Relaxed);
-        Waits { line: self, consumer: true }
+        Waits { line: self, worker: None, consumer: true }
     }
     /// The child of a fork has none of the threads that waited.
     pub fn forget(&self) {
         self.consumers.store(0, Relaxed);
-        self.workers.store(0, Relaxed);
+        self.workers.iter().for_each(|place| place.store(FREE, Relaxed));
     }
 }
 
 /// Somebody stands in line, until it has the lock and drops this.
 pub struct Waits<'a> {
     line: &'a Line,
+    worker: Option<&'a AtomicU64>,
     consumer: bool,
 }
 
 impl Drop for Waits<'_> {
     fn drop(&mut self) {
-        let line = self.line;
         if self.consumer {
-            line.consumers.fetch_sub(1, Relaxed);
-        } else {
-            line.workers.fetch_sub(1, Relaxed);
-            line.since.store(now(), Relaxed);
+            self.line.consumers.fetch_sub(1, Relaxed);
         }
-        line.got.fetch_add(1, Relaxed);
+        if let Some(place) = self.worker {
+            place.store(FREE, Relaxed);
+        }
+        self.line.got.fetch_add(1, Relaxed);
     }
 }
 
+/// Nanoseconds since somebody first asked; never `FREE`.
 fn now() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();
-    START.get_or_init(Instant::now).elapsed().as_nanos() as u64
+    START.get_or_init(Instant::now).elapsed().as_nanos() as u64 + 1
 }
 
 #[cfg(test)]
@@ -108,20 +117,32 @@ mod tests {
         let line = Line::new();
         let patience = PATIENCE.as_nanos() as u64;
         // By its own clock: the test may lose the processor at any place.
-        let since = || line.since.load(Relaxed);
+        let since = |waits: &Waits<'_>| waits.worker.unwrap().load(Relaxed);
         assert!(!line.is_due(u64::MAX), "nobody waits");
         let worker = line.worker();
-        assert!(!line.is_due(since() + patience - 1) && line.is_due(since() + patience));
+        let began = since(&worker);
+        assert!(!line.is_due(began + patience - 1) && line.is_due(began + patience));
         let consumer = line.consumer();
-        assert!(line.is_due(since()));
+        assert!(line.is_due(began));
         drop(consumer);
-        assert!(!line.is_due(since()) && line.is_due(since() + patience));
-        let (second, before) = (line.worker(), since());
+        assert!(!line.is_due(began) && line.is_due(began + patience));
+        // One that always gets the lock at once does not make it wait longer.
+        drop(line.worker());
+        assert!(line.is_due(began + patience));
+        let second = line.worker();
         drop(worker);
-        assert!(since() > before && !line.is_due(since()), "the second waits from now on");
-        assert!(line.is_due(since() + patience));
+        assert!(!line.is_due(since(&second) + patience - 1) && line.is_due(since(&second) + patience));
         drop(second);
         assert!(!line.is_due(u64::MAX));
+    }
+
+    #[test]
+    fn where_too_many_wait_the_others_do_not_stand_in_line() {
+        let line = Line::new();
+        let mut all: Vec<Waits<'_>> = (0..PLACES + 3).map(|_| line.worker()).collect();
+        assert_eq!(all.iter().filter(|waits| waits.worker.is_none()).count(), 3);
+        all.clear();
+        assert!(line.worker().worker.is_some() && !line.is_due(u64::MAX));
     }
 
     #[test]
