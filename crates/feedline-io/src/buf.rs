@@ -58,10 +58,16 @@ enum Owner {
     Pool(Memory),
     /// A range of ours that no other block has.
     Part(Arc<Memory>),
-    /// Somebody else's memory (a NumPy array), alive as long as this is.
-    Foreign { _keep: Box<dyn Any + Send + Sync> },
+    /// Somebody else's memory (a NumPy array), alive as long as this is. So many bytes go with it if nobody else has it.
+    Foreign { keep: Box<dyn Any + Send + Sync>, claimed: AtomicUsize },
     /// Memory from elsewhere that is nobody else's now.
     Adopted { _keep: Box<dyn Any + Send + Sync>, charge: Charge },
+}
+
+impl Owner {
+    fn foreign(keep: Box<dyn Any + Send + Sync>) -> Owner {
+        Owner::Foreign { keep, claimed: AtomicUsize::new(0) }
+    }
 }
 
 /// Memory of the pool, to which it goes back.
@@ -113,7 +119,7 @@ impl Buf {
     /// `ptr` must be valid for reads of `len` bytes, and nobody may write them, as long as `keep` lives.
     pub unsafe fn foreign(ptr: *const u8, len: usize, keep: Box<dyn Any + Send + Sync>) -> Buf {
         let ptr = NonNull::new(ptr.cast_mut()).unwrap_or(NonNull::dangling());
-        Buf::of(ptr, len, Owner::Foreign { _keep: keep })
+        Buf::of(ptr, len, Owner::foreign(keep))
     }
 
     /// Takes over memory that `keep` owns and nobody else uses: it can be written as our own can.
@@ -146,8 +152,7 @@ impl Buf {
     /// memory goes back to the pool after the last of them. `None` if this is not the only handle or is not ours.
     pub fn split_to(&mut self, at: usize) -> Option<Buf> {
         let block = Arc::get_mut(&mut self.0).filter(|b| at <= b.len)?;
-        let nobodys = Owner::Foreign { _keep: Box::new(()) };
-        let memory = match std::mem::replace(&mut block.owner, nobodys) {
+        let memory = match std::mem::replace(&mut block.owner, Owner::foreign(Box::new(()))) {
             Owner::Pool(memory) => Arc::new(memory),
             Owner::Part(memory) => memory,
             foreign => {
@@ -205,11 +210,26 @@ impl Buf {
     pub fn keep(&self) {
         self.0.state.fetch_max(KEPT, Relaxed);
     }
+    /// Says of somebody else's memory that nobody else has it: it is not there anyway, but gone with its last holder, and so are
+    /// as many bytes.
+    pub fn claim(&self, bytes: usize) {
+        if let Owner::Foreign { claimed, .. } = &self.0.owner {
+            claimed.store(bytes, Relaxed);
+            self.0.state.store(FROZEN, Relaxed);
+        }
+    }
+    /// What owns it, if it is somebody else's memory.
+    pub fn keeper(&self) -> Option<&(dyn Any + Send + Sync)> {
+        match &self.0.owner {
+            Owner::Foreign { keep, .. } => Some(&**keep),
+            _ => None,
+        }
+    }
     /// Whether it may only be read: frozen, or somebody else's memory.
     pub fn is_frozen(&self) -> bool {
         self.0.state.load(Relaxed) >= FROZEN
     }
-    /// Whether it is there anyway, whoever else has it: kept, or somebody else's memory.
+    /// Whether it is there anyway, whoever else has it: kept, or somebody else's memory that was not claimed.
     pub fn is_kept(&self) -> bool {
         self.0.state.load(Relaxed) == KEPT
     }
@@ -218,8 +238,16 @@ impl Buf {
         match &self.0.owner {
             _ if self.is_kept() => 0,
             Owner::Pool(memory) => memory.cap,
-            Owner::Part(_) | Owner::Foreign { .. } | Owner::Adopted { .. } => self.len(),
+            Owner::Foreign { claimed, .. } => claimed.load(Relaxed),
+            Owner::Part(_) | Owner::Adopted { .. } => self.len(),
         }
+    }
+    /// The same for whoever was given it to keep: nothing of what others have, too, which is said to be there anyway.
+    pub fn own_bytes(&self) -> usize {
+        if self.is_shared() {
+            self.keep();
+        }
+        self.held_bytes()
     }
     /// Whether it is memory of somebody else, who may write to it.
     pub fn is_foreign(&self) -> bool {
@@ -236,6 +264,15 @@ impl Buf {
             Owner::Part(memory) => memory.charge.hand_out(bytes),
             Owner::Adopted { charge, .. } => charge.hand_out(bytes),
             Owner::Foreign { .. } => {}
+        }
+    }
+    /// Takes back what the consumer had of it, if the account that this thread works for is charged with it. Says whether it is.
+    pub fn take_back(&self) -> bool {
+        match &self.0.owner {
+            Owner::Pool(memory) => memory.charge.take_back(),
+            Owner::Adopted { charge, .. } => charge.take_back(),
+            Owner::Part(memory) => memory.charge.take_back(),
+            Owner::Foreign { .. } => false,
         }
     }
     /// Charges its memory to the account that this thread works for, if nobody else holds it.
@@ -560,7 +597,7 @@ mod tests {
         let mut buf = Buf::new(200 << 10);
         buf.get_mut().unwrap().fill(7);
         let Owner::Pool(memory) =
-            std::mem::replace(&mut Arc::get_mut(&mut buf.0).unwrap().owner, Owner::Foreign { _keep: Box::new(()) })
+            std::mem::replace(&mut Arc::get_mut(&mut buf.0).unwrap().owner, Owner::foreign(Box::new(())))
         else {
             panic!("its own memory")
         };

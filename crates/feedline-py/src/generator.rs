@@ -2,6 +2,7 @@
 
 use crate::error::{raised, type_error};
 use crate::host::{attach, attach_counted};
+use crate::lent;
 use crate::plan::{json_from_py, json_to_py};
 use crate::values::convert;
 use feedline::element::{Element, Spec};
@@ -118,7 +119,8 @@ impl Cursor for PyCursor {
             let mut out = Element::new();
             convert(&value, &self.spec, &mut out)
                 .map_err(|e| Error::data(format!("the generator gave a value that cannot be used: {}", e.value(py))))?;
-            Ok(Some(out))
+            drop(value);
+            lent::taken_over(py, out).map(Some).map_err(raised)
         })
         .unwrap_or(Ok(None))
     }

@@ -1,6 +1,7 @@
 //! Python functions inside pipelines: called one element at a time, with the interpreter attached once per chunk.
 
 use crate::error::raised;
+use crate::lent;
 use crate::structure;
 use crate::values::{convert, value_to_py};
 use feedline::element::{Element, Spec, Tree};
@@ -178,7 +179,8 @@ impl HostFn for PyFunc {
     }
     fn call(&self, args: Element) -> Result<Element> {
         self.spent.calls.fetch_add(1, Relaxed);
-        attach(|py| self.try_call(py, args).map_err(raised)).unwrap_or_else(|| Err(Error::cancelled()))
+        let called = |py: Python<'_>| self.try_call(py, args).and_then(|out| lent::taken_over(py, out)).map_err(raised);
+        attach(called).unwrap_or_else(|| Err(Error::cancelled()))
     }
     fn scoped(&self, body: &mut dyn FnMut()) {
         let scope = |py: Python<'_>| {

@@ -8,6 +8,7 @@ mod files;
 mod generator;
 mod host;
 mod iterator;
+mod lent;
 mod log;
 mod passes;
 mod plan;

@@ -1,6 +1,7 @@
 //! Values across the border: NumPy arrays in and out, without copies where memory allows it.
 
 use crate::error::{IntoPy, type_error, value_error};
+use crate::lent::{self, Lent};
 use crate::plan::PyPlan;
 use crate::structure::{self, spec_from_py, spec_to_py};
 use feedline::element::{
@@ -15,8 +16,15 @@ use std::sync::Arc;
 
 /// Keeps a tensor's memory alive as the base of a NumPy array; dropping it gives the memory back.
 #[pyclass(frozen)]
-struct Memory {
-    _tensor: Tensor,
+pub struct Memory {
+    tensor: Tensor,
+}
+
+impl Memory {
+    /// The memory that it keeps.
+    pub fn block(&self) -> &Buf {
+        self.tensor.buf().0
+    }
 }
 
 /// The Python names that conversions need, looked up once.
@@ -113,7 +121,7 @@ pub fn tensor_to_py<'py>(py: Python<'py>, tensor: Tensor) -> PyResult<Bound<'py,
     }
     let mut dims: smallvec::SmallVec<[npy_intp; 4]> = tensor.shape().iter().map(|&d| d as npy_intp).collect();
     let data = tensor.bytes().as_ptr().cast_mut();
-    let memory = Bound::new(py, Memory { _tensor: tensor })?;
+    let memory = Bound::new(py, Memory { tensor })?;
     // SAFETY: dims and data describe memory that `memory` keeps alive as the array's base; NewFromDescr steals the
     // reference to descr, SetBaseObject the one to memory. Rows of one block are handed out once each, or only to be read,
     // so writing through the array races with nobody.
@@ -342,12 +350,17 @@ fn array_to_tensor(array: &Bound<'_, PyUntypedArray>) -> PyResult<Tensor> {
         return Ok(array_to_tensor(&copy)?.into_reshaped(shape));
     }
     let bytes = shape.iter().product::<usize>() * dtype.size();
-    let keep: Py<PyAny> = array.clone().into_any().unbind();
-    // What a function or a generator makes while a pipeline runs is the pipeline's as long as it has it.
-    let charged = feedline_io::Account::current().map(|_| feedline_io::scratch(bytes).given_back());
+    if lent::is_to_copy(bytes) {
+        let mut own = Tensor::new(dtype, &shape[..]);
+        if bytes > 0 {
+            // SAFETY: the array is alive and contiguous, and has so many bytes; nobody runs Python meanwhile.
+            own.bytes_mut().copy_from_slice(unsafe { std::slice::from_raw_parts(ptr, bytes) });
+        }
+        return Ok(own);
+    }
     // SAFETY: the array's memory lives as long as the reference that we keep. Whoever writes to the array while a
     // pipeline reads it sees mixed values, as with every view in NumPy.
-    let buf = unsafe { Buf::foreign(ptr, bytes, Box::new((keep, charged))) };
+    let buf = unsafe { Buf::foreign(ptr, bytes, Box::new(Lent::new(array, bytes))) };
     Tensor::from_buf(dtype, shape, buf, 0).py()
 }
 

@@ -2,6 +2,7 @@
 
 use crate::host::PyFunc;
 use crate::structure::spec_from_py;
+use feedline::runtime::be_nice;
 use feedline_workers::{Told, Worker, follow_parent};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -23,6 +24,7 @@ pub fn serve(
     if !follow_parent(parent) {
         return Ok(());
     }
+    be_nice(parent);
     // SAFETY: the descriptor was made for this, and nobody else uses it.
     let mut worker = Worker::new(unsafe { UnixStream::from_raw_fd(socket) })?;
     let Some((setup, number)) = py.detach(|| worker.setup())? else { return Ok(()) };

@@ -16,6 +16,10 @@ pub struct Dataset {
 }
 
 impl Dataset {
+    /// Its plan, of which it keeps nothing.
+    pub fn into_plan(self) -> Plan {
+        self.plan
+    }
     pub fn from_plan(plan: Plan) -> Dataset {
         Dataset { plan }
     }

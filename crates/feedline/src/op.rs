@@ -1,6 +1,6 @@
 //! The treaty between rooms: what an operator says of itself, and what it needs to start running.
 
-use crate::element::{Element, Spec, Value};
+use crate::element::{Buf, Element, Spec, Value};
 use crate::error::{Error, Result};
 use crate::expr::{Arg, Graph};
 use crate::options::{OnError, Options};
@@ -126,6 +126,15 @@ pub trait Op: fmt::Debug + Send + Sync + Any {
     /// Bytes of data that the operator itself carries, as a window out of a stream does.
     fn held_bytes(&self) -> usize {
         0
+    }
+    /// The memory of values that it was given.
+    fn given(&self) -> Vec<&Buf> {
+        vec![]
+    }
+    /// Says that it was made by a function that runs, and goes with the dataset that this returned; so do as many bytes of
+    /// what it was given.
+    fn claim(&self, bytes: usize) {
+        let _ = bytes;
     }
     /// What `with_options` asks for; `None` for every other operator.
     fn options(&self) -> Option<&Options> {

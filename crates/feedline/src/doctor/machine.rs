@@ -2,7 +2,7 @@
 
 use super::{Case, Finding};
 use crate::plan::{rate, times};
-use crate::runtime::settings;
+use crate::runtime::{free_cores, settings};
 use crate::tune::{Change, Limit, Verdict, verdict};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -23,14 +23,9 @@ pub fn slow_consumer(case: &Case<'_>) -> Vec<Finding> {
     vec![case.finding("slow_consumer", case.runs, 1.0, text, change.into())]
 }
 
-/// Cores that the process may use.
-fn machine_cores() -> usize {
-    std::thread::available_parallelism().map_or(1, |n| n.get())
-}
-
 /// Fewer threads than the machine has were allowed.
 pub fn small_budget(case: &Case<'_>) -> Vec<Finding> {
-    let (cores, machine) = (case.model.cores, machine_cores() as f64);
+    let (cores, machine) = (case.model.cores, free_cores(0) as f64);
     let bounds = case.model.bounds();
     let (true, Some(bound)) = (cores < machine, bounds.first().filter(|b| b.limit == Limit::Cores)) else {
         return vec![];

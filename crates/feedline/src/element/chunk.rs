@@ -181,38 +181,43 @@ impl Column {
             }
         }
     }
-    pub fn concat(parts: &[Column]) -> Column {
-        if let [one] = parts {
-            return one.clone();
-        }
-        if let Column::Dense(first) = &parts[0]
-            && parts.iter().all(|c| matches!(c, Column::Dense(t) if t.shape()[1..] == first.shape()[1..]))
-        {
-            let mut shape: Shape = first.shape().into();
-            shape[0] = parts.iter().map(|c| c.rows()).sum();
-            let tensors = parts.iter().map(|c| match c {
-                Column::Dense(t) => t,
-                Column::Rows(..) => unreachable!("all parts are dense"),
-            });
-            return Column::Dense(Tensor::join(first.dtype(), shape, tensors));
-        }
-        let n = parts.iter().map(|c| c.rows()).sum();
-        let mut values = Vec::with_capacity(n);
-        parts.iter().for_each(|c| values.extend((0..c.rows()).map(|row| c.get(row))));
-        Column::Rows(values.into(), 0..n)
-    }
-    /// What `concat` gives, without a copy: for rows that were made side by side. Gives them back if they were not.
-    fn rejoin(parts: Vec<Column>) -> std::result::Result<Column, Vec<Column>> {
-        let Column::Dense(first) = &parts[0] else { return Err(parts) };
+    /// The shape of all of them as one tensor, if they are tensors of one shape each.
+    fn joint_shape(parts: &[Column]) -> Option<Shape> {
+        let Column::Dense(first) = &parts[0] else { return None };
         let mut shape: Shape = first.shape().into();
         shape[0] = parts.iter().map(|c| c.rows()).sum();
-        if !parts.iter().all(|c| matches!(c, Column::Dense(t) if t.shape()[1..] == shape[1..])) {
-            return Err(parts);
+        parts.iter().all(|c| matches!(c, Column::Dense(t) if t.shape()[1..] == shape[1..])).then_some(shape)
+    }
+    pub fn concat(parts: &[Column]) -> Column {
+        match (parts, Column::joint_shape(parts)) {
+            ([one], _) => one.clone(),
+            (_, Some(shape)) => {
+                Column::Dense(Tensor::join(parts[0].dense().dtype(), shape, parts.iter().map(Column::dense)))
+            }
+            (_, None) => {
+                let values: Vec<Value> = parts.iter().flat_map(|c| (0..c.rows()).map(|row| c.get(row))).collect();
+                let rows = 0..values.len();
+                Column::Rows(values.into(), rows)
+            }
         }
+    }
+    fn dense(&self) -> &Tensor {
+        if let Column::Dense(t) = self { t } else { unreachable!("all parts are dense") }
+    }
+    /// What `concat` gives, and how many bytes had to be copied: none for rows that were made side by side. Others go as soon
+    /// as they are copied, since all of them and what is made of them may be too much.
+    fn gathered(parts: Vec<Column>) -> (Column, usize) {
+        let copied = |parts: &[Column]| parts.iter().map(|c| c.nbytes()).sum();
+        let Some(shape) = Column::joint_shape(&parts) else { return (Column::concat(&parts), copied(&parts)) };
         let tensor = |c| if let Column::Dense(t) = c { t } else { unreachable!("all are dense") };
-        Tensor::rejoin(shape, parts.into_iter().map(tensor).collect())
-            .map(Column::Dense)
-            .map_err(|tensors| tensors.into_iter().map(Column::Dense).collect())
+        match Tensor::rejoin(shape.clone(), parts.into_iter().map(tensor).collect()) {
+            Ok(joined) => (Column::Dense(joined), 0),
+            Err(tensors) => {
+                let joined = Tensor::join(tensors[0].dtype(), shape, tensors.into_iter());
+                let bytes = joined.nbytes();
+                (Column::Dense(joined), bytes)
+            }
+        }
     }
     /// All rows as one value with a new first axis: what `batch` does to a leaf.
     pub fn stack(&self) -> Result<Value> {
@@ -220,6 +225,26 @@ impl Column {
             Column::Dense(t) => Ok(Value::Tensor(t.clone())),
             Column::Rows(v, r) => stack_values(&v[r.clone()]),
         }
+    }
+    /// The same. Rows go as soon as they are copied.
+    pub fn into_stack(self) -> Result<Value> {
+        let (values, rows) = match self {
+            Column::Dense(t) => return Ok(Value::Tensor(t)),
+            Column::Rows(values, rows) => (values, rows),
+        };
+        let first = values[rows.start].as_tensor().map(|t| (t.dtype(), Shape::from(t.shape())));
+        let is_like =
+            |v: &Value| first.as_ref().is_some_and(|(_, shape)| v.as_tensor().is_some_and(|t| t.shape() == &shape[..]));
+        if !values[rows.clone()].iter().all(is_like) {
+            return stack_values(&values[rows]);
+        }
+        let (dtype, mut shape) = first.expect("all are like it");
+        shape.insert(0, rows.len());
+        let tensors = values
+            .into_vec(rows)
+            .into_iter()
+            .map(|v| if let Value::Tensor(t) = v { t } else { unreachable!("all are") });
+        Ok(Value::Tensor(Tensor::join(dtype, shape, tensors)))
     }
     /// Says that the rows are kept and must not change under whoever they are handed to.
     pub fn freeze(&self) {
@@ -517,10 +542,9 @@ impl Chunk {
         let columns: SmallVec<[Column; 2]> = (0..leaves)
             .map(|_| {
                 let column = parts.iter_mut().map(|p| p.next().expect("as many leaves")).collect();
-                Column::rejoin(column).unwrap_or_else(|column| {
-                    copied += column.iter().map(|c| c.nbytes()).sum::<usize>();
-                    Column::concat(&column)
-                })
+                let (column, bytes) = Column::gathered(column);
+                copied += bytes;
+                column
             })
             .collect();
         (Chunk::new(rows, pos, columns), copied)
@@ -672,6 +696,12 @@ impl Chunk {
         let mut one = Chunk::one(pos, element);
         one.pos = self.pos.grouped(self.rows, self.rows, pos);
         one
+    }
+    /// All rows as one element, in their place.
+    pub fn into_batch(mut self, pos: u64) -> Result<Chunk> {
+        let columns = std::mem::take(&mut self.columns);
+        let element = columns.into_iter().map(Column::into_stack).collect::<Result<Element>>()?;
+        Ok(self.made_of(pos, element))
     }
     /// The error with a row in it: its position, what it is, and where it was read, if that is traced.
     #[cold]

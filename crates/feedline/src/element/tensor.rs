@@ -102,7 +102,7 @@ pub(super) fn is_waste(kept: usize, used: usize) -> bool {
 
 /// The same for those who keep rows for long and by the thousand: a page for each of them is much.
 pub(super) fn is_loose(held: usize, used: usize) -> bool {
-    held > 2 * used + (4 << 10)
+    2 * held > 3 * used + (8 << 10)
 }
 
 /// Parts of strings up to this length are copied.
@@ -663,17 +663,21 @@ impl Tensor {
         Tensor::join(parts[0].dtype, shape, parts.iter())
     }
     /// The items of all parts in order, as one tensor of that shape.
-    pub fn join<'a>(dtype: DType, shape: impl IntoShape, parts: impl Iterator<Item = &'a Tensor>) -> Tensor {
+    pub fn join<T: std::borrow::Borrow<Tensor>>(
+        dtype: DType,
+        shape: impl IntoShape,
+        parts: impl Iterator<Item = T>,
+    ) -> Tensor {
         let shape = shape.into_shape();
         if dtype == DType::String {
             let mut b = StringsBuilder::default();
-            parts.for_each(|t| (0..t.len()).for_each(|i| t.push_str(&mut b, i)));
+            parts.for_each(|t| (0..t.borrow().len()).for_each(|i| t.borrow().push_str(&mut b, i)));
             return b.tensor(shape);
         }
         let mut out = Tensor::new(dtype, shape);
         let mut to = out.bytes_mut();
         for part in parts {
-            let from = part.bytes();
+            let from = part.borrow().bytes();
             let (head, rest) = to.split_at_mut(from.len());
             head.copy_from_slice(from);
             to = rest;

@@ -1,5 +1,6 @@
 //! `batch(batch_size)`: consecutive elements stacked along a new first axis.
 
+use super::batches::Beside;
 use crate::dataset::Dataset;
 use crate::element::{Chunk, Column, Element, Leaf, Pos, Run, Shape, Spec};
 use crate::error::{Error, Result};
@@ -136,8 +137,7 @@ pub struct Gather {
     held: usize,
     hold: Hold,
     run: Run,
-    /// Rows are made as large as the largest of them.
-    fills_up: bool,
+    beside: Beside,
     /// Of all that came.
     largest: usize,
     /// Of those that are held, wherever they lie.
@@ -146,11 +146,20 @@ pub struct Gather {
 
 impl Gather {
     pub fn new(rows: usize, hold: Hold) -> Gather {
-        Gather { rows, parts: vec![], held: 0, hold, fills_up: false, largest: 0, bytes: 0, run: Run::default() }
+        Gather {
+            rows,
+            parts: vec![],
+            held: 0,
+            hold,
+            beside: Beside::Nothing,
+            largest: 0,
+            bytes: 0,
+            run: Run::default(),
+        }
     }
-    /// For rows that are filled up to the largest of them.
-    pub fn filling_up(self) -> Gather {
-        Gather { fills_up: true, ..self }
+    /// For what takes memory beside its rows.
+    pub fn making(self, beside: Beside) -> Gather {
+        Gather { beside, ..self }
     }
     pub fn missing(&self) -> usize {
         self.rows - self.held
@@ -161,13 +170,17 @@ impl Gather {
     /// Takes rows (at most as many as are missing). Where there is no memory for them all are lost.
     pub fn push(&mut self, chunk: Chunk) -> Result<()> {
         let (rows, all) = (chunk.rows(), chunk.nbytes());
-        if self.fills_up {
-            self.largest = self.largest.max(largest(&chunk));
-        }
-        // Filled up, each of them takes what the largest does.
         self.bytes += all;
         let held = self.held + rows;
-        self.hold.expect_rows(self.rows as u64, held, self.bytes.saturating_add(self.largest.saturating_mul(held)));
+        let beside = match self.beside {
+            Beside::Nothing => 0,
+            Beside::Same => self.bytes,
+            Beside::Largest => {
+                self.largest = self.largest.max(largest(&chunk));
+                self.largest.saturating_mul(held)
+            }
+        };
+        self.hold.expect_rows(self.rows as u64, held, self.bytes.saturating_add(beside));
         let bytes = if chunk.is_kept() { 0 } else { all };
         self.held += rows;
         self.run.follow(self.parts.last(), &chunk).trim(self.parts.iter_mut().rev());
@@ -303,13 +316,7 @@ impl Stage for BatchStage {
             }
             let (chunk, copied) = self.gather.take();
             self.meter.copied.fetch_add(copied as u64, Relaxed);
-            return match stack(&chunk) {
-                Ok(element) => {
-                    self.made += 1;
-                    Pull::Rows(chunk.made_of(self.made - 1, element))
-                }
-                Err(error) => Pull::Fail(error.at_element(self.made)),
-            };
+            return self.one(chunk);
         }
     }
     fn mark(&mut self, out: &mut Mark) {
@@ -360,12 +367,15 @@ impl BatchStage {
         if chunk.rows() > 0 {
             self.back = Some(chunk);
         }
-        match stack(&one) {
-            Ok(element) => {
+        self.one(one)
+    }
+    fn one(&mut self, rows: Chunk) -> Pull {
+        match rows.into_batch(self.made) {
+            Ok(batch) => {
                 self.made += 1;
-                Pull::Rows(one.made_of(first, element))
+                Pull::Rows(batch)
             }
-            Err(error) => Pull::Fail(error.at_element(first)),
+            Err(error) => Pull::Fail(error.at_element(self.made)),
         }
     }
 }

@@ -15,8 +15,18 @@ use std::sync::Arc;
 pub struct Batches {
     pub size: Int,
     pub drop_remainder: bool,
-    /// What is made of the rows takes for each of them what the largest does.
-    pub fills_up: bool,
+    pub beside: Beside,
+}
+
+/// What is made of the rows takes while these are there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Beside {
+    #[default]
+    Nothing,
+    /// As much as they do.
+    Same,
+    /// For each of them what the largest does.
+    Largest,
 }
 
 impl Batches {
@@ -31,8 +41,7 @@ impl Batches {
     {
         let size = self.size(cx)?;
         let input = Open::new(cx, &node.inputs, cx.stage_in(&node.inputs[0], size)?);
-        let (gather, drop_remainder) = (Gather::new(size, cx.hold(node)), self.drop_remainder);
-        let gather = if self.fills_up { gather.filling_up() } else { gather };
+        let (gather, drop_remainder) = (Gather::new(size, cx.hold(node)).making(self.beside), self.drop_remainder);
         let ready = VecDeque::new();
         Ok(Built::Stage(Box::new(BatchesStage { input, gather, drop_remainder, make, ready, made: 0 })))
     }

@@ -3,7 +3,7 @@
 use super::map::{MapFn, RustFn};
 use super::weave::{Ask, Parts, Stepping, Steps};
 use crate::dataset::Dataset;
-use crate::element::{Leaf, Spec, Value};
+use crate::element::{Chunk, Leaf, Spec, Value};
 use crate::error::{Error, Result};
 use crate::expr::{Builder, Graph, NodeId};
 use crate::op::{Function, Op, OpInfo, Param, Props, read};
@@ -13,8 +13,10 @@ use crate::runtime::{
     At, BuildCx, Built, ChunkFn, Cx, Ends, EndsBelow, Item, Mark, Pull, Stage, Taken, Waiting, pop_rows, unfit,
     wait_for,
 };
+use feedline_io::{NoRoom, Standing, Step};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 pub static INFO: OpInfo = OpInfo {
@@ -77,7 +79,11 @@ pub fn to_dataset(
     inner: Spec,
     f: impl Fn(crate::element::Element) -> Result<Dataset> + Send + Sync + 'static,
 ) -> Function {
-    let call = move |e| Ok(smallvec::smallvec![Value::Dataset(Bound::nested(f(e)?.plan().clone()))]);
+    let call = move |e| {
+        let dataset = Bound::nested(f(e)?.into_plan());
+        Bound::claim(&dataset, |block, is_own| if is_own { block.own_bytes() } else { 0 })?;
+        Ok(smallvec::smallvec![Value::Dataset(dataset)])
+    };
     let output = Spec::leaf(Leaf::Dataset(Arc::new(inner)));
     Function::new(Graph::host(input, Arc::new(RustFn(Box::new(call))), output))
 }
@@ -210,7 +216,7 @@ impl Inners {
                 Pull::Rows(chunk) => {
                     let (rows, bytes) = (chunk.rows(), chunk.nbytes());
                     let mut out = Vec::new();
-                    self.function.run(chunk, &mut out);
+                    self.run(chunk, &mut out);
                     // What the datasets are made of may be much larger than the elements.
                     let made = out.iter().filter_map(Item::rows).map(|c| c.columns()[0].own_bytes()).sum();
                     self.ask.saw_bytes(rows, bytes.max(made));
@@ -224,6 +230,30 @@ impl Inners {
                     return Inner::End;
                 }
             }
+        }
+    }
+    /// What the function makes of these, if there is room for that: the operator that reads them cannot go on without it.
+    fn run(&self, chunk: Chunk, out: &mut Vec<Item>) {
+        if !self.function.repeats() {
+            return self.function.run(chunk, out);
+        }
+        let budget = &self.cx.run.budget;
+        let step = Step::begin(Standing::First, budget.left());
+        let ran = catch_unwind(AssertUnwindSafe(|| {
+            let mut made = Vec::new();
+            self.function.run(chunk.clone(), &mut made);
+            made
+        }));
+        drop(step);
+        match ran {
+            Ok(made) => out.extend(made),
+            Err(panic) => match panic.downcast_ref::<NoRoom>() {
+                None => resume_unwind(panic),
+                Some(no_room) if chunk.rows() == 1 => {
+                    out.push(Item::Fail(chunk.blame(budget.refused(no_room.bytes), 0)))
+                }
+                Some(_) => (0..chunk.rows()).for_each(|row| self.run(chunk.slice(row..row + 1), out)),
+            },
         }
     }
     /// From where the next dataset comes.
@@ -315,6 +345,17 @@ struct FlatMapSteps {
     from: Mark,
 }
 
+impl FlatMapSteps {
+    fn open(&self, value: &Value, pos: u64) -> Result<Box<dyn Stage>> {
+        // Most of it may be counted by others, as the rows of a window are: only what can never be is refused.
+        let (bytes, budget) = (value.own_bytes(), &self.outer.cx.run.budget);
+        if bytes > budget.most() {
+            return Err(budget.refused(bytes).at_element(pos));
+        }
+        self.outer.stage(value, pos)
+    }
+}
+
 impl Steps for FlatMapSteps {
     fn step(&mut self, cx: &mut Cx<'_>, want: usize, parts: &mut Parts) -> Option<Pull> {
         if let Some(inner) = &mut self.inner {
@@ -328,7 +369,7 @@ impl Steps for FlatMapSteps {
         self.from.clear();
         self.outer.mark(&mut self.from);
         let opened = match self.outer.next(cx) {
-            Inner::Dataset(value, pos) => self.outer.stage(&value, pos),
+            Inner::Dataset(value, pos) => self.open(&value, pos),
             Inner::Fail(error) => Err(error),
             Inner::Pending => return Some(Pull::Pending),
             Inner::End => {
@@ -358,7 +399,7 @@ impl Steps for FlatMapSteps {
             let start = at.rest();
             let (value, pos) = self.outer.recall(at, &mut None)?;
             self.from = Mark::from(&start[..start.len() - at.rest().len()]);
-            let mut stage = self.outer.stage(&value, pos)?;
+            let mut stage = self.open(&value, pos)?;
             stage.seek(at)?;
             self.inner = Some(stage);
         }

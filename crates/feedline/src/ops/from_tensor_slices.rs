@@ -2,7 +2,7 @@
 
 use super::from_tensors::Given;
 use crate::dataset::Dataset;
-use crate::element::{Chunk, Column, Leaf, Packed, Pos, Spec, Value, check_rows, unstack};
+use crate::element::{Buf, Chunk, Column, Leaf, Packed, Pos, Spec, Value, check_rows, unstack};
 use crate::error::{Error, Result};
 use crate::op::{Op, OpInfo, Param, read};
 use crate::ops::held::{Held, Kept};
@@ -137,6 +137,15 @@ impl Op for FromTensorSlices {
     fn index(&self, cx: &BuildCx, _: &Plan) -> Result<Option<Arc<dyn Index>>> {
         Ok(Some(Arc::new(self.held(cx)?)))
     }
+    fn held_bytes(&self) -> usize {
+        self.given.held_bytes()
+    }
+    fn given(&self) -> Vec<&Buf> {
+        self.given.blocks()
+    }
+    fn claim(&self, bytes: usize) {
+        self.given.claim(bytes);
+    }
     fn write(&self) -> Result<serde_json::Value> {
         Ok(serde_json::to_value(self)?)
     }
@@ -149,8 +158,8 @@ impl FromTensorSlices {
     fn held(&self, cx: &BuildCx) -> Result<Held> {
         let spec = self.given.spec()?;
         match self.given.known() {
-            Some(values) => self.rows.get(|| cut(values, spec)),
-            None => cut(&self.given.get(cx)?, spec),
+            Some(values) if !self.given.is_claimed() => self.rows.get(|| cut(values, spec)),
+            _ => cut(&self.given.get(cx)?, spec),
         }
     }
 }

@@ -1,14 +1,14 @@
 //! `from_tensors(values)`: one element, the whole structure.
 
 use crate::dataset::Dataset;
-use crate::element::{Chunk, Packed, Spec, Value};
+use crate::element::{Buf, Chunk, Packed, Spec, Tensor, Value};
 use crate::error::{Error, Result};
 use crate::op::{Op, OpInfo, Param, read};
 use crate::ops::held::Held;
 use crate::plan::{Card, Plan};
 use crate::runtime::{BuildCx, Built, Index};
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 pub static INFO: OpInfo = OpInfo {
     name: "from_tensors",
@@ -33,11 +33,13 @@ pub(super) struct Given {
     symbols: Option<Vec<usize>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     spec: Option<Spec>,
+    #[serde(skip)]
+    claimed: OnceLock<usize>,
 }
 
 impl Given {
     pub fn new(values: Packed) -> Given {
-        Given { values: Some(values), symbols: None, spec: None }
+        Given { values: Some(values), symbols: None, spec: None, claimed: OnceLock::new() }
     }
     pub fn spec(&self) -> Result<&Spec> {
         match (&self.values, &self.symbols, &self.spec) {
@@ -45,6 +47,21 @@ impl Given {
             (None, Some(s), Some(spec)) if spec.leaf_count() == s.len() => Ok(spec),
             _ => Err(Error::usage("needs values, or symbols with their spec")),
         }
+    }
+    /// Bytes of values that go with it.
+    pub fn held_bytes(&self) -> usize {
+        self.claimed.get().copied().unwrap_or(0)
+    }
+    pub fn blocks(&self) -> Vec<&Buf> {
+        self.known().into_iter().flatten().flat_map(Value::tensors).flat_map(Tensor::blocks).collect()
+    }
+    pub fn claim(&self, bytes: usize) {
+        // A second time it is the same.
+        let _ = self.claimed.set(bytes);
+    }
+    /// Whether a function made it while a pass ran: others are there for all passes.
+    pub fn is_claimed(&self) -> bool {
+        self.claimed.get().is_some()
     }
     /// The values, if they are known before anything runs.
     pub fn known(&self) -> Option<&[Value]> {
@@ -88,6 +105,15 @@ impl Op for FromTensors {
     fn index(&self, cx: &BuildCx, _: &Plan) -> Result<Option<Arc<dyn Index>>> {
         Ok(Some(Arc::new(self.held(cx)?)))
     }
+    fn held_bytes(&self) -> usize {
+        self.given.held_bytes()
+    }
+    fn given(&self) -> Vec<&Buf> {
+        self.given.blocks()
+    }
+    fn claim(&self, bytes: usize) {
+        self.given.claim(bytes);
+    }
     fn write(&self) -> Result<serde_json::Value> {
         Ok(serde_json::to_value(self)?)
     }
@@ -100,14 +126,14 @@ impl FromTensors {
     fn held(&self, cx: &BuildCx) -> Result<Held> {
         let held = Held::new(Chunk::one(0, self.given.get(cx)?.into()));
         // What a function made for it goes with it.
-        Ok(if self.given.known().is_some() { held.kept() } else { held })
+        Ok(if self.given.known().is_some() && !self.given.is_claimed() { held.kept() } else { held })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::element::{Tensor, Tree};
+    use crate::element::Tree;
     use crate::ops::find;
 
     #[test]

@@ -7,7 +7,7 @@ use crate::expr::{Builder, Graph, HostFn, NodeId, OnDeath, RowsAt};
 use crate::op::{Bound, Function, Op, OpInfo, Param, Props, read};
 use crate::options::OnError;
 use crate::plan::{Card, Plan};
-use crate::runtime::{BuildCx, Built, ChunkFn, Index, Item};
+use crate::runtime::{BuildCx, Built, ChunkFn, Index, Item, much};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -205,15 +205,30 @@ impl MapFn {
         // Whoever keeps them would put them together on one thread.
         Ok(Chunk::new(chunk.rows(), chunk.pos.clone(), columns).together())
     }
-    fn row_by_row(&self, chunk: &Chunk, out: &mut Vec<Item>) {
-        for row in 0..chunk.rows() {
-            let one = chunk.slice(row..row + 1);
-            out.push(match self.eval(&one, Slots::new()) {
+    /// Up to where more than `most` bytes were made; says how many rows that were.
+    fn row_by_row(&self, chunk: &Chunk, most: usize, out: &mut Vec<Item>) -> usize {
+        let (mut rows, mut bytes) = (0, 0);
+        while rows < chunk.rows() && bytes <= most {
+            let one = chunk.slice(rows..rows + 1);
+            let item = match self.eval(&one, Slots::new()) {
                 Ok(chunk) => Item::Rows(chunk),
-                Err(error) => Item::Fail(chunk.blame(error, row)),
-            });
+                Err(error) => Item::Fail(chunk.blame(error, rows)),
+            };
+            bytes += item.nbytes();
+            out.push(item);
+            rows += 1;
         }
         join_rows(out);
+        rows
+    }
+    /// Host code may have side effects: each row is called exactly once.
+    fn call_host(&self, host: &Arc<dyn HostFn>, chunk: &Chunk, most: usize, out: &mut Vec<Item>) -> usize {
+        let mut rows = 0;
+        host.scoped(&mut || {
+            feedline_io::ask_once();
+            rows = self.row_by_row(chunk, most, out);
+        });
+        rows
     }
 }
 
@@ -223,16 +238,20 @@ impl ChunkFn for MapFn {
     }
     fn run_into(&self, chunk: Chunk, slots: Slots, out: &mut Vec<Item>) {
         match self.0.graph.host_fn() {
-            // Host code may have side effects: each row is called exactly once.
-            Some(host) => host.scoped(&mut || {
-                feedline_io::ask_once();
-                self.row_by_row(&chunk, out);
-            }),
+            Some(host) => drop(self.call_host(host, &chunk, usize::MAX, out)),
             None => match self.eval(&chunk, slots) {
                 Ok(result) => out.push(Item::Rows(result)),
-                Err(_) => self.row_by_row(&chunk, out),
+                Err(_) => drop(self.row_by_row(&chunk, usize::MAX, out)),
             },
         }
+    }
+    fn run_some(&self, chunk: Chunk, out: &mut Vec<Item>) -> Option<Chunk> {
+        let Some(host) = self.0.graph.host_fn() else {
+            self.run(chunk, out);
+            return None;
+        };
+        let rows = self.call_host(host, &chunk, much(), out);
+        (rows < chunk.rows()).then(|| chunk.slice(rows..chunk.rows()))
     }
     fn keeps_rows(&self) -> bool {
         true

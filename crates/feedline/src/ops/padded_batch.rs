@@ -1,7 +1,7 @@
 //! `padded_batch(batch_size)`: a batch of tensors of different sizes, each filled up at the end of its axes.
 
 use super::batch::batches;
-use super::batches::Batches;
+use super::batches::{Batches, Beside};
 use crate::dataset::Dataset;
 use crate::element::{Chunk, Column, DType, Dims, Element, Leaf, Packed, Shape, Spec, Tensor, Value, check_room};
 use crate::error::{Error, Result};
@@ -286,11 +286,13 @@ impl Op for PaddedBatch {
     }
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
         let make = self.make(&node.inputs[0].spec)?;
-        Batches { size: self.batch_size, drop_remainder: self.drop_remainder, fills_up: true }.build(cx, node, make)
+        Batches { size: self.batch_size, drop_remainder: self.drop_remainder, beside: Beside::Largest }
+            .build(cx, node, make)
     }
     fn index(&self, cx: &BuildCx, node: &Plan) -> Result<Option<Arc<dyn Index>>> {
         let make = self.make(&node.inputs[0].spec)?;
-        Batches { size: self.batch_size, drop_remainder: self.drop_remainder, fills_up: true }.index(cx, node, make)
+        Batches { size: self.batch_size, drop_remainder: self.drop_remainder, beside: Beside::Largest }
+            .index(cx, node, make)
     }
     fn write(&self) -> Result<serde_json::Value> {
         Ok(serde_json::to_value(self)?)

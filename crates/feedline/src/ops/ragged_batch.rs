@@ -1,13 +1,13 @@
 //! `ragged_batch(batch_size)`: like `batch`, but components whose sizes are not known become ragged tensors.
 
 use super::batch::{batched, batches};
-use super::batches::Batches;
+use super::batches::{Batches, Beside};
 use crate::dataset::Dataset;
 use crate::element::{Chunk, Column, DType, Dims, Element, Leaf, Ragged, Shape, Spec, Tensor, Value};
 use crate::error::{Error, Result};
 use crate::op::{Int, Op, OpInfo, Param, at_least, read};
 use crate::plan::{Card, Plan};
-use crate::runtime::{BuildCx, Built, Hold, Index};
+use crate::runtime::{BuildCx, Built, Hold, Index, bytes_text};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -85,14 +85,14 @@ impl Op for RaggedBatch {
         batches(inputs[0].card, self.batch_size.known().map(|n| n as u64), self.drop_remainder)
     }
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
-        Batches { size: self.batch_size, drop_remainder: self.drop_remainder, fills_up: false }.build(
+        Batches { size: self.batch_size, drop_remainder: self.drop_remainder, beside: Beside::Same }.build(
             cx,
             node,
             self.make(node),
         )
     }
     fn index(&self, cx: &BuildCx, node: &Plan) -> Result<Option<Arc<dyn Index>>> {
-        Batches { size: self.batch_size, drop_remainder: self.drop_remainder, fills_up: false }.index(
+        Batches { size: self.batch_size, drop_remainder: self.drop_remainder, beside: Beside::Same }.index(
             cx,
             node,
             self.make(node),
@@ -112,7 +112,15 @@ impl RaggedBatch {
             .map(|l| (ragged_axes(l), l.shape().cloned().unwrap_or(Dims::unknown())))
             .collect();
         let dtype = self.row_splits_dtype;
-        move |chunk, _| {
+        move |chunk, hold| {
+            // What is made of the rows counts beside them.
+            let made = chunk.columns().iter().zip(&leaves).filter(|(_, (axes, _))| axes.is_some());
+            let bytes = made.map(|(column, _)| column.nbytes()).sum::<usize>();
+            hold.set(hold.bytes().saturating_add(bytes)).map_err(|over| {
+                let what =
+                    format!("the {} elements of a batch, and the batch, take {}", chunk.rows(), bytes_text(over.bytes));
+                over.error(&what, "make smaller batches")
+            })?;
             let columns = chunk.columns().iter().zip(&leaves);
             columns
                 .map(|(column, (axes, dims))| match axes {

@@ -1,7 +1,7 @@
 //! `sparse_batch(batch_size, row_shape)`: dense rows of different sizes as one sparse tensor.
 
 use super::batch::batches;
-use super::batches::Batches;
+use super::batches::{Batches, Beside};
 use crate::dataset::Dataset;
 use crate::element::{Chunk, DType, Dims, Element, Leaf, Sparse, Spec, Tensor, Value};
 use crate::error::{Error, Result};
@@ -129,10 +129,10 @@ impl Op for SparseBatch {
         batches(inputs[0].card, self.batch_size.known().map(|n| n as u64), false)
     }
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
-        Batches { size: self.batch_size, drop_remainder: false, fills_up: false }.build(cx, node, self.make())
+        Batches { size: self.batch_size, drop_remainder: false, beside: Beside::Nothing }.build(cx, node, self.make())
     }
     fn index(&self, cx: &BuildCx, node: &Plan) -> Result<Option<Arc<dyn Index>>> {
-        Batches { size: self.batch_size, drop_remainder: false, fills_up: false }.index(cx, node, self.make())
+        Batches { size: self.batch_size, drop_remainder: false, beside: Beside::Nothing }.index(cx, node, self.make())
     }
     fn write(&self) -> Result<serde_json::Value> {
         Ok(serde_json::to_value(self)?)

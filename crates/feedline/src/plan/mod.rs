@@ -15,7 +15,7 @@ pub use model::{all_nodes, inner_plans, model};
 pub use outline::Outline;
 pub use written::{read_plan, write_plan};
 
-use crate::element::{Nested, NestedDataset, Spec, Value};
+use crate::element::{Buf, Nested, NestedDataset, Spec, Value};
 use crate::error::{Error, Result};
 use crate::expr::{Graph, Kind};
 use crate::op::Op;
@@ -326,11 +326,57 @@ impl Bound {
         written::install();
         Nested(Arc::new(Bound { plan, env: Arc::new([]) }))
     }
+    /// The operators of a dataset that a function made, and whether nobody else has them.
+    fn made(dataset: &Nested) -> Result<Vec<(&Plan, bool)>> {
+        let mut all = vec![(&Bound::inside(dataset)?.plan, true)];
+        let mut at = 0;
+        while let Some(&(plan, is_own)) = all.get(at) {
+            let is_own = is_own && Arc::strong_count(&plan.0) == 1;
+            all[at].1 = is_own;
+            all.extend(plan.inputs.iter().map(|input| (input, is_own)));
+            at += 1;
+        }
+        Ok(all)
+    }
+    /// The memory of values that the operators of a dataset were given.
+    pub fn given(dataset: &Nested) -> Result<Vec<&Buf>> {
+        Ok(Bound::made(dataset)?.iter().flat_map(|(plan, _)| plan.op.given()).collect())
+    }
+    /// For a dataset that a function made: operators that nobody else has go with it, and as many bytes of a block that they
+    /// were given as `own_bytes` says. It is told of the others' blocks, too.
+    pub fn claim(dataset: &Nested, mut own_bytes: impl FnMut(&Buf, bool) -> usize) -> Result<()> {
+        for (plan, is_own) in Bound::made(dataset)? {
+            let bytes = plan.op.given().into_iter().map(|block| own_bytes(block, is_own)).sum();
+            if is_own {
+                plan.op.claim(bytes);
+            }
+        }
+        Ok(())
+    }
+    /// Bytes of data that its operators carry.
+    fn carried_bytes(&self) -> usize {
+        let mut plan = &self.plan;
+        let mut bytes = plan.op.held_bytes();
+        while let [input] = &plan.inputs[..] {
+            plan = input;
+            bytes += plan.op.held_bytes();
+        }
+        // Inputs of several may be the same.
+        let (mut left, mut seen) = (plan.inputs.iter().collect::<Vec<_>>(), std::collections::HashSet::new());
+        while let Some(plan) = left.pop() {
+            if seen.insert(plan.id) {
+                bytes += plan.op.held_bytes();
+                left.extend(&plan.inputs);
+            }
+        }
+        bytes
+    }
+    fn inside(dataset: &Nested) -> Result<&Bound> {
+        dataset.0.as_any().downcast_ref().ok_or_else(|| Error::internal("an unknown kind of dataset"))
+    }
     pub fn of(value: &Value) -> Result<&Bound> {
         match value {
-            Value::Dataset(n) => {
-                n.0.as_any().downcast_ref().ok_or_else(|| Error::internal("an unknown kind of dataset"))
-            }
+            Value::Dataset(n) => Bound::inside(n),
             other => Err(Error::func(format!("the function must return a dataset, not {other:?}"))),
         }
     }
@@ -354,10 +400,10 @@ impl NestedDataset for Bound {
         Nested(Arc::new(Bound { plan: self.plan.clone(), env: env.into() }))
     }
     fn nbytes(&self) -> usize {
-        NODE_BYTES + self.plan.op.held_bytes() + self.env.iter().map(|v| v.nbytes()).sum::<usize>()
+        NODE_BYTES + self.carried_bytes() + self.env.iter().map(|v| v.nbytes()).sum::<usize>()
     }
     fn own_bytes(&self) -> usize {
-        self.plan.op.held_bytes() + self.env.iter().map(Value::own_bytes).sum::<usize>()
+        self.carried_bytes() + self.env.iter().map(Value::own_bytes).sum::<usize>()
     }
     fn write(&self) -> Result<serde_json::Value> {
         written::write_bound(self)

@@ -13,7 +13,7 @@
 //!    beside large ones. Refusing is all that is done: nobody waits for what another pass keeps, so nothing can deadlock.
 //! 5. The free lists count too, and give way first (`feedline-io/src/buf.rs`).
 
-use super::Meter;
+use super::{Meter, bytes_text};
 use crate::error::{Error, Kind};
 use feedline_io::{Account, Entered, live_bytes};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -121,7 +121,11 @@ impl Budget {
     /// Whether there is room for `coming` more bytes at this distance from the consumer.
     pub fn has_room(&self, depth: usize, coming: usize) -> bool {
         let mine = self.limit - self.limit / 32 * depth.min(8);
-        let coming = coming.saturating_add(self.promised.load(Relaxed)).saturating_add(self.step_room());
+        // What lies in queues does not go before a buffer behind them is full. One that expects more than there ever is may be
+        // larger than the data.
+        let expected = self.expected.load(Relaxed).min(self.limit / 2);
+        let coming =
+            [self.promised.load(Relaxed), self.step_room(), expected].into_iter().fold(coming, usize::saturating_add);
         let (live, all) = (self.account.live(), live_bytes());
         // What others have brings along what nobody counts: the C library's pieces, for instance.
         let uncounted = all.saturating_sub(live) / 16;
@@ -172,6 +176,24 @@ impl Budget {
         let (kept, yielding) = (self.kept.load(Relaxed), self.yielding.load(Relaxed));
         let steady = (bytes + bytes / 8).saturating_add(kept.saturating_sub(yielding));
         scaled(steady, self.limit, self.limit.saturating_sub(yielding))
+    }
+    /// Why there is no room for a step of so many bytes, though nothing can go on without it.
+    pub fn refused(&self, bytes: usize) -> Error {
+        let (limit, needed) = (self.limit, enough(self.limit_for(bytes)));
+        let beside = match bytes > limit {
+            true => String::new(),
+            false => format!(", of which operators keep {}", bytes_text(limit - self.left())),
+        };
+        Error::new(
+            Kind::Budget,
+            format!(
+                "what is made of one element takes {} at once, which is more than the memory_limit of {}{beside}: raise it \
+                 to {needed} or more, or make less of it (decode a part of a picture or a smaller one, leave out what takes \
+                 most)",
+                bytes_text(bytes),
+                bytes_text(limit),
+            ),
+        )
     }
     /// Bytes that one operator may keep if no other keeps any.
     pub fn most(&self) -> usize {
@@ -369,6 +391,10 @@ impl Hold {
     pub fn room(&self) -> usize {
         let others = self.budget.kept.load(Relaxed).saturating_sub(self.bytes);
         self.most.min(self.budget.most().saturating_sub(others))
+    }
+    /// Whether the pass has most of what it may: rows that keep alive more than they are should not, from now on.
+    pub fn is_tight(&self) -> bool {
+        self.budget.live() > self.budget.limit / 4 * 3
     }
     /// Leaves what it keeps to later passes, who `inherit` it. Until it is dropped it counts for this one too.
     pub fn leave(&mut self) -> Arc<Kept> {

@@ -7,7 +7,7 @@ use super::mark::{At, Mark, Saved};
 use super::meter::take_lock_wait;
 use super::pool::Pool;
 use super::replay::Replay;
-use super::segment::{AWAY, Bounds, Segment};
+use super::segment::{AWAY, Bounds, Segment, blamed};
 use super::spans::span;
 use super::stage::{ChunkFn, Cx, FileTime, Inline, Pull, Stage, Wait};
 use super::sync::atomic::AtomicBool;
@@ -48,6 +48,8 @@ pub struct Run {
     /// The place of each operator in the plan, from the sources on.
     pub numbers: HashMap<u64, u64>,
     pub budget: Arc<Budget>,
+    /// Its threads, if it asks for fewer than there are.
+    pub share: Option<Arc<super::pool::Share>>,
     /// Python functions are called somewhere in a serial stage.
     pub has_host: bool,
     /// While stages are sent to where a state says: nobody works ahead yet.
@@ -76,10 +78,8 @@ impl Run {
     }
     pub fn bounds(&self) -> Bounds {
         let bytes = crate::tune::segment_bytes(self.budget.limit());
-        let free = self.options.leave_cores.map_or(usize::MAX, super::free_cores);
-        let parallel = self.options.cpu_budget.unwrap_or(usize::MAX).min(free).max(1);
         Bounds {
-            parallel,
+            parallel: super::process::cores_for(&self.options),
             calls: usize::MAX,
             chunks: CHUNKS * self.pool.budget().max(2),
             ready: READY,
@@ -526,7 +526,7 @@ impl Stage for Metered {
         }
         let outer = std::mem::replace(&mut cx.inner_ns, 0);
         let before = cx.at.map(|at| at.swap(self.meter.id, Relaxed));
-        let pull = self.stage.next(cx, want);
+        let pull = blamed(self.name, || self.stage.next(cx, want));
         let (ns, lock_ns) = (start.elapsed().as_nanos() as u64, take_lock_wait());
         let FileTime { cut_ns, unpack_ns } = std::mem::take(&mut cx.files);
         if cut_ns + unpack_ns > 0 {

@@ -3,7 +3,7 @@
 use super::build::{BuildCx, Run};
 use super::errors::Errors;
 use super::mark::{At, Mark};
-use super::pool::Pool;
+use super::pool::{Pool, Share};
 use super::spans;
 use super::stage::{Cx, Pull, Stage, Wake};
 use super::stall::{Consumer, Now, Watch};
@@ -94,11 +94,12 @@ fn traced_run(plan: &Plan, epoch: u64, pool: Arc<Pool>, trace: Option<Arc<Trace>
     let all = super::memory_limit();
     let budget = Budget::new(plan.options.memory_limit.unwrap_or(all), all);
     let meters = Arc::new(Meters::new(budget.clone()));
-    let cores = plan.options.cpu_budget.unwrap_or(usize::MAX).min(pool.budget());
-    meters.cores.store(cores.max(1) as u64, Relaxed);
-    let _ = meters.cores_why.set(match plan.options.cpu_budget {
-        Some(n) if n <= pool.budget() => "the pipeline's cpu_budget asks for it",
-        _ => super::process::cpu_budget_why(),
+    let asked = super::process::cores_for(&plan.options);
+    meters.cores.store(asked.min(pool.budget()) as u64, Relaxed);
+    let _ = meters.cores_why.set(match asked <= pool.budget() {
+        true if plan.options.cpu_budget == Some(asked) => "the pipeline's cpu_budget asks for it",
+        true => "the pipeline's leave_cores asks for it",
+        false => super::process::cpu_budget_why(),
     });
     let mut names = HashMap::new();
     plan.walk_all(&mut |p| {
@@ -129,6 +130,7 @@ fn traced_run(plan: &Plan, epoch: u64, pool: Arc<Pool>, trace: Option<Arc<Trace>
         options: plan.options.clone(),
         meters,
         budget,
+        share: (asked < usize::MAX).then(|| Arc::new(Share::new(asked))),
         has_host,
         resuming: AtomicBool::new(false),
         resumed: AtomicBool::new(false),

@@ -7,7 +7,8 @@
 //!    woken only if nobody is awake to take the work, or the work is long enough to be worth it.
 //! 5. What the machine allows is asked again every second while there is work: quotas and affinities change.
 //! 6. Workers are somewhat nicer to others than the thread that trains, which keeps its own priority when it helps.
-//! 7. Work never blocks on another piece of work; therefore no set of pipelines can deadlock the pool.
+//! 7. A pipeline that asks for fewer threads than there are has a `Share`: its work is passed over while so many run.
+//! 8. Work never blocks on another piece of work; therefore no set of pipelines can deadlock the pool.
 
 use super::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use super::sync::{Condvar, Mutex, MutexGuard, lock, spawn, spin};
@@ -24,10 +25,38 @@ pub trait Work: Send + Sync {
     fn is_host(&self) -> bool;
     /// What its last steps took; 0 if it has not run yet.
     fn cost_ns(&self) -> u64;
+    /// Whose threads it runs on, if not all of them.
+    fn share(&self) -> Option<Arc<Share>> {
+        None
+    }
 }
 
-/// A piece of work that was taken, and whether it may take long.
-type Taken = (Arc<dyn Work>, bool);
+/// The threads of a pipeline that asks for fewer than there are.
+pub struct Share {
+    most: usize,
+    /// Changed under the pool's lock.
+    running: AtomicUsize,
+}
+
+impl Share {
+    pub fn new(most: usize) -> Share {
+        Share { most, running: AtomicUsize::new(0) }
+    }
+    fn has_room(&self) -> bool {
+        self.running.load(Relaxed) < self.most
+    }
+}
+
+fn has_share(work: &dyn Work) -> bool {
+    work.share().is_none_or(|share| share.has_room())
+}
+
+/// A piece of work that was taken, whether it may take long, and the pipeline whose threads it counts among.
+struct Taken {
+    work: Arc<dyn Work>,
+    long: bool,
+    share: Option<Arc<Share>>,
+}
 
 /// Whether a step may take so long that others should not wait for its thread.
 fn is_long(work: &dyn Work) -> bool {
@@ -95,6 +124,19 @@ struct State {
     stop: bool,
 }
 
+impl State {
+    fn ended(&mut self, long: bool, share: Option<Arc<Share>>) {
+        self.long -= usize::from(long);
+        if let Some(share) = share {
+            share.running.fetch_sub(1, Relaxed);
+        }
+    }
+    /// Whether there is something for a worker.
+    fn can_run(&self) -> bool {
+        self.queued > 0 && self.queues.iter().flatten().any(|work| has_share(&**work))
+    }
+}
+
 impl Pool {
     pub fn new(budget: usize) -> Arc<Pool> {
         Pool::with(budget, None)
@@ -159,7 +201,7 @@ impl Pool {
 
     /// Queues a step.
     pub fn submit(self: &Arc<Pool>, depth: usize, work: Arc<dyn Work>) {
-        let worth = is_long(&*work);
+        let (worth, can_run) = (is_long(&*work), has_share(&*work));
         let mut state = lock(&self.state);
         state.queues[depth.min(DEPTHS - 1)].push_back(work);
         state.queued += 1;
@@ -177,7 +219,7 @@ impl Pool {
         // Somebody who looks for work now, or will do so soon, takes it without being woken.
         let looking = (state.threads - state.sleepers).saturating_sub(state.running);
         let taken = state.running.saturating_sub(state.long) + looking > 0;
-        let wake = state.sleepers > 0 && state.running < self.budget() && (worth || !taken);
+        let wake = can_run && state.sleepers > 0 && state.running < self.budget() && (worth || !taken);
         drop(state);
         if wake {
             self.wake.notify_one();
@@ -187,7 +229,8 @@ impl Pool {
     /// A consumer that would wait runs one step. False if there is nothing for it to do.
     pub fn help(&self) -> bool {
         let nested = IS_WORKER.get();
-        let Some((work, long)) = self.take(lock(&self.state), if nested { Taker::Nested } else { Taker::Consumer }).0
+        let Some(Taken { work, long, share }) =
+            self.take(lock(&self.state), if nested { Taker::Nested } else { Taker::Consumer }).0
         else {
             return false;
         };
@@ -195,7 +238,7 @@ impl Pool {
         self.look();
         let mut state = lock(&self.state);
         state.running -= usize::from(!nested);
-        state.long -= usize::from(long);
+        state.ended(long, share);
         // A worker may have gone to sleep because this thread took its place.
         let wake = state.queued > 0 && state.sleepers > 0;
         drop(state);
@@ -214,36 +257,47 @@ impl Pool {
         }
         // Without a single worker the consumer has to do everything itself.
         let any = taker != Taker::Consumer || state.threads == 0;
+        let is_nested = taker == Taker::Nested;
+        let may = |work: &Arc<dyn Work>| (any || !work.is_host()) && (is_nested || has_share(&**work));
         let found = state.queues.iter_mut().find_map(|q| {
-            let at = q.iter().position(|work| any || !work.is_host())?;
+            let at = q.iter().position(may)?;
             q.remove(at)
         });
         let found = found.map(|work| {
-            let long = is_long(&*work);
-            (work, long)
+            // One that waits inside of a step counts among those of that.
+            let (long, share) = (is_long(&*work), work.share().filter(|_| !is_nested));
+            Taken { work, long, share }
         });
-        if let Some((_, long)) = &found {
+        if let Some(Taken { long, share, .. }) = &found {
             state.queued -= 1;
-            state.running += usize::from(taker != Taker::Nested);
+            state.running += usize::from(!is_nested);
             state.long += usize::from(*long);
+            if let Some(share) = share {
+                share.running.fetch_add(1, Relaxed);
+            }
         }
         (found, state)
     }
 
     fn work(self: Arc<Pool>) {
         IS_WORKER.set(true);
-        super::machine::be_nice();
+        super::machine::be_nice(std::process::id());
         let mut state = lock(&self.state);
         loop {
             let (work, guard) = self.take(state, Taker::Worker);
             state = guard;
-            if let Some((work, long)) = work {
+            if let Some(Taken { work, long, share }) = work {
                 drop(state);
                 work.step();
                 self.look();
                 state = lock(&self.state);
                 state.running -= 1;
-                state.long -= usize::from(long);
+                // This thread may take something else now, and others have passed over what the share is for.
+                let wake = share.is_some() && state.queued > 0 && state.sleepers > 0;
+                state.ended(long, share);
+                if wake {
+                    self.wake.notify_one();
+                }
                 continue;
             }
             if state.stop {
@@ -259,7 +313,8 @@ impl Pool {
                 spin();
             }
             state = lock(&self.state);
-            if (state.queued > 0 && state.running < self.budget()) || state.stop {
+            let is_work = state.running < self.budget() && state.can_run();
+            if is_work || state.stop {
                 continue;
             }
             state.sleepers += 1;

@@ -1,6 +1,7 @@
 //! What belongs to the process: its pool, and the settings of `configure` and the environment.
 
 use super::Pool;
+use crate::options::Options;
 use feedline_io::{brief, in_child};
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex};
@@ -63,6 +64,12 @@ pub fn cpu_budget() -> usize {
     }
 }
 
+/// Threads of this process that a pipeline with these options asks for at most.
+pub fn cores_for(options: &Options) -> usize {
+    let free = options.leave_cores.map_or(usize::MAX, free_cores);
+    options.cpu_budget.unwrap_or(usize::MAX).min(free).max(1)
+}
+
 /// What the number of threads follows from.
 pub fn cpu_budget_why() -> &'static str {
     match settings() {
@@ -76,7 +83,7 @@ pub fn cpu_budget_why() -> &'static str {
 
 /// The cores that this process may use now, without so many, but at least one.
 pub fn free_cores(leave: usize) -> usize {
-    std::thread::available_parallelism().map_or(1, |n| n.get()).saturating_sub(leave).max(1)
+    super::machine::cores().saturating_sub(leave).max(1)
 }
 
 fn from_environment() -> Settings {

@@ -12,7 +12,8 @@
 //!    pull, so a wake-up that comes in between is not lost.
 //! 5. Downstream takes from the front and pumps. If the front is not there it leaves its waker, called when it comes.
 //! 6. Unordered segments reserve no slots: chunks are appended as they are finished.
-//! 7. A panic in a step becomes an internal error in the place of the chunk, and ends the segment.
+//! 7. A panic in a step becomes an internal error in the place of the chunk, and ends the segment: where order is kept,
+//!    nothing comes behind it, however far others were.
 //! 8. In front of a `batch`, whoever holds the token also cuts memory for the results out of the batch: see `batches.rs`.
 //! 9. After each pull the head is marked: from there it goes on. A slot carries the mark from before its pull, so that the
 //!    consumer's side knows from where to make again what it has not given yet.
@@ -38,7 +39,7 @@ use super::build::Open;
 use super::given::Given;
 use super::mark::{At, Mark};
 use super::meter::{Lane, Usage, take_lock_wait};
-use super::pool::{Pool, Work};
+use super::pool::{Pool, Share, Work};
 use super::spans::span;
 use super::stage::{ChunkFn, Cx, Item, Pull, Stage, Wait, Wake};
 use super::stall::{Busy, SegmentNow};
@@ -49,9 +50,9 @@ use crate::element::Slots;
 use crate::error::{Error, Result};
 use feedline_io::{NoRoom, Standing, Step, Witness};
 use std::collections::{HashMap, VecDeque};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// How a segment is bounded. `None` and `usize::MAX` mean: no bound of that kind.
 #[derive(Clone, Debug)]
@@ -80,6 +81,10 @@ const LOOK_FROM_NS: u64 = 50_000;
 const LOOK_EVERY: u64 = 8;
 /// Steps that take so long gain nothing from results that are still in the processor's caches.
 const LONG_NS: u64 = 200_000;
+/// How long a worker keeps to a segment. A trip through the pool costs a microsecond; meanwhile nobody may hand on to the
+/// consumer what is ready.
+const STAYS_STEPS: usize = 16;
+const STAYS: Duration = Duration::from_millis(1);
 /// `calls` of a segment whose rows are worked on elsewhere: no other function joins it, since none asks for zero calls.
 pub const AWAY: usize = 0;
 
@@ -108,6 +113,7 @@ pub struct Shared {
     pool: Arc<Pool>,
     cancelled: Arc<AtomicBool>,
     budget: Arc<Budget>,
+    share: Option<Arc<Share>>,
     /// Who wants to know which files are read.
     witness: Option<Arc<Witness>>,
     dropped: AtomicBool,
@@ -117,6 +123,8 @@ pub struct Shared {
     /// The row from which batches are counted: behind the last one that failed.
     counted_from: AtomicU64,
     functions: Vec<(Arc<dyn ChunkFn>, Arc<Meter>)>,
+    /// The operators that they belong to.
+    callers: Vec<&'static str>,
     queue: Mutex<Queue>,
     want: AtomicUsize,
     cost_ns: AtomicU64,
@@ -182,6 +190,8 @@ struct Queue {
     token: bool,
     starved: bool,
     done: bool,
+    /// Nothing comes any more, whatever is still under way.
+    over: bool,
     under_way: usize,
     rows: usize,
     bytes: usize,
@@ -239,9 +249,18 @@ struct Slot {
     rows: usize,
     /// More of it is to come.
     is_part: bool,
+    /// Nothing comes behind it.
+    is_last: bool,
     from: From,
     /// When it was filled, if others in front of it were not.
     early: Option<Instant>,
+}
+
+impl Slot {
+    /// Of a chunk that is under way.
+    fn new(from: From) -> Slot {
+        Slot { items: None, bytes: 0, rows: 0, is_part: false, is_last: false, from, early: None }
+    }
 }
 
 impl Segment {
@@ -272,6 +291,8 @@ impl Segment {
             function.place.store(meter.id, Relaxed);
             function.is_parallel.store(true, Relaxed);
         }
+        let name = |id: &u64| run.names.get(id).map_or("a dataset inside of a function", |(name, _)| name);
+        let (name, callers) = (name(&id), functions.iter().map(|(_, meter)| name(&meter.id)).collect());
         let host = functions.iter().any(|(f, _)| f.is_host()) || run.has_host;
         let at_once = bounds.parallel.min(run.pool.budget()).max(1);
         let is_tight = run.budget.limit() / at_once < MADE_BYTES;
@@ -282,6 +303,7 @@ impl Segment {
             pool: run.pool.clone(),
             cancelled: run.cancelled.clone(),
             budget: run.budget.clone(),
+            share: run.share.clone(),
             witness: cx.witness.clone(),
             dropped: AtomicBool::new(false),
             depth,
@@ -290,12 +312,14 @@ impl Segment {
             head: Mutex::new(Head { stage: head, batches, row: 0, skip: Given::default() }),
             counted_from: AtomicU64::new(0),
             functions,
+            callers,
             queue: Mutex::new(Queue {
                 slots: VecDeque::new(),
                 first: 0,
                 token: false,
                 starved: false,
                 done: false,
+                over: false,
                 under_way: 0,
                 rows: 0,
                 bytes: 0,
@@ -326,7 +350,7 @@ impl Segment {
             grows: AtomicBool::new(false),
             at: std::sync::atomic::AtomicU64::new(0),
             sieved: run.errors.is_some(),
-            name: run.names.get(&id).map_or("a dataset inside of a function", |(name, _)| name),
+            name,
             told,
         });
         run.note_segment(&shared);
@@ -550,8 +574,8 @@ impl Shared {
             queue.token = self.is_away() && pulled.is_some();
             queue.needs = place.needs;
             queue.idle(HEAD);
-            if queue.done && self.is_away() {
-                // An answer was the end while this was pulled.
+            if queue.over || (queue.done && self.is_away()) {
+                // The end was given, or an answer was the end, while this was pulled.
                 queue.token = false;
                 return false;
             }
@@ -563,7 +587,7 @@ impl Shared {
             }
             if self.bounds.ordered {
                 let from = std::mem::replace(&mut queue.from, From { mark: next, skip: place.skip });
-                queue.slots.push_back(Slot { items: None, bytes: 0, rows: 0, is_part: false, from, early: None });
+                queue.slots.push_back(Slot::new(from));
             }
             number
         };
@@ -592,7 +616,7 @@ impl Shared {
                     Ok(None) => return true,
                     Err(panic) => {
                         out.push(Item::Fail(panic_error(panic)));
-                        lock(&self.queue).done = true;
+                        self.end_with(number);
                     }
                 }
             }
@@ -671,12 +695,14 @@ impl Shared {
         }
     }
 
-    /// Runs these of the functions. The slots are for `rows` rows, and for the last function.
+    /// Runs these of the functions. The slots are for `rows` rows, and for the last function. Where one of the user's may
+    /// leave rows (`left`), those are put there and the others come out.
     fn run_functions(
         &self,
         which: std::ops::Range<usize>,
         mut items: Vec<Item>,
         (slots, rows): (&mut Slots, usize),
+        mut left: Option<&mut VecDeque<Item>>,
         lock_ns: &mut u64,
     ) -> Vec<Item> {
         for (i, (function, meter)) in self.functions.iter().enumerate().take(which.end).skip(which.start) {
@@ -684,16 +710,23 @@ impl Shared {
             let mut out = Vec::with_capacity(items.len());
             for item in items {
                 match item {
+                    item if left.as_ref().is_some_and(|left| !left.is_empty()) => {
+                        left.as_mut().expect("there are some").push_back(item);
+                    }
                     Item::Rows(chunk) => {
                         let (n, start) = (chunk.rows(), Instant::now());
                         let before = out.len();
-                        match last && n == rows && !slots.is_empty() {
-                            true => function.run_into(chunk, std::mem::take(slots), &mut out),
-                            false => function.run(chunk, &mut out),
-                        }
+                        blamed(self.callers[i], || match &mut left {
+                            Some(left) => left.extend(function.run_some(chunk, &mut out).map(Item::Rows)),
+                            None if last && n == rows && !slots.is_empty() => {
+                                function.run_into(chunk, std::mem::take(slots), &mut out);
+                            }
+                            None => function.run(chunk, &mut out),
+                        });
                         let (ns, locked) = (start.elapsed().as_nanos() as u64, take_lock_wait());
                         *lock_ns += locked;
-                        span(meter.id, start, ns, n);
+                        let seen = n - left.as_ref().map_or(0, |left| left.iter().map(Item::places).sum());
+                        span(meter.id, start, ns, seen);
                         let (mut rows, mut fails) = (0, 0);
                         for item in &out[before..] {
                             match item {
@@ -724,8 +757,26 @@ fn wake(waker: Option<Weak<dyn Wake>>) {
     }
 }
 
+/// A panic, and the operator whose it is.
+struct Panicked {
+    op: &'static str,
+    panic: Box<dyn std::any::Any + Send>,
+}
+
+/// Runs what belongs to an operator: a panic there is its, unless it is that of one further inside.
+pub(super) fn blamed<R>(op: &'static str, f: impl FnOnce() -> R) -> R {
+    catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|panic| match panic.is::<NoRoom>() || panic.is::<Panicked>() {
+        true => resume_unwind(panic),
+        false => resume_unwind(Box::new(Panicked { op, panic })),
+    })
+}
+
 /// What a panic in a worker becomes.
 pub fn panic_error(panic: Box<dyn std::any::Any + Send>) -> Error {
+    let panic = match panic.downcast::<Panicked>() {
+        Ok(panicked) => return panic_error(panicked.panic).in_op(panicked.op),
+        Err(panic) => panic,
+    };
     let text = panic
         .downcast_ref::<&str>()
         .map(|s| s.to_string())
@@ -737,8 +788,9 @@ pub fn panic_error(panic: Box<dyn std::any::Any + Send>) -> Error {
 impl Work for Shared {
     fn step(self: Arc<Self>) {
         let (_entered, _watched) = (self.budget.enter(), Witness::enter(self.witness.clone()));
+        let begun = Instant::now();
         // A worker keeps to the segment for some steps, without a trip through the pool, while there is credit.
-        for _ in 0..16 {
+        for _ in 0..STAYS_STEPS {
             if self.gone() {
                 let mut queue = lock(&self.queue);
                 queue.token = false;
@@ -767,6 +819,9 @@ impl Work for Shared {
             if !self.grant(&mut lock(&self.queue)) {
                 return;
             }
+            if begun.elapsed() >= STAYS {
+                break;
+            }
         }
         self.submit();
     }
@@ -775,6 +830,9 @@ impl Work for Shared {
     }
     fn cost_ns(&self) -> u64 {
         self.cost_ns.load(Relaxed)
+    }
+    fn share(&self) -> Option<Arc<Share>> {
+        self.share.clone()
     }
 }
 

@@ -52,6 +52,10 @@ impl Item {
         };
         parts.into_iter().map(item).collect()
     }
+    /// How many rows it has or stands for.
+    pub fn places(&self) -> usize {
+        self.rows().map_or(1, Chunk::rows)
+    }
     /// The rows, if it is no error.
     pub fn rows(&self) -> Option<&Chunk> {
         match self {
@@ -209,6 +213,12 @@ pub trait ChunkFn: Send + Sync {
     fn run_into(&self, chunk: Chunk, _slots: Slots, out: &mut Vec<Item>) {
         self.run(chunk, out);
     }
+    /// The same for the first of the rows at least: the others are left, and returned, where enough was made of those before
+    /// (`MUCH`). For functions that keep rows and cannot be run again.
+    fn run_some(&self, chunk: Chunk, out: &mut Vec<Item>) -> Option<Chunk> {
+        self.run(chunk, out);
+        None
+    }
     /// Whether each row comes out, in its place, as one row or as an error.
     fn keeps_rows(&self) -> bool {
         false
@@ -248,11 +258,21 @@ macro_rules! rows {
     };
 }
 
+/// Parts of the limit: functions that cannot be run again make no more of several rows at once, or one row more.
+const MUCH: usize = 16;
+
+/// What is much, under the limit of whoever this thread works for.
+pub fn much() -> usize {
+    feedline_io::Account::current().map_or(usize::MAX, |account| account.limit() / MUCH)
+}
+
 /// Runs a chunk function where it stands, in the order of the rows: for operators that must not run early.
 pub struct Inline {
     pub input: Box<dyn Stage>,
     pub function: Arc<dyn ChunkFn>,
     pub ready: std::collections::VecDeque<Item>,
+    /// Rows that the function has not seen yet: of those before enough was made.
+    pub left: Option<Chunk>,
     /// How many operators it stands for. Each of several keeps rows.
     pub layers: usize,
     /// Results that were given before a state was taken, where these operators ran apart.
@@ -261,7 +281,7 @@ pub struct Inline {
 
 impl Inline {
     pub fn new(input: Box<dyn Stage>, function: Arc<dyn ChunkFn>, layers: usize) -> Inline {
-        Inline { input, function, ready: Default::default(), layers, drop: Given::default() }
+        Inline { input, function, ready: Default::default(), left: None, layers, drop: Given::default() }
     }
 }
 
@@ -278,13 +298,16 @@ impl Stage for Inline {
             if cx.is_cancelled() {
                 return Pull::End;
             }
-            let chunk = match self.input.next(cx, self.drop.ask(want)) {
-                Pull::Rows(chunk) => chunk,
-                fail if self.drop.takes(&fail) => continue,
-                other => return other,
+            let chunk = match self.left.take() {
+                Some(chunk) => chunk,
+                None => match self.input.next(cx, self.drop.ask(want)) {
+                    Pull::Rows(chunk) => chunk,
+                    fail if self.drop.takes(&fail) => continue,
+                    other => return other,
+                },
             };
             let mut out = Vec::new();
-            self.function.run(chunk, &mut out);
+            self.left = self.function.run_some(chunk, &mut out);
             self.ready.extend(out);
         }
     }
@@ -295,7 +318,7 @@ impl Stage for Inline {
     }
     fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
         self.ready.clear();
-        self.drop = Given::default();
+        (self.left, self.drop) = (None, Given::default());
         for _ in 1..self.layers {
             self.drop = self.drop.and(Given::read(at)?.through_functions());
         }
@@ -310,7 +333,7 @@ impl Stage for Inline {
         self.function.keeps_rows() && self.is_settled() && self.input.pass(results)
     }
     fn is_settled(&self) -> bool {
-        self.ready.is_empty() && self.drop.is_none()
+        self.ready.is_empty() && self.left.is_none() && self.drop.is_none()
     }
     fn replays(&self) -> bool {
         true

@@ -8,6 +8,6 @@ mod report;
 
 pub use allot::segment_bytes;
 pub use ceiling::{Bound, Change, Lane, Limit, Model, Part};
-pub use chunk::{Because, because, next_rows, next_rows_away, whole_batches};
+pub use chunk::{Around, Because, because, next_rows, next_rows_away, whole_batches};
 pub use depth::{Ahead, Depth, Pace};
 pub use report::{Verdict, verdict};

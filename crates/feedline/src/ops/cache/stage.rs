@@ -298,8 +298,8 @@ impl CacheStage {
             // A few rows of what a function made would keep all of it, and short ones lie in a small block each.
             trimmed = chunk.clone().trimmed().together();
             chunk = &trimmed;
-            // An array is there anyway.
-            let bytes = if chunk.is_foreign() { 0 } else { chunk.nbytes() };
+            // An array of the user's is there anyway.
+            let bytes = if chunk.is_foreign() && chunk.is_kept() { 0 } else { chunk.nbytes() };
             if let Err(over) = self.hold.set(self.hold.bytes() + bytes) {
                 let _ = self.hold.set(over.bytes - bytes);
                 return self.full(over, chunk);

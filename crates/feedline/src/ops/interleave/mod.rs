@@ -519,7 +519,7 @@ impl Stage for InterleaveStage {
 mod tests {
     use super::super::check::*;
     use super::*;
-    use crate::element::DType;
+    use crate::element::{DType, Dims, Leaf, Tensor};
     use crate::options::Options;
 
     /// `count` times each element, as (traced) from_tensors(x).repeat(count) would give.
@@ -554,6 +554,27 @@ mod tests {
         all(&ds, &own, 2, 1, "1 2 2 3 3 4 3 4 4 5 4 5 5 5 5");
         all(&ds, &own, 3, 2, "1 2 2 3 3 4 4 3 4 4 5 5 5 5 5");
         all(&ds, &own, 4, 3, "1 2 2 3 3 3 4 4 4 5 5 5 4 5 5");
+    }
+
+    #[test]
+    fn a_table_that_all_datasets_have_is_there_anyway() {
+        let rows = |n: i64| Tensor::from_items([64, 1024], &vec![n; 64 << 10]);
+        let table = rows(7);
+        let options = Options { memory_limit: Some(4 << 20), ..Default::default() };
+        let spec = Spec::leaf(Leaf::tensor(DType::Int64, Dims::known(&[1024])));
+        for is_shared in [true, false] {
+            let table = table.clone();
+            let made = move |e: Element| {
+                let own = if is_shared { table.clone() } else { rows(e[0].tensor().item()) };
+                Dataset::from_tensor_slices(own)
+            };
+            let ds = Dataset::range(16).unwrap().interleave_fn(16, 1, spec.clone(), made).unwrap();
+            let seen: Result<Vec<Element>> = ds.with_options(options.clone()).unwrap().iter().unwrap().collect();
+            match seen {
+                Ok(seen) => assert!(is_shared && seen.len() == 16 * 64),
+                Err(error) => assert!(!is_shared && error.to_string().contains("datasets are made of"), "{error}"),
+            }
+        }
     }
 
     #[test]

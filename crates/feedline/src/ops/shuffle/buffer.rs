@@ -104,29 +104,46 @@ const BESIDE: usize = size_of::<RowRef>() + 2 * size_of::<u64>();
 /// Random numbers that are made early.
 const AHEAD: usize = 8;
 
-/// Rows of strings that are at least so long are taken out of what they were read with.
+/// Rows that are at least so long are taken out of what they came with.
 const LONG_ROW: usize = 16 << 10;
 
-/// Records are cut out of blocks that hold many. A buffer would keep a block alive for the last of them that is drawn:
-/// several times what it holds. Long rows are copied, each for itself; that costs little beside what made them.
+/// Rows are cut out of blocks and lists that hold many. A buffer would keep those alive for the last of them that is drawn:
+/// several times what it holds. Long rows are parts by themselves, copied where they do not lie alone; that costs little beside
+/// what made them. What is kept anyway stays as it lies.
 fn apart(chunk: Chunk) -> Vec<Chunk> {
-    let is_text = |c: &Column| matches!(c, Column::Dense(t) if t.dtype() == DType::String);
-    if !chunk.columns().iter().any(is_text) || chunk.nbytes() < LONG_ROW * chunk.rows() {
+    let rows = chunk.rows();
+    if rows == 1 || chunk.is_kept() {
         return vec![chunk];
     }
-    let row = |row: usize| {
-        let one = chunk.slice(row..row + 1);
-        let pos = one.pos.clone();
-        Chunk::new(
-            1,
-            pos,
-            one.into_columns().into_iter().map(|c| match c {
-                Column::Dense(t) if t.dtype() == DType::String => Column::Dense(t.detached()),
-                other => other,
-            }),
-        )
-    };
-    (0..chunk.rows()).map(row).collect()
+    if chunk.nbytes() >= LONG_ROW * rows {
+        return (0..rows).map(|row| alone(&chunk, row)).collect();
+    }
+    // Among values of different sizes, some may be long.
+    let sizes = if chunk.has_lists() { chunk.row_bytes() } else { return vec![chunk] };
+    let is_long = |row: usize| sizes[row] >= LONG_ROW;
+    if !(0..rows).any(is_long) {
+        return vec![chunk];
+    }
+    let (mut parts, mut from) = (vec![], 0);
+    for row in (0..rows).filter(|&row| is_long(row)).chain([rows]) {
+        if from < row {
+            parts.push(chunk.take(&(from..row).collect::<Vec<_>>()));
+        }
+        if row < rows {
+            parts.push(alone(&chunk, row));
+        }
+        from = row + 1;
+    }
+    parts
+}
+
+fn alone(chunk: &Chunk, row: usize) -> Chunk {
+    let pos = chunk.slice(row..row + 1).pos.clone();
+    let columns = chunk.columns().iter().map(|column| match column {
+        Column::Dense(t) if t.dtype() == DType::String => Column::Dense(t.slice(row..row + 1).detached()),
+        column => column.take(&[row]),
+    });
+    Chunk::new(1, pos, columns).trimmed()
 }
 
 /// Not the number of a part: the row is packed.
@@ -362,11 +379,16 @@ impl BufferStage {
             self.places.extend(self.picked.drain(..).map(|r| r.row));
             return Pull::Rows(packed.take(&self.places));
         }
-        let chunk = gather(&self.picked, |p| self.parts.chunk(p));
+        let mut chunk = gather(&self.picked, |p| self.parts.chunk(p));
         for r in self.picked.drain(..) {
             self.parts.release(r.part);
         }
-        let room = self.hold.room().saturating_sub(self.listed);
+        let mut room = self.hold.room().saturating_sub(self.listed);
+        if self.hold.is_tight() {
+            // Whoever gets them must not keep alive what they lay among, and what is dead here is needed elsewhere.
+            chunk.trim();
+            room = room.min(self.parts.live);
+        }
         if self.parts.is_wasteful(room) {
             let coming = self.coming.get(self.next).map(|r| r.part);
             self.parts.compact(&mut self.held, coming, room);

@@ -9,7 +9,9 @@
 //! 3. It is done again a few rows at a time, at last one by one, when its slot is the first (then nobody can go on without
 //!    it) or there is room for it. One thread at a time does that, beside whoever holds the token.
 //! 4. A slot of several rows is given in parts, so that what was made of it can leave before the rest is made.
-//! 5. A single row that would take more than the limit, even in front, can never fit: that is an error in its place.
+//! 5. A function of the user's that has made much of the first rows of a chunk leaves the others: these are given as a part,
+//!    and the rest is put back as if there had been no room for it.
+//! 6. A single row that would take more than the limit, even in front, can never fit: that is an error in its place.
 
 use super::super::pop_rows;
 use super::super::stage::Item;
@@ -17,8 +19,7 @@ use super::super::sync::atomic::Ordering::Relaxed;
 use super::super::sync::lock;
 use super::{NoRoom, Place, Queue, Shared, panic_error};
 use crate::element::{Chunk, Column, DType, Slots};
-use crate::error::{Error, Kind};
-use crate::runtime::{bytes_text as size, enough_text as enough};
+
 use feedline_io::{Standing, Step};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -46,9 +47,8 @@ pub struct Again {
     number: u64,
     /// The number of its first row.
     row: u64,
-    /// The function that comes next, and what it gets.
-    at: usize,
-    items: VecDeque<Item>,
+    /// What is left to do. The first of them have come furthest.
+    parts: VecDeque<Part>,
     /// Rows to do at once.
     rows: usize,
     /// What it would have taken.
@@ -66,11 +66,38 @@ enum Unfinished {
     Back(Back),
 }
 
-/// Rows for which the functions from `at` on found no room.
-struct Back {
+/// Some rows, and the function that comes next for them.
+struct Part {
     at: usize,
     items: VecDeque<Item>,
+}
+
+/// What functions made, and the rows that those of the user's have left.
+struct Done {
+    items: Vec<Item>,
+    left: VecDeque<Part>,
+}
+
+/// Rows for which functions found no room, or which they have left.
+struct Back {
+    parts: VecDeque<Part>,
     bytes: usize,
+}
+
+impl Again {
+    /// The rows that are next, at most so many as are done at once, and their function.
+    fn pop(&mut self) -> (usize, Item) {
+        let part = self.parts.front_mut().expect("what was put back has rows");
+        let (at, item) = (part.at, pop_rows(&mut part.items, self.rows).expect("a part has rows"));
+        if part.items.is_empty() {
+            self.parts.pop_front();
+        }
+        (at, item)
+    }
+    fn put_in_front(&mut self, mut parts: VecDeque<Part>) {
+        parts.append(&mut self.parts);
+        self.parts = parts;
+    }
 }
 
 impl Queue {
@@ -91,22 +118,30 @@ impl Shared {
         let mut slots = std::mem::take(&mut place.slots);
         let (ran, took) = self.run_from(0, vec![Item::Rows(chunk)], standing, (&mut slots, rows), lock_ns);
         drop(slots);
-        let Back { at, mut items, bytes } = match ran {
-            Ok(items) => return (Ok(Some(items)), took),
+        let mut again = Again { number, row: place.row, parts: VecDeque::new(), rows: 1, bytes: took, tried: false };
+        match ran {
+            Ok(Done { items, left }) if left.is_empty() => return (Ok(Some(items)), took),
+            Ok(Done { items, left }) => {
+                self.note_fails(place.row, &items);
+                again.row += (rows - rows_of(&left)) as u64;
+                again.parts = left;
+                let bytes = items_bytes(&items);
+                self.fill(number, items, bytes, took, false);
+            }
             Err(Unfinished::Panic(panic)) => return (Err(panic), took),
-            Err(Unfinished::Back(back)) => back,
-        };
-        if rows == 1 && standing == Standing::First {
-            let refused = items.pop_front().map(|item| self.refused(&item, bytes));
-            return (Ok(Some(refused.into_iter().collect())), 0);
+            Err(Unfinished::Back(Back { parts, bytes })) if rows == 1 && standing == Standing::First => {
+                return (Ok(Some(self.refused(parts, bytes))), 0);
+            }
+            Err(Unfinished::Back(Back { parts, bytes })) => {
+                (again.parts, again.bytes, again.rows) = (parts, bytes, (rows / FEWER).max(1));
+            }
         }
         if self.bounds.chunk_rows.is_none() {
             self.want.store(1, Relaxed);
         }
-        let again = Again { number, row: place.row, at, items, rows: (rows / FEWER).max(1), bytes, tried: false };
         let mut queue = lock(&self.queue);
         queue.idle(number);
-        queue.note_takes(bytes);
+        queue.note_takes(again.bytes);
         queue.put_back(again);
         (Ok(None), took)
     }
@@ -119,8 +154,8 @@ impl Shared {
         standing: Standing,
         (slots, rows): (&mut Slots, usize),
         lock_ns: &mut u64,
-    ) -> (Result<Vec<Item>, Unfinished>, usize) {
-        let mut took = 0;
+    ) -> (Result<Done, Unfinished>, usize) {
+        let (mut took, mut rest) = (0, VecDeque::new());
         while let Some((function, _)) = self.functions.get(at) {
             let repeats = function.repeats();
             // What calls code of the user's must not be called again because the next one finds no room.
@@ -132,7 +167,9 @@ impl Shared {
             };
             let kept = (standing != Standing::Free).then(|| items.iter().map(copy).collect());
             let step = Step::begin(standing, self.most_of(rows));
-            let run = || self.run_functions(at..at + alike, items, (&mut *slots, rows), lock_ns);
+            let mut left = VecDeque::new();
+            let may_leave = (!repeats).then_some(&mut left);
+            let run = || self.run_functions(at..at + alike, items, (&mut *slots, rows), may_leave, lock_ns);
             let ran = catch_unwind(AssertUnwindSafe(run));
             let peak = step.peak();
             took = took.max(peak);
@@ -147,16 +184,20 @@ impl Shared {
                     let unfinished = match (panic.downcast_ref::<NoRoom>(), kept) {
                         (Some(&NoRoom { bytes }), Some(items)) => {
                             self.budget.note_step(bytes, self.most_step());
-                            Unfinished::Back(Back { at, items, bytes })
+                            rest.push_front(Part { at, items });
+                            Unfinished::Back(Back { parts: rest, bytes })
                         }
                         _ => Unfinished::Panic(panic),
                     };
                     return (Err(unfinished), took);
                 }
             };
+            if !left.is_empty() {
+                rest.push_front(Part { at, items: left });
+            }
             at += alike;
         }
-        (Ok(items), took)
+        (Ok(Done { items, left: rest }), took)
     }
 
     /// Whether to keep a copy of these until the functions are through.
@@ -225,31 +266,26 @@ impl Shared {
             };
             (again, if first { Standing::First } else { Standing::Behind(queue.takes) })
         };
-        let item = pop_rows(&mut again.items, again.rows).expect("what was put back has rows");
-        let rows = if let Item::Rows(chunk) = &item { chunk.rows() } else { 1 };
-        let (ran, takes) = self.run_from(again.at, vec![copy(&item)], standing, (&mut Slots::new(), rows), &mut 0);
+        let (at, item) = again.pop();
+        let mut rows = item.places();
+        let (ran, takes) = self.run_from(at, vec![item], standing, (&mut Slots::new(), rows), &mut 0);
         let (items, ends) = match ran {
-            Ok(items) => (items, false),
-            Err(Unfinished::Panic(panic)) => (vec![Item::Fail(panic_error(panic))], true),
-            Err(Unfinished::Back(back)) if rows == 1 && standing == Standing::First => {
-                (vec![self.refused(&item, back.bytes)], false)
-            }
-            Err(Unfinished::Back(back)) if back.at > again.at && !again.items.is_empty() => {
-                // What came before must not be run again, and the rest has not come so far: this goes on alone.
-                let ran = self.run_from(back.at, back.items.into(), Standing::Free, (&mut Slots::new(), rows), &mut 0);
-                match ran.0 {
-                    Ok(items) => (items, false),
-                    Err(Unfinished::Panic(panic)) => (vec![Item::Fail(panic_error(panic))], true),
-                    Err(Unfinished::Back(_)) => unreachable!("it did not ask"),
+            Ok(Done { items, left }) => {
+                if !left.is_empty() {
+                    rows -= rows_of(&left);
+                    again.rows = 1;
+                    again.put_in_front(left);
                 }
+                (items, false)
             }
-            Err(Unfinished::Back(back)) => {
-                let items =
-                    if back.at > again.at { back.items } else { std::iter::once(item).chain(again.items).collect() };
+            Err(Unfinished::Panic(panic)) => (vec![Item::Fail(panic_error(panic))], true),
+            Err(Unfinished::Back(Back { parts, bytes })) if rows == 1 && standing == Standing::First => {
+                (self.refused(parts, bytes), false)
+            }
+            Err(Unfinished::Back(Back { parts, bytes })) => {
+                again.put_in_front(parts);
                 // In front it is done with fewer rows; one alone waits until it is there.
-                let rows_at_once = (rows / FEWER).max(1);
-                let again =
-                    Again { at: back.at, items, rows: rows_at_once, bytes: back.bytes, tried: rows == 1, ..again };
+                (again.rows, again.bytes, again.tried) = ((rows / FEWER).max(1), bytes, rows == 1);
                 let mut queue = lock(&self.queue);
                 queue.put_back(again);
                 queue.redo = Redo::No;
@@ -262,10 +298,10 @@ impl Shared {
         if takes <= self.budget.limit() / SEVERAL / FEWER {
             again.rows = again.rows.saturating_mul(2);
         }
-        let bytes: usize = items.iter().map(|item| item.nbytes()).sum();
-        let (number, last) = (again.number, again.items.is_empty() || ends);
+        let bytes = items_bytes(&items);
+        let (number, last) = (again.number, again.parts.is_empty() || ends);
         if ends {
-            lock(&self.queue).done = true;
+            self.end_with(number);
         }
         // What follows in the same slot is done only after this is there.
         self.fill(number, items, bytes, takes, last);
@@ -276,29 +312,25 @@ impl Shared {
         }
     }
 
-    /// A row of which too much would be made.
-    fn refused(&self, item: &Item, bytes: usize) -> Item {
-        let limit = self.budget.limit();
-        let (left, needed) = (self.budget.left(), enough(self.budget.limit_for(bytes)));
-        let beside = match bytes > limit {
-            true => String::new(),
-            false => format!(", of which operators keep {}", size(limit - left)),
-        };
-        let error = Error::new(
-            Kind::Budget,
-            format!(
-                "what is made of one element takes {} at once, which is more than the memory_limit of {}{beside}: raise it \
-                 to {needed} or more, or make less of it (decode a part of a picture or a smaller one, leave out what takes \
-                 most)",
-                size(bytes),
-                size(limit),
-            ),
-        );
+    /// For a row of which too much would be made.
+    fn refused(&self, row: VecDeque<Part>, bytes: usize) -> Vec<Item> {
+        row.iter().flat_map(|part| &part.items).map(|item| self.refused_row(item, bytes)).collect()
+    }
+    fn refused_row(&self, item: &Item, bytes: usize) -> Item {
+        let error = self.budget.refused(bytes);
         match item {
             Item::Rows(chunk) => Item::Fail(chunk.blame(error.in_op(self.name), 0)),
             Item::Fail(_) => Item::Fail(error),
         }
     }
+}
+
+fn items_bytes(items: &[Item]) -> usize {
+    items.iter().map(|item| item.nbytes()).sum()
+}
+
+fn rows_of(parts: &VecDeque<Part>) -> usize {
+    parts.iter().flat_map(|part| &part.items).map(Item::places).sum()
 }
 
 /// The same rows, which share their memory.
@@ -416,6 +448,28 @@ mod tests {
                 let live = function.live.load(Relaxed);
                 assert!(live <= most, "{live} bytes when a row of {items} numbers was begun");
             }
+        }
+    }
+
+    #[test]
+    fn rows_are_left_where_much_was_made_of_those_before() {
+        const LIMIT: usize = 1 << 20;
+        for ordered in [true, false] {
+            let made = Arc::new(Locked { items: 30_000, ..Default::default() });
+            let spec = Spec::leaf(Leaf::tensor(DType::Int64, Dims::known(&[30_000])));
+            let ds = Dataset::range(60).unwrap();
+            let ds = ds.map_graph(Graph::host(ds.spec(), made.clone(), spec)).unwrap();
+            let ds = ds.map(|b, x| b.call("reduce_min", &[x[0]], Attrs::default())).unwrap();
+            let mut got = firsts(&ds, LIMIT, 16, ordered);
+            if !ordered {
+                got.sort();
+            }
+            assert_eq!(got, (0..60).map(Some).collect::<Vec<_>>());
+            let mut calls = made.calls.lock().unwrap().clone();
+            calls.sort();
+            assert_eq!(calls, (0..60).collect::<Vec<_>>(), "each is called once");
+            let live = made.live.load(Relaxed);
+            assert!(live <= 2 * LIMIT, "{live} bytes when a row was begun");
         }
     }
 

@@ -1,7 +1,7 @@
 //! How many rows a step of a segment takes, and what is taken note of for that.
 
 use super::{Bounds, Shared};
-use crate::tune::{Because, because};
+use crate::tune::{Around, Because, because, next_rows};
 use std::sync::atomic::Ordering::Relaxed;
 
 impl Shared {
@@ -26,13 +26,11 @@ impl Shared {
         // What it makes on the way counts where it is too much, whatever is left of it.
         let bytes = if takes > most / 4 { bytes.max(takes) } else { bytes };
         let asked = self.want.load(Relaxed);
-        let want = crate::tune::next_rows(asked, rows, bytes, ns, grain, most / 4);
+        let around = Around { grain, room: most / 4, locks: locked_ns > 0 };
+        let want = next_rows(asked, rows, bytes, ns, around);
         self.want.store(want, Relaxed);
         self.meter.chunk_rows.store(want as u64, Relaxed);
-        self.chose_rows(
-            want,
-            if want == asked { because(want, rows, bytes, ns, grain, most / 4) } else { Because::Growing },
-        );
+        self.chose_rows(want, if want == asked { because(want, rows, bytes, ns, around) } else { Because::Growing });
     }
 
     pub(super) fn note_cost(&self, ns: u64) {

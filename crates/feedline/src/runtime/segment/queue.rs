@@ -16,7 +16,7 @@ impl Shared {
         let queue = &mut *guard;
         loop {
             let Some(slot) = queue.slots.front_mut() else {
-                if queue.done && queue.under_way == 0 {
+                if queue.over || (queue.done && queue.under_way == 0) {
                     return Pull::End;
                 }
                 queue.wait(waker, asks);
@@ -50,11 +50,14 @@ impl Shared {
                 queue.rows -= slot.rows;
                 queue.first += 1;
                 queue.taken = Given::default();
-                if let Some(mut slot) = queue.slots.pop_front()
-                    && queue.spare.len() < SPARE
-                {
-                    slot.from.mark.clear();
-                    queue.spare.push(slot.from.mark);
+                if let Some(mut slot) = queue.slots.pop_front() {
+                    if slot.is_last {
+                        self.forget_rest(queue);
+                    }
+                    if queue.spare.len() < SPARE {
+                        slot.from.mark.clear();
+                        queue.spare.push(slot.from.mark);
+                    }
                 }
                 self.watch(queue);
             }
@@ -73,6 +76,28 @@ impl Shared {
         (most.min(1.0) * 1000.0) as u64
     }
 
+    /// Nothing comes behind this slot, where there is an order.
+    pub(super) fn end_with(&self, number: u64) {
+        let mut queue = lock(&self.queue);
+        queue.done = true;
+        let at = number.checked_sub(queue.first).map_or(usize::MAX, |at| at as usize);
+        if let Some(slot) = queue.slots.get_mut(at).filter(|_| self.bounds.ordered) {
+            slot.is_last = true;
+        }
+    }
+    /// What others have made, or still work on, is not given any more. A state goes on with the first of it all the same.
+    fn forget_rest(&self, queue: &mut Queue) {
+        queue.over = true;
+        let mut rest = std::mem::take(&mut queue.slots);
+        if let Some(next) = rest.pop_front() {
+            queue.from = next.from;
+        }
+        (queue.bytes, queue.rows) = (0, 0);
+        self.meter.queue(0);
+        queue.under_way -= queue.again.len();
+        queue.again.clear();
+    }
+
     pub(super) fn end(&self) {
         let waker = {
             let mut queue = lock(&self.queue);
@@ -88,7 +113,7 @@ impl Shared {
 
     /// Puts results into their slot: all of them, or the `last` or another part. The step took so many bytes at once.
     pub(super) fn fill(&self, number: u64, items: Vec<Item>, bytes: usize, takes: usize, last: bool) {
-        let rows: usize = items.iter().map(|i| if let Item::Rows(c) = i { c.rows() } else { 1 }).sum();
+        let rows: usize = items.iter().map(Item::places).sum();
         let waker = {
             let mut queue = lock(&self.queue);
             if last {
@@ -128,8 +153,7 @@ impl Shared {
                 at == 0
             } else {
                 let from = From { mark: queue.from.mark.clone(), skip: Given::default() };
-                let items = Some(items.into());
-                queue.slots.push_back(Slot { items, bytes, rows, is_part: false, from, early: None });
+                queue.slots.push_back(Slot { items: Some(items.into()), bytes, rows, ..Slot::new(from) });
                 true
             };
             let finished = queue.done && queue.under_way == 0;
