@@ -20,13 +20,14 @@ from typing import Any
 
 import feedline as fl
 import of_arrays
+import of_functions
 import of_pictures
 import of_records
 import of_tables
 import of_workers
 from registry import PIPELINES
 
-THEMES = (of_records, of_tables, of_pictures, of_arrays, of_workers)
+THEMES = (of_records, of_tables, of_pictures, of_arrays, of_functions, of_workers)
 """Their pipelines have entered themselves."""
 
 SMALL_LIMITS = {
@@ -34,10 +35,12 @@ SMALL_LIMITS = {
     "short_strings_kept": 16 << 20,
     "arrays_in_turns_shuffled": 16 << 20,
     **{name: 16 << 20 for name in PIPELINES if name.startswith(("short_ragged", "short_rows_shuffled"))},
+    "straggler_in_front": 16 << 20,
     "shuffled_parts": 16 << 20,
     "shuffled_parts_in_turns": 32 << 20,
     "shuffled_parts_of_batches": 16 << 20,
     **{name: 16 << 20 for name in PIPELINES if name.startswith("few_rows")},
+    "few_large_in_batches": 32 << 20,
 }
 """Limits of their own, lower than that of the others."""
 
@@ -60,6 +63,7 @@ WIDE = {
         if name.startswith(("interleaved_large", "interleaved_arrays", "too_many_arrays"))
     ),
     *SMALL_LIMITS,
+    "straggler_in_front_natively",
     "dense_rows_that_grow",
     "dense_rows_that_grow_for_a_while",
 }

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import feedline as fl
+import numpy as np
 from registry import pipeline
 
 
@@ -202,3 +204,57 @@ def arrays_in_turns_shuffled(_: Path) -> fl.Dataset:
     """Arrays of 2.5 MB that are taken apart ahead of a buffer."""
     rows = arrays().interleave(fl.Dataset.from_tensor_slices, cycle_length=2, num_parallel_calls=fl.AUTOTUNE)
     return rows.shuffle(20_000, seed=1).batch(1000)
+
+
+STRAGGLED = 300
+"""Elements of a megabyte behind one that takes long: several times the limit."""
+
+
+def after_a_while(x: Any) -> Any:
+    """A megabyte; the first of all takes two seconds."""
+    if x == 0:
+        time.sleep(2)
+    return np.full(1 << 17, x)
+
+
+@pipeline
+def straggler_in_front(_: Path) -> fl.Dataset:
+    """What is made meanwhile waits for it, to keep the order: it counts as what has its turn does."""
+    return fl.Dataset.range(STRAGGLED).map(after_a_while, python=True, num_parallel_calls=4)
+
+
+@pipeline
+def straggler_in_front_natively(_: Path) -> fl.Dataset:
+    """The same where the others take next to no time: the first sorts 24 MB, which leaves them less."""
+
+    def made(x: Any) -> Any:
+        noise = fl.random.stateless_uniform([fl.where(x == 0, 6_000_000, 1)], [7, 7])
+        return fl.fill([1 << 17], x) + fl.cast(fl.sort(noise)[0] * 0, fl.int64)
+
+    return fl.Dataset.range(STRAGGLED).map(made, num_parallel_calls=4)
+
+
+def long_rows(count: int) -> fl.Dataset:
+    """Rows of 160 kB, some of which are made at once."""
+    return fl.Dataset.range(count).map(lambda x: fl.fill([20_000], x))
+
+
+@pipeline
+def long_rows_shuffled_twice(_: Path) -> fl.Dataset:
+    """Two buffers of half of the limit, of rows that were made with others."""
+    return (
+        long_rows(2000).shuffle(buffer_bytes=16 << 20, seed=1).shuffle(150, seed=1).repeat(2).padded_batch(6)
+    )
+
+
+@pipeline
+def long_rows_shuffled_and_batched(_: Path) -> fl.Dataset:
+    """One, and chunks that end where batches do."""
+    return long_rows(2000).shuffle(180, seed=1).padded_batch(6)
+
+
+@pipeline
+def few_large_in_batches(_: Path) -> fl.Dataset:
+    """Batches that take three quarters of the limit: there is no room for all of their rows beside them."""
+    rows = fl.Dataset.range(32).map(lambda x: fl.fill([fl.where(x < 0, 3, 400_000)], x))
+    return rows.batch(8).map(fl.reduce_sum)

@@ -6,6 +6,7 @@ lost; nothing waits for ever.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -55,6 +56,11 @@ REFUSED = {
     "growing_state": r"a state of 28\.0 MB takes 60\.0 MB .* smaller state",
     "compressed_whole": r"it is compressed, and takes .* fewer rows",
     "too_many_arrays": r"what 8 of the 32 datasets are .* 67\.1 MB.* raise it to 32\d\.\d MB.* cycle_length",
+    "too_many_datasets_of_functions": r"what 6 of the 16 datasets .* to 20\d\.\d MB .*cycle_length",
+    "too_many_of_functions_in_a_batch": r"6 of the 48 elements of a batch take 62\.9 MB",
+    "too_many_generated_to_shuffle": r"8 of the 48 elements of the buffer take 58\.7 MB",
+    "too_large_for_a_function": r"of one element takes 8\d\.\d MB at once.* memory_limit of 67\.1 MB: raise",
+    "too_many_generated_to_keep": r"\d elements to keep take .*on_full",
     "too_many_arrays_serially": r"what 8 of the 32 datasets are .* raise it to 32\d\.\d MB .*cycle_length",
 }
 LONG_ROWS = r"a row takes \d+\.\d MB, most .* column \"x.* memory_limit of 67\.1 MB leaves 58\.7 MB .* raise"
@@ -311,6 +317,17 @@ def test_explain_tells_who_holds_what(folder: Path) -> None:
     assert json.loads(it.explain("json"))["pass"]["memory"]["consumer_bytes"] < memory["consumer_bytes"]
 
 
+def test_rows_beside_a_long_one_do_not_count_as_such() -> None:
+    """In a buffer of 4 MB, where one row in a hundred is ninety times as long."""
+    rows = fl.Dataset.range(3000).map(lambda x: fl.fill([fl.where(x % 97 == 41, 180_000, 2000)], x))
+    ds = rows.shuffle(buffer_bytes=4 << 20, seed=1).with_options(chunk_rows=4, memory_limit="24MB")
+    assert len(list(ds)) == 3000
+    node = json.loads(ds.explain("json"))["runs"]
+    while node["op"] != "shuffle":
+        node = node["inputs"][0]
+    assert 4e6 < node["meter"]["held_bytes_peak"] < 7.5e6
+
+
 def test_arrays_of_generators_count_while_the_pipeline_has_them() -> None:
     """They lie in NumPy's memory, in a buffer of eight."""
     arrays = fl.Dataset.from_generator(
@@ -321,21 +338,113 @@ def test_arrays_of_generators_count_while_the_pipeline_has_them() -> None:
     assert json.loads(it.explain("json"))["pass"]["memory"]["held_bytes"] >= 7 * 200_000 * 8
 
 
-def test_a_stopped_consumer_costs_no_cpu() -> None:
-    """CPU seconds of a process that sleeps with an open iterator: once all is ahead, nothing happens."""
-    code = """if True:
-        import time, feedline as fl
-        it = iter(fl.Dataset.range(1 << 40).map(lambda x: fl.fill([10_000], x)).batch(8))
-        next(it)
-        time.sleep(1)
-        before = time.process_time()
-        time.sleep(2)
-        print(time.process_time() - before)
-        next(it)
+@pytest.mark.parametrize("name", ["straggler_in_front", "straggler_in_front_natively"])
+def test_who_waits_for_a_straggler_keeps_its_place(name: str, folder: Path) -> None:
+    """All come, each once and in order, though most of them cannot be kept until the first is there."""
+    limit = child.SMALL_LIMITS.get(name, LIMIT)
+    ds = child.PIPELINES[name](folder).with_options(memory_limit=limit)
+    found = [(int(x[0]), int(x[-1]), len(x)) for x in ds]
+    assert found == [(n, n, 1 << 17) for n in range(of_arrays.STRAGGLED)]
+
+
+STOPPED = """if True:
+    import json, sys, time
+    from pathlib import Path
+    import feedline as fl
+    import numpy as np
+    from of_records import records
+
+    def cpu():
+        # The clocks of this process and of those that it started, as clock_getcpuclockid gives them.
+        told = [file.read_text() for file in Path("/proc/self/task").glob("*/children")]
+        pids = [int(pid) for text in told for pid in text.split()]
+        return time.process_time() + sum(time.clock_gettime((~pid << 3) | 2) for pid in pids), len(pids)
+
+    def made(x):
+        return np.full(10_000, x)
+
+    pipelines = {
+        "functions": lambda: fl.Dataset.range(1 << 40).map(lambda x: fl.fill([10_000], x)).batch(8),
+        "files": lambda: records(Path(sys.argv[2]), 8).repeat().map(lambda r: fl.io.decode_raw(r, fl.int32)),
+        "worker": lambda: fl.Dataset.range(1 << 40).map(made, workers=1),
+        "python": lambda: fl.Dataset.range(1 << 40).map(made, python=True, num_parallel_calls=2),
+    }
+    it = iter(pipelines[sys.argv[1]]())
+    firsts = [int(np.ravel(next(it))[0])]
+    # Until all queues are full, which takes longer where others want the cores.
+    deadline, idle = time.monotonic() + 20, False
+    while time.monotonic() < deadline and not idle:
+        before = cpu()[0]
+        time.sleep(0.5)
+        idle = cpu()[0] - before < 0.005
+    before, children = cpu()
+    time.sleep(3)
+    spent = cpu()[0] - before
+    firsts += [int(np.ravel(next(it))[0]) for _ in range(200)]
+    print(json.dumps([spent, children, firsts]))
+"""
+
+
+def interleaved_firsts(count: int) -> list[int]:
+    """The first numbers of the records of the files in their order, eight files at a time."""
+    rows = [range(i * written.RECORDS, (i + 1) * written.RECORDS) for i in range(written.FILES)]
+    turns = [
+        rows[first + k][n]
+        for first in range(0, written.FILES, 8)
+        for n in range(written.RECORDS)
+        for k in range(8)
+    ]
+    return turns[:count]
+
+
+@pytest.mark.parametrize("name", ["functions", "files", "worker", "python"])
+def test_a_stopped_consumer_costs_no_cpu(name: str, folder: Path) -> None:
+    """CPU seconds of a process that sleeps with an open iterator, and of those it started: once all is ahead,
+    nothing happens. Then it goes on as if there had been no pause.
     """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    command = [sys.executable, "-c", STOPPED, name, str(folder)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=120, cwd=Path(child.__file__).parent
+    )
     assert done.returncode == 0, done.stderr
-    assert float(done.stdout) < 0.2
+    spent, children, firsts = json.loads(done.stdout)
+    print(f"{name}: {1000 * spent:.1f} ms of 3 s")
+    assert (children > 0) == (name == "worker")
+    assert spent < 0.03
+    expected = {"functions": list(range(0, 8 * 201, 8)), "files": interleaved_firsts(201)}
+    assert firsts == expected.get(name, list(range(201)))
+
+
+DEFAULTS = "import feedline as fl; print(fl.configuration()['memory_limit'])"
+
+
+def allowed_by_groups() -> list[int]:
+    """What the control groups of this process and those around them allow, of both kinds."""
+    found = []
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        _, controllers, group = line.split(":", 2)
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        root = Path("/sys/fs/cgroup", "memory" if controllers else "")
+        place = root / group.lstrip("/")
+        for each in [place, *place.parents]:
+            if each == root or root in each.parents:
+                with contextlib.suppress(OSError, ValueError):
+                    name = "memory.limit_in_bytes" if controllers else "memory.max"
+                    found.append(int((each / name).read_text()))
+    return found
+
+
+def test_without_settings_the_limit_is_three_quarters_of_the_memory() -> None:
+    """Of the machine, or of what its control group allows."""
+    env = {key: value for key, value in os.environ.items() if not key.startswith("FEEDLINE_")}
+    done = subprocess.run(
+        [sys.executable, "-c", DEFAULTS], env=env, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    (total,) = re.findall(r"MemTotal: +(\d+) kB", Path("/proc/meminfo").read_text())
+    memory = min([1024 * int(total), *allowed_by_groups()])
+    assert memory * 3 / 4 - 4 < int(done.stdout) <= memory * 3 / 4
 
 
 THREADS = """if True:

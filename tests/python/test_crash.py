@@ -1,7 +1,7 @@
 """Programs that are killed while they write leave what is whole or nothing, and a second run ends well.
 
-Each program says when it begins to write; a random time behind that it gets SIGKILL, some times. What it left
-is read; then it is run once more, and what it wrote is compared.
+A random time behind its first file each program (killed.py) gets SIGKILL, some times. What it left is read;
+then it is run once more, and what it wrote is compared with what one wrote that nobody killed.
 """
 
 from __future__ import annotations
@@ -9,212 +9,195 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import feedline as fl
-import numpy as np
+import killed
 import pytest
+from feedline.cli import main
+from killed import ROWS, SHARDS, Kind, offsets, shards_left, texts
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL")
 
-ROWS, WIDTH = 3000, 512
 KILLS = 3
-"""How often each program is killed."""
-
-
-def rows() -> fl.Dataset:
-    """What is written: 6 MB, which differ from row to row."""
-    return fl.Dataset.range(ROWS).map(lambda x: {"n": x, "row": fl.fill([WIDTH], fl.cast(x, fl.int32) * 7)})
-
-
-def texts(first: int) -> fl.Dataset:
-    """Some numbers as text."""
-    return fl.Dataset.range(first, first + ROWS).map(fl.strings.as_string)
-
-
-def is_whole(ds: fl.Dataset) -> bool:
-    """Whether these are the rows, in order."""
-    numbers = [int(e["n"]) for e in ds if (np.asarray(e["row"]) == 7 * int(e["n"])).all()]
-    return numbers == list(range(ROWS))
-
-
-# For each: the program, and whether what it wrote is whole; None if there is nothing.
-
-
-def cache_found(folder: Path) -> bool | None:
-    """A cache is used or filled anew: either way all rows come."""
-    return is_whole(rows().cache(folder / "cache"))
-
-
-def set_found(folder: Path) -> bool | None:
-    """A saved set that is there can be read."""
-    return is_whole(fl.Dataset.load(folder / "set")) if (folder / "set" / "dataset.json").exists() else None
-
-
-def parquet_found(folder: Path) -> bool | None:
-    """The same of a file."""
-    path = folder / "rows.parquet"
-    return is_whole(fl.ParquetDataset(str(path))) if path.exists() else None
-
-
-SHARDS = 200
-
-
-def shards_found(folder: Path) -> bool | None:
-    """The same of many files, which get their names one after another: part of them is refused."""
-    files = [str(path) for path in sorted(folder.glob("s-*.tfrecord"))]
-    if not files:
-        return None
-    try:
-        found = [int(x) for x in fl.TFRecordDataset(files)]
-    except fl.errors.OpError as error:
-        assert "not whole" in str(error) and list(folder.glob(".s-of-*.part")), error
-        # By patterns of all and of one of them as well, whichever has its name.
-        for name in (str(folder / "s-*"), files[0].replace(".tfrecord", ".*"), files[-1]):
-            with pytest.raises(fl.errors.OpError, match="not whole"):
-                list(fl.TFRecordDataset(name))
-        return None
-    return sorted(found) in (list(range(ROWS)), list(range(ROWS, 2 * ROWS)))
-
-
-def index_found(folder: Path) -> bool | None:
-    """An index is read or made anew: records are found by number."""
-    ds = fl.TFRecordDataset(str(folder / "in.tfrecord"), index=True)
-    return len(ds) == ROWS and all(len(ds[i]) == 100 + i % 50 for i in (0, 1, ROWS - 1))
-
-
-def tar_index_found(folder: Path) -> bool | None:
-    """The same of samples."""
-    ds = fl.WebDataset(str(folder / "in.tar"), index=True)
-    return len(ds) == ROWS and all(len(ds[i]["bin"]) == 100 + i % 50 for i in (0, 1, ROWS - 1))
-
-
-def converted_found(folder: Path) -> bool | None:
-    """A converted file has all lines."""
-    path = folder / "out.jsonl"
-    return len(path.read_text().splitlines()) == ROWS if path.exists() else None
-
-
-def snapshot_found(folder: Path) -> bool | None:
-    """The same of a snapshot."""
-    return is_whole(rows().snapshot(folder / "snapshot"))
-
-
-def sharded(folder: Path) -> fl.Dataset:
-    """A snapshot in shards, of rows of which each shard has every fourth."""
-    return rows().snapshot(folder / "sharded", shard_func=lambda row: row["n"] % 4)
-
-
-def sharded_found(folder: Path) -> bool | None:
-    """The rows in order if there was none, shard after shard if there is one."""
-    found = [int(e["n"]) for e in sharded(folder) if (np.asarray(e["row"]) == 7 * int(e["n"])).all()]
-    return found in (list(range(ROWS)), [n for k in range(4) for n in range(k, ROWS, 4)])
-
-
-PROGRAMS: dict[str, tuple[str, Callable[[Path], bool | None]]] = {
-    "cache": ("sum(1 for _ in rows().cache('cache'))", cache_found),
-    "snapshot": ("sum(1 for _ in rows().snapshot('snapshot'))", snapshot_found),
-    "sharded": ("sum(1 for _ in sharded(Path()))", sharded_found),
-    "save": ("rows().save('set')", set_found),
-    "save_parquet": ("rows().save_parquet('rows.parquet', overwrite=True)", parquet_found),
-    "save_shards": (f"texts(0).save_tfrecord('s.tfrecord', shards={SHARDS}, overwrite=True)", shards_found),
-    "index": ("len(fl.TFRecordDataset('in.tfrecord', index=True))", index_found),
-    "tar_index": ("len(fl.WebDataset('in.tar', index=True))", tar_index_found),
-    "convert": ("main(['convert', '--overwrite', 'examples.tfrecord', 'out.jsonl'])", converted_found),
-}
+"""How often each program is killed, at least."""
+MOST = 12
+"""How often, if none of these kills came in time."""
+UNFINISHED = (".tmp", ".part", "partial.json")
+"""Endings of what is there while something is written: a file, the names of many files, a set."""
 
 
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Files that programs read."""
     folder = tmp_path_factory.mktemp("inputs")
-    with fl.io.TFRecordWriter(str(folder / "in.tfrecord")) as out:
-        for i in range(ROWS):
-            out.write(bytes(100 + i % 50))
-    samples = {"__key__": [str(i) for i in range(ROWS)], "bin": [bytes(100 + i % 50) for i in range(ROWS)]}
-    fl.Dataset.from_tensor_slices(samples).save_tar(folder / "in.tar")
-    with fl.io.TFRecordWriter(str(folder / "examples.tfrecord")) as out:
-        for i in range(ROWS):
-            values = fl.train.Feature(int64_list=fl.train.Int64List(value=[i] * 40))
-            example = fl.train.Example(features=fl.train.Features(feature={"n": values}))
-            out.write(example.SerializeToString())
+    killed.write_inputs(folder)
     return folder
 
 
-def start(folder: Path, statement: str) -> subprocess.Popen[str]:
-    """A program that has come to the statement. Its `rows` is the one above: a cache is known by it."""
-    code = f"""
-        import sys
-        sys.path.insert(0, {str(Path(__file__).parent)!r})
-        import feedline as fl
-        from feedline.cli import main
-        from pathlib import Path
-        from test_crash import rows, sharded, texts
-        print("now", flush=True)
-        {statement}
-        print("done", flush=True)
+def before(kind: Kind, inputs: Path, folder: Path) -> Path:
+    """A folder as it is before anything is written."""
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / "tmp").mkdir(parents=True)
+    for path in inputs.glob(kind.inputs) if kind.inputs else ():
+        shutil.copyfile(path, folder / path.name)
+    if kind.old:
+        kind.old(folder)
+    return folder
+
+
+def listed(folder: Path) -> set[str]:
+    """All files of a folder, but for locks, which are there before anything is written."""
+    return {os.path.join(top, name) for top, _, names in os.walk(folder) for name in names if name != ".lock"}
+
+
+def start(name: str, folder: Path) -> subprocess.Popen[bytes]:
+    """The program, or the command; spilled elements go to `tmp`."""
+    env = {**os.environ, "TMPDIR": str(folder / "tmp")}
+    return subprocess.Popen(killed.command(name), cwd=folder, env=env, stdout=subprocess.DEVNULL)
+
+
+def first_file(process: subprocess.Popen[bytes], folder: Path, there: set[str]) -> None:
+    """Waits until it has begun to write."""
+    while process.poll() is None and listed(folder) <= there:
+        time.sleep(0.0005)
+
+
+def undisturbed(name: str, folder: Path) -> float:
+    """Lets it write all, and tells how long that took from the first file to the last."""
+    there = seen = listed(folder)
+    process = start(name, folder)
+    first_file(process, folder, there)
+    began = last = time.monotonic()
+    while process.poll() is None:
+        if (now := listed(folder)) != seen:
+            seen, last = now, time.monotonic()
+        time.sleep(0.0005)
+    assert process.returncode == 0
+    return last - began
+
+
+def is_unfinished(kind: Kind, folder: Path) -> bool:
+    """Whether something is there that was to become something else, or a part of what belongs together."""
+    return any(name.endswith(UNFINISHED) for name in listed(folder)) or kind.left(folder) == "part"
+
+
+def strays(folder: Path) -> list[str]:
+    """What was to go: unfinished files, and those of sets that no manifest names."""
+    found = {name for name in listed(folder) if name.endswith(UNFINISHED)}
+    for manifest in folder.glob("**/dataset.json"):
+        told = manifest.read_text()
+        files = manifest.parent.glob("*/*.arrow*")
+        found |= {str(path) for path in files if f'"{path.parent.name}/{path.name}"' not in told}
+    return sorted(found - listed(folder / "tmp"))
+
+
+def contents(kind: Kind, folder: Path) -> dict[str, bytes]:
+    """The files that are the same whoever writes them."""
+    found = {path.name: path.read_bytes() for path in folder.glob(kind.same)} if kind.same else {}
+    return {name: offsets(data) if name.endswith(".flidx") else data for name, data in found.items()}
+
+
+def again(kind: Kind, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """What it gives in the same folder, here: this is another process than the killed one."""
+    with monkeypatch.context() as context:
+        context.chdir(folder)
+        context.setenv("TMPDIR", str(folder / "tmp"))
+        return main(kind.run) if isinstance(kind.run, list) else kind.run(folder)
+
+
+@pytest.mark.parametrize("name", killed.KINDS)
+def test_killed_at_any_moment(
+    name: str, inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed at random moments from its first file on: what is left is whole, refused or nothing, and a run
+    after it ends as one that nobody killed. Every other kill meets one that goes on with what was left.
     """
-    command = [sys.executable, "-c", textwrap.dedent(code)]
-    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None and process.stdout.readline() == "now\n"
-    return process
-
-
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_killed_at_any_moment(name: str, inputs: Path, tmp_path: Path) -> None:
-    """Killed some times, each time earlier than it would have ended, then left alone."""
-    statement, found = PROGRAMS[name]
-    for path in inputs.iterdir():
-        (tmp_path / path.name).write_bytes(path.read_bytes())
+    kind = killed.KINDS[name]
     draw = random.Random(name)
-    # How long it takes when nobody kills it, in another folder.
-    whole = tmp_path / "whole"
-    whole.mkdir()
-    for path in inputs.iterdir():
-        (whole / path.name).write_bytes(path.read_bytes())
-    process, begun = start(whole, statement), time.monotonic()
-    assert process.wait(60) == 0
-    takes = time.monotonic() - begun
-    assert found(whole)
-    for _ in range(KILLS):
-        process = start(tmp_path, statement)
-        time.sleep(takes * draw.random())
+    whole = before(kind, inputs, tmp_path / "whole")
+    span = undisturbed(name, whole)
+    expected, files = contents(kind, whole), len(listed(whole))
+    gives = again(kind, whole, monkeypatch)
+    assert contents(kind, whole) == expected
+    in_time = 0
+    folder = tmp_path / "killed"
+    for turn in range(MOST):
+        if turn % 2 == 0 or not kind.goes_on or kind.left(folder) == "whole":
+            before(kind, inputs, folder)
+        there = listed(folder)
+        process = start(name, folder)
+        first_file(process, folder, there)
+        # A machine may have become faster, so that all of them would come late.
+        delay = span * draw.random() * 0.7 ** max(0, turn - KILLS + 1)
+        time.sleep(delay)
         process.send_signal(signal.SIGKILL)
         process.wait(60)
-        assert found(tmp_path) is not False, "something was left that is not whole"
-    process = start(tmp_path, statement)
-    process.wait(60)
-    assert found(tmp_path)
+        unfinished = is_unfinished(kind, folder)
+        in_time += unfinished
+        print(f"{name}: killed {delay:.3f} s of {span:.3f} s after its first file; {unfinished=}")
+        look = folder
+        if kind.goes_on:
+            look = tmp_path / "look"
+            shutil.rmtree(look, ignore_errors=True)
+            shutil.copytree(folder, look)
+        left, found = kind.left(look), contents(kind, look)
+        assert found.items() <= expected.items(), "something was left that is not whole"
+        assert left != "whole" or found == expected
+        spilled = listed(look / "tmp")
+        assert again(kind, look, monkeypatch) == gives
+        assert kind.left(look) == kind.left(whole) and contents(kind, look) == expected
+        # The killed one has left nothing, but for what it spilled: that goes with the temporary folder.
+        assert listed(look / "tmp") == spilled
+        assert strays(look) == []
+        if kind.same:
+            assert len(listed(look)) == files
+        if turn >= KILLS - 1 and in_time:
+            break
+    assert in_time, "no kill came while something was being written"
 
 
 def test_killed_while_files_get_their_names(tmp_path: Path) -> None:
     """As soon as the marker is there, again and again: old, new or nothing, and at the end no trace of it."""
-    was_refused = False
+    left = "nothing"
+    marker = tmp_path / f".s-of-{SHARDS:05}.tfrecord.part"
+
+    def marked() -> int:
+        """When the marker was made. One that was left is there until the next save comes to it."""
+        try:
+            return marker.stat().st_mtime_ns
+        except FileNotFoundError:
+            return 0
+
     for turn in range(30):
-        number = turn % 2 * ROWS
-        process = start(
-            tmp_path, f"texts({number}).save_tfrecord('s.tfrecord', shards={SHARDS}, overwrite=True)"
-        )
-        while process.poll() is None and not (tmp_path / f".s-of-{SHARDS:05}.tfrecord.part").exists():
+        code = f"""if True:
+            import sys
+            sys.path.insert(0, {str(Path(__file__).parent)!r})
+            import killed
+            numbers = killed.texts({turn % 2 * ROWS})
+            numbers.save_tfrecord('s.tfrecord', shards={SHARDS}, overwrite=True)
+        """
+        old = marked()
+        process = subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path)
+        while process.poll() is None and marked() in (0, old):
             pass
         time.sleep(turn % 4 * 0.001)
         process.kill()
         process.wait(60)
-        found = shards_found(tmp_path)
-        assert found is not False, "something was left that is not whole"
-        was_refused = found is None and bool(list(tmp_path.glob("s-*")))
-        if was_refused and turn > 3:
+        left = shards_left(tmp_path)
+        if left == "refused" and turn > 3:
             break
-    assert was_refused
+    assert left == "refused"
     # Whoever saves it next needs no leave to do so, and may choose another number of files.
     texts(0).save_tfrecord(tmp_path / "s.tfrecord", shards=3)
-    assert shards_found(tmp_path)
+    assert shards_left(tmp_path) == "whole"
     assert len(os.listdir(tmp_path)) == 3
 
 
@@ -267,35 +250,3 @@ def test_a_killed_pass_is_gone_on_with(tmp_path: Path) -> None:
     files = {path.relative_to(manifest.parent).as_posix() for path in manifest.parent.glob("*/*.arrow*")}
     assert files == {file["name"] for shard in json.loads(manifest.read_text())["shards"] for file in shard}
     assert not list(manifest.parent.glob(".*.tmp"))
-
-
-def test_a_full_disk_is_an_error_that_names_the_stage(tmp_path: Path) -> None:
-    """A cache, a snapshot and a saved set on a disk without room: here a limit on the size of files."""
-    code = """if True:
-        import resource, signal
-        import feedline as fl
-        from pathlib import Path
-        from test_crash import rows, sharded, texts
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
-        writers = {
-            "cache": lambda: list(rows().cache("c")),
-            "snapshot": lambda: list(rows().snapshot("n", compression=None)),
-            "save": lambda: rows().save("s"),
-        }
-        for op, write in writers.items():
-            try:
-                write()
-                print("written")
-            except OSError as error:
-                others = [name for name in writers if name != op and f"({name})" in str(error)]
-                print(op, op in str(error), "too large" in str(error), others, flush=True)
-    """
-    command = [sys.executable, "-c", code]
-    folder = str(Path(__file__).parent)
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([folder, os.environ.get("PYTHONPATH", "")])}
-    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120)
-    assert (done.returncode, done.stdout) == (
-        0,
-        "".join(f"{op} True True []\n" for op in ("cache", "snapshot", "save")),
-    ), done.stderr

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import html.parser
 import json
+import os
 import re
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -104,6 +107,63 @@ def test_what_was_chosen_is_told_with_its_reason(tmp_path: Path) -> None:
     text = dataset.explain()
     block = text.partition("\ntuning:\n")[2]
     assert "1 worker at once" in block and "a chunk (" in block and "in the queue (" in block
+
+
+def chunk_rows(it: fl.Iterator) -> int:
+    """How many rows of the last segment's head travel together now."""
+    told = json.loads(it.explain("json"))["tuning"]
+    return [choice for choice in told if choice["what"] == "chunk_rows"][-1]["value"]
+
+
+def test_chunks_follow_a_cost_that_changes() -> None:
+    """A thousand times as much from one element on: they become small, and stay that."""
+    dear = 1 << 16
+    rows = D.range(1 << 40).map(lambda x: fl.reduce_sum(fl.sort(fl.fill([fl.where(x < dear, 4, 40_000)], x))))
+    it = iter(rows)
+    for _ in range(dear // 2):
+        next(it)
+    before = chunk_rows(it)
+    assert before >= 16
+    for _ in range(dear // 2):
+        next(it)
+    until = time.monotonic() + 20
+    while chunk_rows(it) > 1 and time.monotonic() < until:
+        next(it)
+    for _ in range(50):
+        next(it)
+        assert chunk_rows(it) == 1
+
+
+TUNED = """if True:
+    import logging, time
+    import feedline as fl
+
+    said = set()
+
+    class Heard(logging.Handler):
+        def emit(self, record):
+            text = record.getMessage()
+            said.update(words for words in ("chunks have up to", "lie ready") if words in text)
+            print(text, flush=True)
+
+    logging.getLogger("feedline").addHandler(Heard())
+    it = iter(fl.Dataset.range(1 << 40).map(lambda x: fl.fill([1 << 17], x)).batch(1))
+    until = time.monotonic() + 20
+    while time.monotonic() < until and len(said) < 2:
+        next(it)
+        time.sleep(0.06)
+"""
+
+
+def test_what_was_chosen_is_logged_with_its_reason() -> None:
+    """Rows a chunk, and what lies ready for a loop that is slower."""
+    settings = {**os.environ, "FEEDLINE_LOG": "DEBUG"}
+    done = subprocess.run(
+        [sys.executable, "-c", TUNED], capture_output=True, text=True, timeout=120, env=settings
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"chunks have up to \d+ rows? now: \w+", done.stdout), done.stdout
+    assert re.search(r"lie ready for the consumer now \(before: .*\): \w+", done.stdout), done.stdout
 
 
 def test_a_slow_loop_has_less_ahead() -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 import logging
+import threading
+import time
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import feedline as fl
@@ -272,3 +274,47 @@ def test_wrong_results_of_python_functions_are_errors_of_their_element() -> None
     found = outcomes(dataset)
     assert [found[0], found[3]] == [0, 3]
     assert all(isinstance(error, (TypeError, ValueError)) for error in found[1:3])
+
+
+def numbers_by(function: Callable[[Any], Any]) -> fl.Dataset:
+    spec = fl.TensorSpec((), fl.int64)
+    return fl.Dataset.range(10_000).map(function, python=True, num_parallel_calls=2, output_signature=spec)
+
+
+def test_what_is_ready_is_handed_on_while_the_next_is_made() -> None:
+    """Also where the only worker has a step of some milliseconds before it, and room for many more."""
+    calls = 0
+
+    def slow(x: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        time.sleep(0.003)
+        return x
+
+    it = numbers_by(slow).batch(1).prefetch(64).iter(cpu_budget=1, chunk_rows=1)
+    ahead = []
+    for taken in range(1, 60):
+        next(it)
+        ahead.append(calls - taken)
+    it.close()
+    assert max(ahead) < 8
+
+
+def test_no_worker_waits_for_the_lock_while_another_takes_it_again_and_again() -> None:
+    """What the one had begun would hold up all that the other makes, until there is no room for more."""
+    last: dict[int, int] = {}
+
+    def busy(x: Any) -> Any:
+        last[threading.get_ident()] = int(x)
+        begin = time.thread_time()
+        while time.thread_time() - begin < 0.001:
+            pass
+        return x
+
+    it = numbers_by(busy).iter(cpu_budget=2, chunk_rows=1)
+    ahead = []
+    for taken in range(300):
+        next(it)
+        ahead.append(max(last.values()) - taken)
+    it.close()
+    assert max(ahead) < 64

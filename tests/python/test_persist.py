@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -60,6 +61,50 @@ def test_other_tools_open_the_files(tmp_path: Path) -> None:
         table = pa.ipc.open_file(file).read_all()
     assert table.column("x").to_pylist() == [1, 2, 3]
     assert table.column("v").to_pylist() == [[0.0, 0.0]] * 3
+
+
+def read_by_arrow(files: Iterable[str | Path]) -> pa.Table:
+    """All rows of some Arrow files, read by another library."""
+    tables = []
+    for path in sorted(map(str, files)):
+        with pa.OSFile(path) as file:
+            tables.append(pa.ipc.open_file(file).read_all())
+    return pa.concat_tables(tables)
+
+
+def compressible() -> Any:
+    """A megabyte that is small when it is compressed, with columns of each layout."""
+    return fl.Dataset.range(2000).map(
+        lambda n: {
+            "n": n,
+            "vector": fl.fill([64], n % 3),
+            "list": fl.range(n % 5),
+            "text": fl.strings.as_string(n),
+        }
+    )
+
+
+@pytest.mark.parametrize("compression", ["LZ4", "ZSTD", "SNAPPY", "GZIP", "AUTO"])
+def test_other_tools_open_compressed_files(compression: str, tmp_path: Path) -> None:
+    """Whatever the compression is called, it is one that Arrow has: of a set, and of a snapshot."""
+    plain, packed = (
+        compressible().save(tmp_path / "plain"),
+        compressible().save(tmp_path / "set", compression),
+    )
+    assert 10 * os.path.getsize(packed.files[0]) < os.path.getsize(plain.files[0])
+    table = read_by_arrow(packed.files)
+    assert table.equals(read_by_arrow(plain.files))
+    assert table.column("n").to_pylist() == list(range(2000))
+    assert table.column("vector").to_pylist() == [[n % 3] * 64 for n in range(2000)]
+    assert table.column("list").to_pylist() == [list(range(n % 5)) for n in range(2000)]
+    assert table.column("text").to_pylist() == [b"%d" % n for n in range(2000)]
+    kept = compressible().snapshot(tmp_path / "snapshot", compression)
+    assert [int(e["n"]) for e in kept] == list(range(2000))
+    files = list((tmp_path / "snapshot").rglob("*.arrow"))
+    assert 10 * sum(path.stat().st_size for path in files) < os.path.getsize(plain.files[0])
+    # Beside each element stands its position, from which random numbers follow.
+    elements = read_by_arrow(files).column("1")
+    assert pa.Table.from_struct_array(elements).select(table.column_names).equals(table)
 
 
 def test_shards_and_their_reader(tmp_path: Path) -> None:

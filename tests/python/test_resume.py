@@ -80,16 +80,18 @@ def test_moments_are_told_later(tmp_path: Any) -> None:
         groups(fl.TFRecordDataset(path).map(fl.strings.length).map(lambda n: fl.cast(n, fl.int64))),
     ):
         it = iter(ds)
-        moments, states = [it.moment()], [it.state_dict()]
-        whole = []
+        moments, whole = [it.moment()], []
+        # Another moment of the same place may tell of more seeds: those that workers took ahead since then.
+        states = [moments[0].state_dict()]
         for x in it:
             whole.append(np.asarray(x).tolist())
             moments.append(it.moment())
-            states.append(it.state_dict())
+            states.append(moments[-1].state_dict())
         it.close()
         del it
         assert [m.state_dict() for m in reversed(moments)] == states[::-1]
-        assert values(ds.iter(told(moments[5].state_dict()))) == whole[5:]
+        for at in (0, 5, len(whole) - 1):
+            assert values(ds.iter(told(moments[at].state_dict()))) == whole[at:]
 
 
 def test_load_state_dict_moves_an_iterator() -> None:
@@ -231,25 +233,6 @@ def test_in_fresh_processes(tmp_path: Any) -> None:
     rest, state = run(state, 1000)
     assert got + more + rest == whole
     assert run(state, 1000)[0] == []
-
-
-@pytest.mark.filterwarnings("ignore:FL007")
-def test_towers_go_on_in_a_fresh_process(tmp_path: Any) -> None:
-    """Random pipelines at every position, all of them in one other process, with other chunks and cores."""
-    cases = []
-    for seed in range(48):
-        _, ds = towers.tower(seed)
-        it = ds.iter(chunk_rows=[3, 1, 50][seed % 3])
-        got, states = [], [it.state_dict()]
-        while (found := towers.event(it)) is not None:
-            got.append(found)
-            states.append(it.state_dict())
-        cases.append((seed, got, towers.events(iter(ds)), states))
-    path = tmp_path / "cases.json"
-    path.write_text(json.dumps(cases))
-    run = [sys.executable, towers.__file__, str(path)]
-    done = subprocess.run(run, capture_output=True, text=True, timeout=600, check=False)
-    assert (done.returncode, done.stdout) == (0, ""), done.stdout[:4000] + done.stderr[-2000:]
 
 
 WAYS: list[dict[str, Any]] = [

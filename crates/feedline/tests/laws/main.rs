@@ -1,7 +1,12 @@
 //! Every operator through every law. A sample of each operator stands on an input that is ordinary, empty, a single
 //! element, or fails in the middle; what comes out must not depend on workers, chunk sizes or rewrites.
 
+mod calls;
+mod caps;
+mod fresh_process;
 mod left_out;
+mod order;
+mod panics;
 mod passes;
 mod random;
 mod resume;

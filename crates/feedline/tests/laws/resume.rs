@@ -37,14 +37,14 @@ pub fn shown(event: feedline::Result<feedline::element::Element>) -> Event {
     }
 }
 
-fn rest(iter: Iter, what: &str) -> Vec<Event> {
+pub fn rest(iter: Iter, what: &str) -> Vec<Event> {
     let events: Vec<Event> = iter.map(shown).take(2000).collect();
     assert!(events.len() < 2000, "{what} does not end");
     events
 }
 
 /// What two passes give, and the state at every position of one of them, as text.
-fn followed(bound: &Bound, workers: usize, pass: u64, what: &str) -> (Vec<Event>, Vec<Event>, Vec<String>) {
+pub fn followed(bound: &Bound, workers: usize, pass: u64, what: &str) -> (Vec<Event>, Vec<Event>, Vec<String>) {
     for before in 0..pass {
         rest(Iter::new(bound, before, pool(workers)).unwrap(), what);
     }
@@ -391,16 +391,25 @@ fn what_has_ended_can_be_sent_back() {
     }
 }
 
+/// A chain of operators by these names.
+pub fn random_chain(
+    draw: &mut dyn FnMut(usize) -> usize,
+    names: impl Fn(&mut dyn FnMut(usize) -> usize) -> Vec<&'static str>,
+) -> (String, Plan) {
+    let mut plan = if draw(3) == 0 { failing(30) } else { range(30) };
+    let mut what = String::new();
+    for name in names(draw) {
+        plan = in_chain(name, plan);
+        what = format!("{what} > {name}");
+    }
+    (what, plan)
+}
+
 /// Chains of operators by these names, at some positions.
 fn random_pipelines(seed: u64, turns: usize, names: impl Fn(&mut dyn FnMut(usize) -> usize) -> Vec<&'static str>) {
     let mut draw = draws(seed);
     for turn in 0..turns {
-        let mut plan = if draw(3) == 0 { failing(30) } else { range(30) };
-        let mut what = String::new();
-        for name in names(&mut draw) {
-            plan = in_chain(name, plan);
-            what = format!("{what} > {name}");
-        }
+        let (what, plan) = random_chain(&mut draw, &names);
         if run(&plan, 1, Options::default()).len() > 500 {
             continue;
         }

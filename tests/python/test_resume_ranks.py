@@ -1,0 +1,139 @@
+"""States of ranks: what one number of processes began, another goes on with, each in a process of its own."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import feedline as fl
+import numpy as np
+import pytest
+
+COUNT = 205
+BATCH = 4
+#: Numbers of ranks that take over from each other, with the steps that each makes; the last ones to the end.
+HOPS: list[list[tuple[int, int | None]]] = [
+    [(1, 5), (3, 4), (4, 3), (1, None)],
+    [(1, 1), (4, 2), (3, 5), (1, 2), (3, None)],
+    [(3, 3), (1, 7), (4, 2), (3, 1), (4, None)],
+]
+
+
+def files(folder: str) -> list[str]:
+    return [f"{folder}/{number}.tfrecord" for number in range(5)]
+
+
+def number(text: Any) -> Any:
+    return fl.strings.to_number(text, fl.int64)
+
+
+def interleaved(folder: str) -> fl.Dataset:
+    names = fl.Dataset.from_tensor_slices(files(folder)).shuffle(5, seed=2)
+    return names.interleave(fl.TFRecordDataset, cycle_length=3, num_parallel_calls=2).map(number)
+
+
+#: What is dealt out. Each has the numbers up to COUNT once.
+DEALT: dict[str, Any] = {
+    "buffer": lambda _: fl.Dataset.range(COUNT).shuffle(30, seed=1),
+    "permutation": lambda _: fl.Dataset.range(COUNT).shuffle(seed=1),
+    "groups": lambda _: fl.Dataset.range(COUNT).group_by_window(
+        lambda v: v % 4, lambda _, group: group.shuffle(5, seed=4), window_size=6
+    ),
+    "cache": lambda _: fl.Dataset.range(COUNT).shuffle(40, seed=1).cache().shuffle(20, seed=2),
+    "files": lambda folder: interleaved(folder).shuffle(20, seed=3),
+}
+
+
+def part(name: str, folder: str, world: int, rank: int, equal: Any) -> fl.Dataset:
+    dealt = DEALT[name](folder).shard(world, rank, equal=equal)
+    return dealt.map(lambda v: v * 2).batch(BATCH).prefetch(1)
+
+
+def hop(name: str, folder: str, world: int, steps: int | None, equal: Any, state: Any) -> Any:
+    """What each rank sees, batch by batch, its state behind that, and at the end its next pass."""
+    seen, states, after = [], [], []
+    for rank in range(world):
+        ds = part(name, folder, world, rank, equal)
+        it = ds.iter(state)
+        seen.append([(np.asarray(batch) // 2).tolist() for batch in itertools.islice(it, steps)])
+        states.append(it.state_dict())
+        if steps is None:
+            after.append([(np.asarray(batch) // 2).tolist() for batch in ds])
+    return seen, states, after
+
+
+def in_another_process(argument: Any) -> list[Any]:
+    """The results of `hop` for each of several cases."""
+    run = [sys.executable, __file__]
+    done = subprocess.run(
+        run, input=json.dumps(argument), capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def flat(batches: list[list[list[int]]]) -> list[int]:
+    return [number for rank in batches for batch in rank for number in batch]
+
+
+@pytest.mark.parametrize("hops", HOPS, ids=lambda hops: "-".join(str(world) for world, _ in hops))
+def test_ranks_take_over_from_each_other(hops: list[tuple[int, int | None]], tmp_path: Path) -> None:
+    """Each time in a fresh process, from a state of the one before, be it of the first rank or of the last.
+
+    All elements are seen once. With equal parts, the last few are left out, or the first come again.
+    """
+    for number, path in enumerate(files(str(tmp_path))):
+        with fl.io.TFRecordWriter(path) as writer:
+            for value in range(number, COUNT, 5):
+                writer.write(str(value).encode())
+    cases = list(itertools.product(DEALT, [None, "drop", "wrap"], [0, -1]))
+    seen: list[list[int]] = [[] for _ in cases]
+    states: list[Any] = [None] * len(cases)
+    for world, steps in hops:
+        asked = [
+            (name, str(tmp_path), world, steps, equal, state)
+            for (name, equal, _), state in zip(cases, states, strict=True)
+        ]
+        found = in_another_process(asked)
+        for at, (batches, told, _) in enumerate(found):
+            if steps is not None:
+                assert {len(rank) for rank in batches} == {steps}, (cases[at], world)
+            seen[at] += flat(batches)
+            states[at] = told[cases[at][2]]
+
+    left = COUNT - sum(world * steps * BATCH for world, steps in hops if steps is not None)
+    for (name, equal, rank), numbers, (batches, _, after) in zip(cases, seen, found, strict=True):
+        case = name, equal, rank
+        order = [int(value) for value in DEALT[name](str(tmp_path)).iter(epoch=0)]
+        sizes = [len(flat([one])) for one in batches]
+        times = Counter(numbers)
+        if equal is None:
+            assert sorted(numbers) == list(range(COUNT)), case
+            assert sorted(flat(after)) == list(range(COUNT)), case
+            assert max(sizes) - min(sizes) <= 1, case
+            continue
+        assert len({tuple(map(len, one)) for one in batches}) == 1, case
+        assert len({tuple(map(len, one)) for one in after}) == 1, case
+        if equal == "drop":
+            lost = left % world
+            assert sizes == [left // world] * world, case
+            assert sorted(numbers) == sorted(order[: COUNT - lost]), case
+            assert len(set(flat(after))) == len(flat(after)) == COUNT // world * world, case
+        else:
+            again = -left % world
+            assert sizes == [-(-left // world)] * world, case
+            assert times == Counter(order) + Counter(order[:again]), case
+            assert set(flat(after)) == set(range(COUNT)), case
+    # The state of any rank serves all.
+    assert seen[::2] == seen[1::2]
+    assert [after for _, _, after in found[::2]] == [after for _, _, after in found[1::2]]
+
+
+if __name__ == "__main__":
+    fl.configure(cpu_budget=2)
+    print(json.dumps([hop(*case) for case in json.load(sys.stdin)]))
