@@ -1,5 +1,9 @@
 # Everything sets itself up in .venv of this checkout; it needs Rust, Python 3.10+ and a C compiler.
 
+# A bench that fails is not hidden by what its output is piped into.
+SHELL := bash
+.SHELLFLAGS := -o pipefail -c
+
 PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python

@@ -1,12 +1,12 @@
 """What AUTOTUNE reaches, beside the best of a few configurations set by hand, on pipelines whose costs are known.
 
-    python bench/tuning.py [NAME ...] [--warm 6] [--seconds 90] [--out bench/results]
+    python bench/tuning.py [NAME ...] [--warm 6] [--seconds 48] [--out bench/results]
 
-A pipeline is a process: it is built once for AUTOTUNE, which runs `--warm` seconds, and once for each configuration (a
-number of parallel calls, a length of the last queue), which runs a fifth of that. Then they take turns, short parts of a
-second each, in another order every round: what a shared machine does meanwhile, which is more than what is measured here,
-falls on all of a round alike. So rates are compared within rounds, and the ratio is the median of these. (Ratios of sums over
-14 turns, as they were before, would have an error of about 8 % if turns spread by 20 %: reckoned, not measured.) Those that
+Each is a process of its own: AUTOTUNE, which runs `--warm` seconds, and each configuration (a number of parallel calls, a length
+of the last queue, sometimes rows a chunk), which runs a fifth of that. Then they take turns, short parts of a second each, in
+another order every round: what a shared machine does meanwhile, which is more than what is measured here, falls on all of a
+round alike. So rates are compared within rounds, and the ratio is the median of these. (In one process they shared workers and
+Python's lock, of which there is one: whoever came behind one that still filled a long queue was slower for it.) Those that
 are far behind are left out after a third of the rounds. Which is the best is taken from every second round, and compared in
 the others, and the other way round: the luckiest of several that are equally good is no measure.
 
@@ -16,6 +16,7 @@ rates are of this run alone: only ratios mean something elsewhere."""
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -33,14 +34,18 @@ from typing import Any
 HERE = Path(__file__).parent
 CORES = len(os.sched_getaffinity(0))
 MANY = 10**15
-# (parallel calls, elements ahead)
-GRID = [(1, 2), (CORES, 1), (CORES, 16), (2 * CORES, 64)]
+# (parallel calls, elements ahead, rows a chunk if they are set, too). The interleaves of CASES have 16 datasets at once.
+GRID = [(1, 2, 0), (CORES, 1, 0), (CORES, 16, 0), (2 * CORES, 64, 0), (16, 64, 0), (CORES, 16, 16), (CORES, 16, 256)]
 # What the issue asks for: the share of the best rate, the CPU of a sleeper, the slow-down of a consumer's own work.
 LEAST_RATIO, MOST_ASLEEP, MOST_SLOWER = 0.95, 0.02, 0.03
-# Seconds of a turn, the first of which do not count: what was made ahead while others had theirs is used up.
-SETTLE_S, WINDOW_S = 0.05, 0.15
+# Threads that wait and do not compute: reads, jobs such as listing folders, the network's, and that which hands on messages.
+MOST_IO = 8 + 8 + 2 + 1
+# Seconds of a turn, the first of which do not count: what was made ahead while others had theirs is used up. Workers hand it on
+# between their steps, and one of 256 rows takes up to 30 ms.
+SETTLE_S, WINDOW_S = 0.1, 0.15
 # How long one that fills its queue is waited for, and how long it is looked at to see whether it still does.
 MOST_FILLING_S, LOOK_S = 2.0, 0.02
+LEAST_ROUNDS = 12
 # A configuration that is slower than this share of the best one need not be measured to the end.
 BEHIND = 0.85
 
@@ -50,13 +55,15 @@ class Case:
     """`make(fl, calls, folder, shift)`: the pipeline, with `calls` parallel calls, whose costs change at `shift` if at all.
 
     What the loop does with each element: nothing, `work` (seconds of computing), or `sleep` (seconds). `few`: so few come in
-    a second that turns have to be several times as long."""
+    a second that turns have to be several times as long. Chunks of more than `most_rows` would take longer than a turn: what they
+    have made before it would count in it."""
 
     make: Callable[[Any, int, Path, float], Any]
     tells: str
     work: float = 0.0
     sleep: float = 0.0
     few: bool = False
+    most_rows: int = 256
 
     @property
     def times(self) -> int:
@@ -135,7 +142,7 @@ CASES: dict[str, Case] = {
         heavy(fl, 1000), num_parallel_calls=calls).batch(32), "a buffer in front of it"),
     "shifting": Case(lambda fl, calls, folder, shift: fl.Dataset.range(MANY).map(
         **python(fl, sleeping(0.0005, 0.004, shift), calls)).batch(4), "a Python call that waits; then eight times as long",
-        few=True),
+        few=True, most_rows=16),
     "python": Case(lambda fl, calls, folder, shift: fl.Dataset.range(MANY).map(
         **python(fl, computing(0.0002), calls)).batch(16), "a Python function that computes", few=True),
     "far": Case(remote(64, 64, 16 << 10, 0.03), "files of a megabyte from a slow store", few=True),
@@ -190,47 +197,82 @@ def worked(seconds: float) -> float:
 LOOPS_A_SECOND = 2e7
 
 
-def child(name: str, warm: float, rounds: int) -> dict[str, Any]:
-    """All configurations of one pipeline, in this process: of each its turns, the first of them AUTOTUNE."""
+def child(name: str, number: int, warm: float) -> None:
+    """One configuration, the first of them AUTOTUNE: says when it is warm, takes a turn for each line that it reads, and says
+    at last how many threads there were."""
     import feedline as fl
 
     case, most, over = CASES[name], [0, 0], threading.Event()
+    calls, ahead, rows = [(0, 0, 0), *GRID][number]
     with tempfile.TemporaryDirectory() as folder:
         watch = threading.Thread(target=counted, args=(most, over), daemon=True)
         watch.start()
-        running: list[Iterator[Any]] = []
-        for number, (calls, ahead) in enumerate([(0, 0), *GRID]):
-            own, seconds = Path(folder, str(number)), warm / 5 if calls else warm
-            own.mkdir()
-            ds = case.make(fl, calls or fl.AUTOTUNE, own, time.monotonic() + (0 if calls else warm / 2))
-            running.append(iter(ds.prefetch(ahead) if ahead else ds))
-            consume(running[-1], case, seconds)
-        turns: list[list[dict[str, float]]] = [[] for _ in running]
-        order = list(range(len(running)))
-        for number in range(rounds):
-            random.shuffle(order)
-            for which in order:
-                turns[which].append(turn(running[which], case))
-            if number == rounds // 3:
-                best = max(rate(case, own) for own in turns[1:])
-                order = [which for which in order if which == 0 or rate(case, turns[which]) > BEHIND * best]
+        ds = case.make(fl, calls or fl.AUTOTUNE, Path(folder), time.monotonic() + (0 if calls else warm / 2))
+        ds = ds.prefetch(ahead) if ahead else ds
+        elements = iter(ds.with_options(chunk_rows=rows) if rows else ds)
+        consume(elements, case, warm / 5 if calls else warm)
+        still()
+        print("warm", flush=True)
+        try:
+            # Until it is told to end, or whoever told it is gone.
+            for line in iter(sys.stdin.readline, ""):
+                if line == "end\n":
+                    break
+                print(json.dumps(turn(elements, case)), flush=True)
+        finally:
+            for server in sys.modules["store"].SERVERS if "store" in sys.modules else []:
+                server.kill()
+                server.wait()
         over.set()
         watch.join()
-        running.clear()
-        for server in sys.modules["store"].SERVERS if "store" in sys.modules else []:
-            server.kill()
-            server.wait()
-    return {"turns": turns, "workers": most[0], "io": most[1], "budget": fl.configuration()["cpu_budget"]}
+    print(json.dumps({"workers": most[0], "io": most[1], "budget": fl.configuration()["cpu_budget"]}), flush=True)
+
+
+class Child:
+    """A configuration in its process."""
+
+    def __init__(self, name: str, number: int, warm: float) -> None:
+        command = [sys.executable, __file__, "--child", name, str(number), str(warm)]
+        self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True)
+        self.line()
+
+    def line(self) -> str:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            self.errors.seek(0)
+            raise SystemExit(self.errors.read())
+        return line
+
+    def told(self, what: str) -> dict[str, Any]:
+        assert self.process.stdin is not None
+        self.process.stdin.write(what + "\n")
+        self.process.stdin.flush()
+        return json.loads(self.line())
+
+    def end(self) -> None:
+        """It ends its servers first."""
+        assert self.process.stdin is not None
+        with contextlib.suppress(OSError):
+            self.process.stdin.close()
+        try:
+            self.process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.errors.close()
 
 
 def turn(elements: Iterator[Any], case: Case) -> dict[str, float]:
-    """One measurement, once whoever had the turn before has filled its queue: under Python's lock, of which there is one, that
-    would go on at the cost of this one, and the more so the longer that queue is."""
-    still()
+    """One measurement. Over when the queue is full again, so that whoever is next has the machine."""
     consume(elements, case, SETTLE_S * case.times)
     cpu = time.process_time()
     found = consume(elements, case, WINDOW_S * case.times)
-    return {**found, "cpu": time.process_time() - cpu}
+    found["cpu"] = time.process_time() - cpu
+    still()
+    return found
 
 
 def still() -> None:
@@ -254,12 +296,27 @@ def rate(case: Case, turns: list[dict[str, float]]) -> float:
 
 
 def measure(name: str, warm: float, seconds: float) -> dict[str, Any]:
-    rounds = max(2, int(seconds / (len(GRID) + 1) / (WINDOW_S + SETTLE_S) / CASES[name].times))
-    command = [sys.executable, __file__, "--child", name, str(warm), str(rounds)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=10 * warm + 5 * seconds + 120)
-    if done.returncode != 0:
-        raise SystemExit(f"{name}: {done.stderr}")
-    return json.loads(done.stdout.splitlines()[-1])
+    """All configurations of one pipeline: of each its turns, the first of them AUTOTUNE."""
+    case = CASES[name]
+    rounds = max(LEAST_ROUNDS, int(seconds / (len(GRID) + 1) / (WINDOW_S + SETTLE_S) / case.times))
+    running: list[Child] = []
+    try:
+        for number in range(len(GRID) + 1):
+            running.append(Child(name, number, warm))
+        turns: list[list[dict[str, float]]] = [[] for _ in running]
+        order = [0, *(number for number, (_, _, rows) in enumerate(GRID, 1) if rows <= case.most_rows)]
+        for number in range(rounds):
+            random.shuffle(order)
+            for which in order:
+                turns[which].append(running[which].told("turn"))
+            if number == rounds // 3:
+                best = max(rate(case, own) for own in turns[1:] if own)
+                order = [which for which in order if which == 0 or rate(case, turns[which]) > BEHIND * best]
+        seen = [process.told("end") for process in running]
+    finally:
+        for process in running:
+            process.end()
+    return {"turns": turns, **{what: max(each[what] for each in seen) for what in ("workers", "io", "budget")}}
 
 
 def ratio_to_best(case: Case, turns: list[list[dict[str, float]]]) -> tuple[float, int]:
@@ -286,12 +343,14 @@ def line(name: str, found: dict[str, Any]) -> tuple[str, list[str]]:
         wrong.append(f"{name}: {ratio:.2f} of the best by hand")
     if workers > budget:
         wrong.append(f"{name}: {workers} workers, {budget} are allowed")
+    if found["io"] > MOST_IO:
+        wrong.append(f"{name}: {found['io']} threads that wait for reads")
     if case.sleep and cpu - awake(case) > MOST_ASLEEP:
         wrong.append(f"{name}: {cpu:.3f} CPUs while the consumer sleeps")
     if case.work and slower > MOST_SLOWER:
         wrong.append(f"{name}: the consumer's own work takes {slower:.1%} longer")
     cells = [name, case.tells, f"{a_second(auto, 'count'):,.0f}", f"{a_second(by_hand[best], 'count'):,.0f}",
-             "{}, {}".format(*GRID[best]), f"{ratio:.2f}", f"{workers} of {budget} + {found['io']}", f"{cpu:.2f}",
+             "{}, {}".format(*GRID[best]) + (f", {GRID[best][2]}" if GRID[best][2] else ""), f"{ratio:.2f}", f"{workers} of {budget} + {found['io']}", f"{cpu:.2f}",
              f"{slower:+.1%}" if case.work else ""]
     return "| " + " | ".join(cells) + " |", wrong
 
@@ -304,8 +363,8 @@ def awake(case: Case) -> float:
 HEAD = """# AUTOTUNE beside what is set by hand
 
 Written by `make bench-tuning`: elements a second after {warm:g} s of AUTOTUNE, and of the best of {grid} configurations
-(parallel calls, elements ahead) that take turns with it in one process on {cores} cores, {seconds:g} s in all. The ratio is
-the median of those within rounds of turns.
+(parallel calls, elements ahead, rows a chunk where they are set) that take turns with it, each in a process, on {cores} cores, {seconds:g} s in all. The ratio is
+the median of those within rounds of turns. Of "shifting" chunks of 256 rows are left out: one takes longer than a turn.
 
 | pipeline | | AUTOTUNE | best by hand | which | ratio | threads: workers, I/O | CPUs | consumer slower |
 |---|---|---|---|---|---|---|---|---|
@@ -316,7 +375,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", choices=[*CASES, []], metavar="NAME")
     parser.add_argument("--warm", type=float, default=6)
-    parser.add_argument("--seconds", type=float, default=90, help="for all turns of a pipeline")
+    parser.add_argument("--seconds", type=float, default=48, help="for all turns of a pipeline")
     parser.add_argument("--out", type=Path, default=HERE / "results")
     given = parser.parse_args()
     text, wrong = HEAD.format(warm=given.warm, grid=len(GRID), cores=CORES, seconds=given.seconds), []
@@ -328,10 +387,12 @@ def main() -> None:
     print("\n".join(["", *wrong] if wrong else ["", "All as asked for."]))
     given.out.mkdir(parents=True, exist_ok=True)
     (given.out / "tuning.md").write_text(text + "\n" + "\n".join(f"- {w}" for w in wrong) + ("\n" if wrong else ""))
+    if wrong:
+        raise SystemExit(1)
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--child"]:
-        print(json.dumps(child(sys.argv[2], float(sys.argv[3]), int(sys.argv[4]))))
+        child(sys.argv[2], int(sys.argv[3]), float(sys.argv[4]))
     else:
         main()
