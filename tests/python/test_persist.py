@@ -17,6 +17,7 @@ import feedline as fl
 import numpy as np
 import pyarrow as pa
 import pytest
+from talking import begin, said
 
 
 class Pair(NamedTuple):
@@ -209,23 +210,9 @@ WRITER = """
 """
 
 
-def begin(tmp_path: Path, how: str, plus: int) -> subprocess.Popen[str]:
+def writing(tmp_path: Path, how: str, plus: int) -> subprocess.Popen[str]:
     """A process that writes, and waits for a line in the middle of it."""
-    program = tmp_path / "writer.py"
-    program.write_text(textwrap.dedent(WRITER))
-    return subprocess.Popen(
-        [sys.executable, str(program), how, str(tmp_path / how)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PLUS": str(plus)},
-    )
-
-
-def said(process: subprocess.Popen[str]) -> str:
-    """The next line of what it prints."""
-    assert process.stdout is not None
-    return process.stdout.readline().strip()
+    return begin(tmp_path, WRITER, how, str(tmp_path / how), PLUS=str(plus))
 
 
 def finish(process: subprocess.Popen[str], *, kill: bool) -> str:
@@ -244,13 +231,13 @@ def finish(process: subprocess.Popen[str], *, kill: bool) -> str:
 
 def test_a_killed_save_leaves_the_old_set(tmp_path: Path) -> None:
     """Killed, nothing is there; killed on top of a whole set, that one still is."""
-    finish(begin(tmp_path, "save", 0), kill=True)
+    finish(writing(tmp_path, "save", 0), kill=True)
     with pytest.raises(FileNotFoundError):
         fl.Dataset.load(tmp_path / "save")
-    finish(begin(tmp_path, "save", 1), kill=False)
-    finish(begin(tmp_path, "save", 2), kill=True)
+    finish(writing(tmp_path, "save", 1), kill=False)
+    finish(writing(tmp_path, "save", 2), kill=True)
     assert numbers(fl.Dataset.load(tmp_path / "save")) == list(range(1, 5001))
-    finish(begin(tmp_path, "save", 3), kill=False)
+    finish(writing(tmp_path, "save", 3), kill=False)
     assert numbers(fl.Dataset.load(tmp_path / "save")) == list(range(3, 5003))
     runs = [name for name in os.listdir(tmp_path / "save") if name.startswith("run-")]
     assert len(runs) == 1
@@ -258,10 +245,10 @@ def test_a_killed_save_leaves_the_old_set(tmp_path: Path) -> None:
 
 def test_a_killed_pass_is_not_taken_for_whole(tmp_path: Path) -> None:
     """The next process reads the input again; the one behind it reads the cache."""
-    finish(begin(tmp_path, "cache", 0), kill=True)
+    finish(writing(tmp_path, "cache", 0), kill=True)
     total = str(sum(range(5000)))
-    assert finish(begin(tmp_path, "cache", 0), kill=False) == total
-    cached = begin(tmp_path, "cache", 0)
+    assert finish(writing(tmp_path, "cache", 0), kill=False) == total
+    cached = writing(tmp_path, "cache", 0)
     # The function is not called: nobody waits.
     assert said(cached) == total
     assert cached.wait(timeout=60) == 0

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import textwrap
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +15,7 @@ import feedline as fl
 import numpy as np
 import pyarrow as pa
 import pytest
+from talking import begin, said
 
 CALLS: list[int] = []
 
@@ -312,36 +312,27 @@ WRITER = """
 """
 
 
-def begin(tmp_path: Path) -> subprocess.Popen[str]:
+def writing(tmp_path: Path) -> subprocess.Popen[str]:
     """A process that writes, and waits for a line in the middle of it."""
-    program = tmp_path / "writer.py"
-    program.write_text(textwrap.dedent(WRITER))
-    command = [sys.executable, str(program), str(tmp_path / "s")]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-
-def said(process: subprocess.Popen[str]) -> str:
-    """The next line of what it prints."""
-    assert process.stdout is not None
-    return process.stdout.readline().strip()
+    return begin(tmp_path, WRITER, str(tmp_path / "s"))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL")
 def test_processes(tmp_path: Path) -> None:
     """A killed writer leaves nothing that is read; beside a writer others pass through; then all read."""
-    killed = begin(tmp_path)
+    killed = writing(tmp_path)
     assert said(killed) == "under way"
     time.sleep(0.05)
     killed.send_signal(signal.SIGKILL)
     killed.communicate(timeout=60)
     assert not places(tmp_path / "s")
-    writer, beside = begin(tmp_path), begin(tmp_path)
+    writer, beside = writing(tmp_path), writing(tmp_path)
     assert said(writer) == said(beside) == "under way"
     for process in (beside, writer):
         out, _ = process.communicate("go\n", timeout=60)
         assert process.returncode == 0 and json.loads(out) == list(range(5000))
     # The function is not called: nobody waits.
-    readers = [begin(tmp_path) for _ in range(2)]
+    readers = [writing(tmp_path) for _ in range(2)]
     outs = [json.loads(reader.communicate(timeout=60)[0]) for reader in readers]
     assert outs[0] == outs[1] != list(range(5000))
     assert sorted(outs[0]) == list(range(5000))
@@ -378,49 +369,43 @@ def test_what_is_lost_is_never_left_out(reader: Any, tmp_path: Path) -> None:
             list(kept)
 
 
+READER = """
+    import sys
+    import feedline as fl
+
+    kind, folder = sys.argv[1:]
+
+    def pipeline():
+        if kind == "load":
+            return fl.Dataset.load(f"{folder}/kept")
+        shift = lambda n, name: n + fl.strings.to_number(fl.io.read_file(name), fl.int64)
+        ds = fl.Dataset.from_tensor_slices([f"{folder}/number"] * 40).enumerate().map(shift)
+        if kind == "cache":
+            return ds.cache(f"{folder}/kept")
+        mixed = lambda shards: shards.interleave(lambda shard: shard, cycle_length=2)
+        return ds.snapshot(f"{folder}/kept", shard_func=lambda n: n % 8, reader_func=mixed)
+
+    ds = pipeline().with_options(prefetch=False, chunk_rows=1)
+    first, rest = [], ds
+    if kind != "load":
+        print(len(list(ds)), flush=True)
+        rest = iter(ds)
+        first = [int(next(rest))]
+    print("begun", flush=True)
+    sys.stdin.readline()
+    print(sorted(first + [int(n) for n in rest]), flush=True)
+"""
+
+
 @pytest.mark.parametrize("kind", ["snapshot", "cache", "load"])
 def test_another_process_reads_the_old_files_to_the_end(kind: str, tmp_path: Path) -> None:
-    (tmp_path / "reads.py").write_text(
-        textwrap.dedent("""
-            import sys
-            import feedline as fl
-
-            kind, folder = sys.argv[1:]
-
-            def pipeline():
-                if kind == "load":
-                    return fl.Dataset.load(f"{folder}/kept")
-                shift = lambda n, name: n + fl.strings.to_number(fl.io.read_file(name), fl.int64)
-                ds = fl.Dataset.from_tensor_slices([f"{folder}/number"] * 40).enumerate().map(shift)
-                if kind == "cache":
-                    return ds.cache(f"{folder}/kept")
-                mixed = lambda shards: shards.interleave(lambda shard: shard, cycle_length=2)
-                return ds.snapshot(f"{folder}/kept", shard_func=lambda n: n % 8, reader_func=mixed)
-
-            ds = pipeline().with_options(prefetch=False, chunk_rows=1)
-            first, rest = [], ds
-            if kind != "load":
-                print(len(list(ds)), flush=True)
-                rest = iter(ds)
-                first = [int(next(rest))]
-            print("begun", flush=True)
-            sys.stdin.readline()
-            print(sorted(first + [int(n) for n in rest]), flush=True)
-        """)
-    )
-
     def write(shift: int) -> None:
         (tmp_path / "number").write_text(str(shift))
         if kind == "load":
             fl.Dataset.range(shift, shift + 40).save(str(tmp_path / "kept"))
 
     def reader() -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, str(tmp_path / "reads.py"), kind, str(tmp_path)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        return begin(tmp_path, READER, kind, str(tmp_path))
 
     write(0)
     first = reader()
