@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import queue
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +78,32 @@ def test_affinities_that_change_are_followed() -> None:
     assert all(worker == cores[:1] for worker in narrow[2])
     # All of its threads share one core.
     assert narrow[3] <= 1.1
+
+
+@pytest.mark.parametrize("option", [{"cpu_budget": 1}, {"leave_cores": 100}])
+@pytest.mark.parametrize("behind", ["calls", "prefetch"])
+def test_a_generator_may_wait_for_the_loop(option: dict[str, int], behind: str) -> None:
+    """It has the only thread of its pipeline, and gives nothing until the loop has what it gave before."""
+    arrived: queue.Queue[int] = queue.Queue()
+    late: list[int] = []
+
+    def told() -> Iterator[int]:
+        for i in range(5):
+            yield i
+            try:
+                arrived.get(timeout=10)
+            except queue.Empty:
+                late.append(i)
+
+    ds = fl.Dataset.from_generator(told, output_signature=fl.TensorSpec((), fl.int64))
+    if behind == "calls":
+        ds = ds.map(lambda x: x + 1, num_parallel_calls=2).map(lambda x: x - 1, num_parallel_calls=1)
+    else:
+        ds = ds.map(lambda x: x).prefetch(2)
+    for i, x in enumerate(ds.with_options(chunk_rows=1, **option)):
+        assert i == x
+        arrived.put(i)
+    assert not late
 
 
 NICE = """if True:

@@ -148,6 +148,54 @@ def test_what_a_part_keeps_alive_counts() -> None:
         list(ds.with_options(memory_limit="16MB"))
 
 
+def test_parts_of_one_block_do_not_count_as_all_of_it() -> None:
+    """Sixteen rows of a batch of 16 MB, each of which becomes a dataset, under twice that."""
+    rows = fl.Dataset.range(16).map(lambda i: fl.fill([4, 1 << 15], i)).batch(16).unbatch()
+    ds = rows.interleave(lambda x: fl.Dataset.from_tensor_slices(np.asarray(x)), cycle_length=16)
+    it = iter(ds.with_options(memory_limit="32MB"))
+    assert next(it)[0] == 0
+    # A block is charged once, whatever is made of it.
+    assert live_bytes(it)[0] < 24 << 20
+    assert [int(x[0]) for x in it] == [*range(1, 16), *list(range(16)) * 3]
+
+
+def test_what_the_loop_keeps_is_the_loops() -> None:
+    """Rows of one block that went through a function come one by one."""
+    rows = fl.Dataset.range(64).map(lambda i: fl.fill([1 << 17], i)).batch(16).unbatch()
+    it = iter(rows.map(lambda x: x, python=True).with_options(memory_limit="400MB", prefetch=False))
+    kept = list(it)
+    assert [int(x[0]) for x in kept] == list(range(64))
+    held, given = live_bytes(it)
+    assert (held, given) == (0, 64 << 20)
+
+
+def test_what_a_function_makes_besides_is_not_the_pipelines() -> None:
+    """Datasets that somebody keeps and the pipeline never sees."""
+    kept: list[fl.Dataset] = []
+
+    def made(i: Any) -> fl.Dataset:
+        kept.append(fl.Dataset.from_tensor_slices(np.full((1 << 18,), int(i))))
+        return fl.Dataset.from_tensor_slices(np.full((2,), int(i)))
+
+    it = iter(fl.Dataset.range(24).flat_map(made).with_options(memory_limit="16MB"))
+    assert len(list(it)) == 48
+    assert live_bytes(it)[0] < 1 << 20
+
+
+@pytest.mark.parametrize("size", [16, 100, 160_000])
+@pytest.mark.parametrize("rows", [None, 1, 6])
+def test_arguments_do_not_share_memory(size: int, rows: int | None) -> None:
+    """Twice the same value, of which a function writes to one."""
+
+    def first(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        a[:] = -1
+        return b
+
+    ds = fl.Dataset.range(12).map(lambda i: fl.fill([size], i)).map(lambda x: (x, x))
+    ds = ds.map(first, python=True, output_signature=fl.TensorSpec([size], fl.int64))
+    assert numbers(ds.with_options(chunk_rows=rows)) == list(range(12))
+
+
 def live_bytes(iterator: Any) -> tuple[int, int]:
     """What the pipeline of an iterator has, and what it says that the consumer has."""
     memory = json.loads(iterator.explain("json"))["pass"]["memory"]
@@ -160,7 +208,7 @@ PARTS = """if True:
     import numpy as np
 
     ds = fl.Dataset.range(40).map(lambda i: np.full(1 << 19, int(i))[:12_500], python=True).shuffle(8, seed=1)
-    # NumPy tells what its arrays take. On until the end: a worker that traces while it stops crashes Python 3.11.
+    # Of what NumPy takes. It stays on: a worker that allocates while it stops crashes Python 3.11.
     tracemalloc.start()
     it = iter(ds)
     shape, traced = next(it).shape, tracemalloc.get_traced_memory()[0]

@@ -230,13 +230,16 @@ impl Charge {
             account.out.fetch_add(moved, Relaxed);
         }
     }
-    /// Takes back what the consumer had, if it is of the account that this thread works for. Says whether it is.
-    pub(crate) fn take_back(&self) -> bool {
-        let Some(account) = self.account.filter(|_| same(self.account, Account::current())) else { return false };
+    /// Whether the account that this thread works for is charged.
+    pub(crate) fn is_own(&self) -> bool {
+        self.account.is_some() && same(self.account, Account::current())
+    }
+    /// Takes back what the consumer had.
+    pub(crate) fn take_back(&self) {
+        let Some(account) = self.account else { return };
         let back = self.out.swap(0, Relaxed) as isize;
         account.out.fetch_sub(back, Relaxed);
         add(Some(account), back);
-        true
     }
     /// Bytes that are not the consumer's.
     pub(crate) fn counted(&mut self) -> usize {
@@ -327,10 +330,11 @@ mod tests {
         large.hand_out(1 << 20);
         large.hand_out(1 << 20);
         assert_eq!((account.live(), account.out()), (128 + 192, 1 << 20));
-        assert!(!large.take_back(), "this thread works for nobody");
+        assert!(!large.is_own(), "this thread works for nobody");
         let entered = Account::enter(Some(account));
-        assert!(large.take_back() && large.take_back());
+        assert!(large.is_own());
         drop(entered);
+        (large.take_back(), large.take_back());
         assert_eq!((account.live(), account.out()), ((1 << 20) + 128 + 192, 0));
         large.hand_out(1 << 20);
         std::thread::spawn(|| drop((large, small))).join().unwrap();

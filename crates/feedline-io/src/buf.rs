@@ -266,13 +266,22 @@ impl Buf {
             Owner::Foreign { .. } => {}
         }
     }
-    /// Takes back what the consumer had of it, if the account that this thread works for is charged with it. Says whether it is.
-    pub fn take_back(&self) -> bool {
+    fn charge(&self) -> Option<&Charge> {
         match &self.0.owner {
-            Owner::Pool(memory) => memory.charge.take_back(),
-            Owner::Adopted { charge, .. } => charge.take_back(),
-            Owner::Part(memory) => memory.charge.take_back(),
-            Owner::Foreign { .. } => false,
+            Owner::Pool(memory) => Some(&memory.charge),
+            Owner::Part(memory) => Some(&memory.charge),
+            Owner::Adopted { charge, .. } => Some(charge),
+            Owner::Foreign { .. } => None,
+        }
+    }
+    /// Whether the account that this thread works for is charged with it.
+    pub fn is_own(&self) -> bool {
+        self.charge().is_some_and(Charge::is_own)
+    }
+    /// Takes back what the consumer had of it.
+    pub fn take_back(&self) {
+        if let Some(charge) = self.charge() {
+            charge.take_back();
         }
     }
     /// Charges its memory to the account that this thread works for, if nobody else holds it.

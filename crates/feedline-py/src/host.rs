@@ -3,7 +3,7 @@
 use crate::error::raised;
 use crate::lent;
 use crate::structure;
-use crate::values::{convert, value_to_py};
+use crate::values::{Whose, convert, value_for};
 use feedline::element::{Element, Spec, Tree};
 use feedline::expr::{Ask, Crew, HostFn};
 use feedline::runtime::{Line, note_lock_wait};
@@ -148,8 +148,9 @@ impl PyFunc {
     }
 
     pub fn try_call(&self, py: Python<'_>, args: Element) -> PyResult<Element> {
-        let mut values = args.into_iter();
-        let mut leaf = |_: &feedline::element::Leaf| value_to_py(py, values.next().expect("a value for each leaf"));
+        let mut values = lent::apart(args).into_iter();
+        let mut leaf =
+            |_: &feedline::element::Leaf| value_for(py, values.next().expect("a value for each leaf"), Whose::Function);
         let args = match &self.input {
             Tree::Tuple { items, .. } if self.unpack => {
                 let items = items.iter().map(|i| structure::build(py, i, &mut leaf)).collect::<PyResult<Vec<_>>>()?;

@@ -8,7 +8,7 @@
 //!    others are there anyway, and are not charged to the pass.
 
 use crate::error::IntoPy;
-use crate::values::Memory;
+use crate::values::{Memory, Whose};
 use feedline::element::{Buf, DType, Element, Nested, Ragged, Sparse, Tensor, Value};
 use feedline::plan::Bound as BoundPlan;
 use feedline_io::{Account, Scratch, scratch};
@@ -26,7 +26,7 @@ const WORTH_KEEPING: usize = 1 << 20;
 /// An array that is so many times what it is a part of is not kept for that.
 const WASTE: usize = 2;
 
-/// Keeps an array alive. What comes in while a pipeline runs is charged to it.
+/// Keeps an array alive. What a pipeline alone has is charged to it, once that is known.
 pub struct Lent {
     array: Py<PyUntypedArray>,
     charged: Mutex<Option<Scratch>>,
@@ -38,9 +38,8 @@ pub fn is_to_copy(bytes: usize) -> bool {
 }
 
 impl Lent {
-    pub fn new(array: &Bound<'_, PyUntypedArray>, bytes: usize) -> Lent {
-        let charged = Account::current().map(|_| scratch(bytes));
-        Lent { array: array.clone().unbind(), charged: Mutex::new(charged) }
+    pub fn new(array: &Bound<'_, PyUntypedArray>) -> Lent {
+        Lent { array: array.clone().unbind(), charged: Mutex::new(None) }
     }
     fn of(block: &Buf) -> Option<&Lent> {
         block.keeper()?.downcast_ref()
@@ -57,12 +56,16 @@ impl Lent {
     fn memory<'py>(&self, py: Python<'py>) -> Option<Bound<'py, Memory>> {
         self.base(py)?.cast_into().ok()
     }
-    /// The object that has the memory, and all of its bytes.
+    /// The object that has the memory, and all of its bytes. Of memory of ours that others have, too, it is a part.
     fn whole(&self, py: Python<'_>) -> (*mut PyObject, usize) {
         let bytes = |array: &Bound<'_, PyUntypedArray>| array.len() * array.dtype().itemsize();
+        let of_memory = |memory: &Memory| match memory.block().is_shared() {
+            true => bytes(self.array.bind(py)),
+            false => memory.block().len(),
+        };
         let of_base = |base: Bound<'_, PyAny>| match base.cast::<PyUntypedArray>() {
             Ok(array) => Some((base.as_ptr(), bytes(array))),
-            Err(_) => base.cast::<Memory>().ok().map(|memory| (base.as_ptr(), memory.get().block().len())),
+            Err(_) => base.cast::<Memory>().ok().map(|memory| (base.as_ptr(), of_memory(memory.get()))),
         };
         self.base(py).and_then(of_base).unwrap_or_else(|| (self.array.as_ptr(), bytes(self.array.bind(py))))
     }
@@ -72,7 +75,7 @@ impl Lent {
         match (bytes, &mut *charged) {
             (0, charged) => *charged = None,
             (_, Some(charged)) => charged.resize(bytes),
-            (_, None) => {}
+            (_, charged) => *charged = Account::current().map(|_| scratch(bytes)),
         }
     }
 }
@@ -121,7 +124,11 @@ fn claim(py: Python<'_>, dataset: &Nested) -> PyResult<()> {
         }
         let (object, bytes) = lent.whole(py);
         let bytes = if seen.insert(object) { bytes } else { 0 };
-        lent.charge(bytes);
+        match lent.memory(py).filter(|memory| memory.get().block().is_own()) {
+            // It is charged as a block already.
+            Some(memory) => memory.get().stay(),
+            None => lent.charge(bytes),
+        }
         block.claim(bytes);
         bytes
     };
@@ -146,15 +153,14 @@ fn own(py: Python<'_>, tensor: &mut Tensor) -> PyResult<()> {
         Some(memory) => {
             let block = memory.get().block();
             let is_ours = only || (block.is_frozen() && !can_write);
-            if !is_ours || !(block.is_kept() || block.take_back()) {
+            let is_given = memory.get().whose() != Whose::Consumer && block.is_own();
+            if !is_ours || !(block.is_kept() || is_given) {
                 return copy(tensor);
             }
-            lent.charge(0);
+            memory.get().stay();
             (block.clone(), data as usize - block.as_slice().as_ptr() as usize)
         }
         None if only && can_write && lent.whole(py).1 <= WASTE * bytes => {
-            // From now on it is charged as a block.
-            lent.charge(0);
             let keep = lent.array.clone_ref(py);
             // SAFETY: the memory is that of an array that can be written and that nobody but the tensor refers to; it lives as
             // long as `keep` does.
@@ -164,6 +170,25 @@ fn own(py: Python<'_>, tensor: &mut Tensor) -> PyResult<()> {
     };
     *tensor = Tensor::from_buf(tensor.dtype(), tensor.shape(), block, start).py()?;
     Ok(())
+}
+
+/// The arguments of a function, which may write to each of them: no two lie in the same memory.
+pub fn apart(mut args: Element) -> Element {
+    for at in 1..args.len() {
+        let (before, rest) = args.split_at_mut(at);
+        let Value::Tensor(tensor) = &mut rest[0] else { continue };
+        let is_same = |other: &Value| other.as_tensor().is_some_and(|other| overlap(tensor, other));
+        if before.iter().any(is_same) {
+            *tensor = tensor.to_own();
+        }
+    }
+    args
+}
+
+fn overlap(one: &Tensor, other: &Tensor) -> bool {
+    let place = |t: &Tensor| t.bytes().as_ptr_range();
+    let is_plain = |t: &Tensor| t.dtype() != DType::String && t.nbytes() > 0;
+    is_plain(one) && is_plain(other) && place(one).start < place(other).end && place(other).start < place(one).end
 }
 
 fn copy(tensor: &mut Tensor) -> PyResult<()> {

@@ -18,6 +18,7 @@ use std::sync::Arc;
 #[pyclass(frozen)]
 pub struct Memory {
     tensor: Tensor,
+    whose: Whose,
 }
 
 impl Memory {
@@ -25,6 +26,26 @@ impl Memory {
     pub fn block(&self) -> &Buf {
         self.tensor.buf().0
     }
+    pub fn whose(&self) -> Whose {
+        self.whose
+    }
+    /// Says that a function has given it back.
+    pub fn stay(&self) {
+        if self.whose == Whose::Copied {
+            self.block().take_back();
+        }
+    }
+}
+
+/// Who gets an array.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Whose {
+    /// Whoever takes elements out of a pipeline, or looks at values.
+    Consumer,
+    /// A function inside of a pipeline, which still has it.
+    Function,
+    /// The same, of a copy that was made for it: counted as the consumer's, since a function may keep it.
+    Copied,
 }
 
 /// The Python names that conversions need, looked up once.
@@ -95,7 +116,7 @@ const READ_ONLY_BYTES: usize = 64 << 10;
 
 /// A tensor as NumPy: a scalar for a scalar, else a writable array on the same memory. Memory that is not ours to
 /// write, or not aligned, is copied; what is kept and large is not, and can only be read.
-pub fn tensor_to_py<'py>(py: Python<'py>, tensor: Tensor) -> PyResult<Bound<'py, PyAny>> {
+pub fn tensor_to_py<'py>(py: Python<'py>, tensor: Tensor, mut whose: Whose) -> PyResult<Bound<'py, PyAny>> {
     if tensor.dtype() == DType::String {
         return strings_to_py(py, &tensor);
     }
@@ -118,10 +139,13 @@ pub fn tensor_to_py<'py>(py: Python<'py>, tensor: Tensor) -> PyResult<Bound<'py,
         own.bytes_mut().copy_from_slice(tensor.bytes());
         own.hand_out();
         tensor = own;
+        if whose == Whose::Function {
+            whose = Whose::Copied;
+        }
     }
     let mut dims: smallvec::SmallVec<[npy_intp; 4]> = tensor.shape().iter().map(|&d| d as npy_intp).collect();
     let data = tensor.bytes().as_ptr().cast_mut();
-    let memory = Bound::new(py, Memory { tensor })?;
+    let memory = Bound::new(py, Memory { tensor, whose })?;
     // SAFETY: dims and data describe memory that `memory` keeps alive as the array's base; NewFromDescr steals the
     // reference to descr, SetBaseObject the one to memory. Rows of one block are handed out once each, or only to be read,
     // so writing through the array races with nobody.
@@ -159,28 +183,32 @@ fn strings_to_py<'py>(py: Python<'py>, tensor: &Tensor) -> PyResult<Bound<'py, P
 }
 
 pub fn value_to_py<'py>(py: Python<'py>, value: Value) -> PyResult<Bound<'py, PyAny>> {
+    value_for(py, value, Whose::Consumer)
+}
+
+pub fn value_for<'py>(py: Python<'py>, value: Value, whose: Whose) -> PyResult<Bound<'py, PyAny>> {
     match value {
-        Value::Tensor(t) => tensor_to_py(py, t),
+        Value::Tensor(t) => tensor_to_py(py, t, whose),
         Value::Ragged(r) => {
             if r.splits.is_empty() {
-                return tensor_to_py(py, r.values.clone());
+                return tensor_to_py(py, r.values.clone(), whose);
             }
             let splits = r.splits.iter().map(|s| {
                 let split = match r.splits_dtype {
                     DType::Int32 => Tensor::from_items([s.len()], &s.iter().map(|&x| x as i32).collect::<Vec<_>>()),
                     _ => Tensor::from_items([s.len()], s),
                 };
-                tensor_to_py(py, split)
+                tensor_to_py(py, split, whose)
             });
             let splits = PyTuple::new(py, splits.collect::<PyResult<Vec<_>>>()?)?;
-            names(py)?.ragged.bind(py).call1((tensor_to_py(py, r.values.clone())?, splits))
+            names(py)?.ragged.bind(py).call1((tensor_to_py(py, r.values.clone(), whose)?, splits))
         }
         Value::Sparse(s) => {
             let shape = Tensor::from_items([s.shape.len()], &s.shape);
             names(py)?.sparse.bind(py).call1((
-                tensor_to_py(py, s.indices.clone())?,
-                tensor_to_py(py, s.values.clone())?,
-                tensor_to_py(py, shape)?,
+                tensor_to_py(py, s.indices.clone(), whose)?,
+                tensor_to_py(py, s.values.clone(), whose)?,
+                tensor_to_py(py, shape, whose)?,
             ))
         }
         Value::Absent => Ok(py.None().into_bound(py)),
@@ -195,7 +223,7 @@ pub fn value_to_py<'py>(py: Python<'py>, value: Value) -> PyResult<Bound<'py, Py
 /// One leaf of one row.
 pub fn cell_to_py<'py>(py: Python<'py>, column: &Column, row: usize) -> PyResult<Bound<'py, PyAny>> {
     match column {
-        Column::Dense(t) => tensor_to_py(py, t.row(row)),
+        Column::Dense(t) => tensor_to_py(py, t.row(row), Whose::Consumer),
         rows => value_to_py(py, rows.get(row)),
     }
 }
@@ -360,7 +388,7 @@ fn array_to_tensor(array: &Bound<'_, PyUntypedArray>) -> PyResult<Tensor> {
     }
     // SAFETY: the array's memory lives as long as the reference that we keep. Whoever writes to the array while a
     // pipeline reads it sees mixed values, as with every view in NumPy.
-    let buf = unsafe { Buf::foreign(ptr, bytes, Box::new(Lent::new(array, bytes))) };
+    let buf = unsafe { Buf::foreign(ptr, bytes, Box::new(Lent::new(array))) };
     Tensor::from_buf(dtype, shape, buf, 0).py()
 }
 

@@ -12,13 +12,15 @@
 //!    for leave to write. Who waits is looked at after each answer, and again and again in between: a consumer that takes
 //!    results makes room without telling anybody here. An errand that is awaited waits for nothing, one at a time, and so
 //!    the pass goes on. Where several passes share a crew nobody waits: who holds a worker would stop the others.
+//! 6. Workers that compute count among the threads that may run (`runtime/pool.rs`), those that wait for a disk or a server
+//!    do not: the clock of the process says which they are.
 
 use crate::link::{Inbox, Kind, Outbox};
 use crate::pages::Pages;
 use crate::wire::{Told, read_answer, read_told, too_large, write_errand};
 use feedline::element::Leaf;
 use feedline::expr::{Answer, Ask, Crew, Errand, OnDeath, Part, Reply};
-use feedline::runtime::mix;
+use feedline::runtime::{mix, process_pool};
 use feedline::{Error, Kind as ErrorKind, Result};
 use feedline_io::{Account, Scratch, Spare, brief, in_child, keeps_spare, small_share, taken};
 use std::collections::VecDeque;
@@ -43,6 +45,9 @@ const LOOK: Duration = Duration::from_millis(500);
 /// How soon it looks again while somebody waits for room; the second time after twice as long.
 const SOON: Duration = Duration::from_millis(1);
 const LATER: Duration = Duration::from_millis(64);
+
+/// After so much time of a worker it is looked at whether it computes.
+const SOME_TIME: Duration = Duration::from_millis(2);
 
 /// How a worker is started, and what it is to do.
 pub struct Start {
@@ -119,6 +124,8 @@ struct State {
     used: Instant,
     /// Somebody waits for room.
     waits: bool,
+    /// Workers that compute, as the pool knows them.
+    computing: usize,
 }
 
 /// What is known of a worker to those who send.
@@ -132,6 +139,8 @@ struct Seat {
     asked: Option<(usize, usize)>,
     /// What lies in memory for every other errand.
     places: [Place; 2],
+    /// Whether its time goes by computing, by what its last errands were like.
+    computes: bool,
 }
 
 /// The memory of an errand and of its answer.
@@ -245,7 +254,7 @@ impl Processes {
         in_child(forget);
         let seats = (0..ask.workers).map(|_| Seat::default()).collect();
         let (queue, used) = (VecDeque::new(), Instant::now());
-        let state = Mutex::new(State { queue, seats, broken: None, stop: false, used, waits: false });
+        let state = Mutex::new(State { queue, seats, broken: None, stop: false, used, waits: false, computing: 0 });
         let inner = Arc::new(Inner { start, workers: ask.workers, on_death: ask.on_death, state, bell });
         {
             let _brief = brief();
@@ -321,6 +330,10 @@ impl Inner {
         for seat in &mut state.seats {
             state.waits |= !seat.hear(&mut crowd);
         }
+        self.send_some(state, &mut crowd, due);
+        state.count();
+    }
+    fn send_some(&self, state: &mut State, crowd: &mut Crowd, due: &mut Due) {
         loop {
             let State { queue, seats, .. } = state;
             let free = seats.iter_mut().filter(|s| s.ready && s.under_way.len() < DEPTH);
@@ -342,7 +355,7 @@ impl Inner {
                 due.push((job.reply, Answer { parts, busy_ns: 0, is_end: false }));
                 continue;
             }
-            if bytes > self.unasked(&job) && !job.may_take(bytes, &mut crowd, false) {
+            if bytes > self.unasked(&job) && !job.may_take(bytes, crowd, false) {
                 queue.push_front(job);
                 state.waits = true;
                 return;
@@ -354,7 +367,7 @@ impl Inner {
             let mut allowed = self.unasked(&job);
             let ready = place.came.bytes();
             if ready > allowed {
-                match job.may_take(ready.saturating_mul(2), &mut crowd, false) {
+                match job.may_take(ready.saturating_mul(2), crowd, false) {
                     true => {
                         job.promise = Some(taken(ready, job.errand.account));
                         allowed = ready;
@@ -387,6 +400,17 @@ impl Inner {
     /// What may come back for an errand unasked.
     fn unasked(&self, job: &Job) -> usize {
         job.errand.account.map_or(usize::MAX, |account| small_share(account.limit(), DEPTH * self.workers))
+    }
+}
+
+impl State {
+    /// Tells the pool how many compute.
+    fn count(&mut self) {
+        let computing = self.seats.iter().filter(|seat| seat.computes && !seat.under_way.is_empty()).count();
+        let before = std::mem::replace(&mut self.computing, computing);
+        if computing != before {
+            process_pool().elsewhere(computing as isize - before as isize);
+        }
     }
 }
 
@@ -441,6 +465,43 @@ struct Keeper {
 struct Hand {
     child: Child,
     inbox: Inbox,
+    spent: Spent,
+}
+
+/// What a process had computed, and what its errands have taken since.
+#[derive(Default)]
+struct Spent {
+    cpu: Duration,
+    busy: Duration,
+}
+
+impl Spent {
+    /// Whether it has computed for most of the time that its errands took. `None` until that was long enough to say so.
+    fn computes(&mut self, process: u32, busy: Duration) -> Option<bool> {
+        self.busy += busy;
+        if self.busy < SOME_TIME {
+            return None;
+        }
+        let before = std::mem::replace(self, Spent { cpu: cpu_time(process), busy: Duration::ZERO });
+        Some(self.cpu.saturating_sub(before.cpu) * 2 >= before.busy)
+    }
+}
+
+/// What another process has computed so far. Where the system does not say, as if it never waited.
+fn cpu_time(process: u32) -> Duration {
+    #[cfg(target_os = "linux")]
+    // SAFETY: writes to what is here; there need be no such process.
+    unsafe {
+        let (mut clock, mut time) = (0, std::mem::zeroed());
+        if libc::clock_getcpuclockid(process as libc::pid_t, &mut clock) == 0
+            && libc::clock_gettime(clock, &mut time) == 0
+        {
+            return Duration::new(time.tv_sec as u64, time.tv_nsec as u32);
+        }
+    }
+    let _ = process;
+    static START: std::sync::LazyLock<Instant> = std::sync::LazyLock::new(Instant::now);
+    START.elapsed()
 }
 
 impl Keeper {
@@ -510,7 +571,7 @@ impl Keeper {
         }
         seat.outbox = Some(outbox);
         drop(state);
-        Ok(Hand { child, inbox: Inbox::new(ours) })
+        Ok(Hand { child, inbox: Inbox::new(ours), spent: Spent::default() })
     }
 
     /// The workers that have something to say.
@@ -549,6 +610,7 @@ impl Keeper {
         };
         match message.kind {
             Kind::Ready => {
+                hand.spent.cpu = cpu_time(hand.child.id());
                 let mut due = Due::new();
                 {
                     let mut state = lock(&inner.state);
@@ -596,11 +658,13 @@ impl Keeper {
                 let parts = read_answer(message.body, rows, &inner.start.outputs, slots, limit);
                 drop(entered);
                 let busy_ns = message.number;
+                let computes = hand.spent.computes(hand.child.id(), Duration::from_nanos(busy_ns));
                 let mut due = Due::new();
                 {
                     let mut state = lock(&inner.state);
                     state.used = Instant::now();
                     let seat = &mut state.seats[number];
+                    seat.computes = computes.unwrap_or(seat.computes);
                     if let Some(job) = seat.under_way.pop_front() {
                         seat.places[job.place].let_go();
                         let answer = match parts {
@@ -641,6 +705,7 @@ impl Keeper {
                 let text = format!("worker {number} of {name} (process {id}) {how}");
                 self.mourn(job, &text, &mut state, &mut due);
             }
+            state.count();
             seat.ready
         };
         say(due);
@@ -730,6 +795,7 @@ impl Inner {
         for seat in &mut state.seats {
             jobs.extend(std::mem::take(seat).under_way);
         }
+        state.count();
         jobs
     }
 }

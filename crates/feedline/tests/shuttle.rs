@@ -6,14 +6,19 @@
 
 use feedline::element::{DType, Spec, Tensor, Value};
 use feedline::plan::Bound;
-use feedline::runtime::{Iter, Pool};
+use feedline::runtime::{Iter, Pool, Share, Work};
 use feedline::save::Portions;
 use feedline::{Dataset, Error, Options};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 fn explore(test: impl Fn() + Send + Sync + Clone + 'static) {
-    shuttle::check_random(test.clone(), 300);
-    shuttle::check_pct(test, 300, 3);
+    explore_more(300, test);
+}
+/// For what takes many turns of one thread in a row.
+fn explore_more(times: usize, test: impl Fn() + Send + Sync + Clone + 'static) {
+    shuttle::check_random(test.clone(), times);
+    shuttle::check_pct(test, times, 3);
 }
 
 /// Runs a dataset on a pool of its own and ends the pool, so that a schedule has an end.
@@ -98,6 +103,87 @@ fn a_panic_ends_the_pipeline_with_an_error() {
         let ds = ds.unwrap().with_options(options).unwrap();
         let got: Vec<_> = on_pool(2, &ds, |it| it.collect());
         assert!(got.iter().any(|e| matches!(e, Err(e) if e.to_string().contains("planted"))));
+    });
+}
+
+#[test]
+fn a_pipeline_that_asks_for_one_thread_goes_on_beside_others() {
+    explore(|| {
+        let pool = Pool::new(2);
+        let pass = |cpu_budget| {
+            let options = Options { chunk_rows: Some(1), cpu_budget, ..Default::default() };
+            let ds = add_one(&Dataset::range(4).unwrap()).with_options(options).unwrap();
+            Iter::new(&Bound { plan: ds.plan().clone(), env: Arc::new([]) }, 0, pool.clone()).unwrap()
+        };
+        let (mut own, mut beside) = (pass(Some(1)), pass(None));
+        let beside = shuttle::thread::spawn(move || values(&mut beside));
+        let expected = [Some(1), Some(2), Some(3), None];
+        assert_eq!(values(&mut own), expected);
+        assert_eq!(beside.join().unwrap(), expected);
+        pool.stop();
+    });
+}
+
+#[test]
+fn processes_may_begin_and_end_meanwhile() {
+    explore(|| {
+        let pool = Pool::new(2);
+        let changes = pool.clone();
+        let changes = shuttle::thread::spawn(move || [2, -1, -1].map(|change| changes.elsewhere(change)));
+        let options = Options { chunk_rows: Some(1), ..Default::default() };
+        let ds = add_one(&Dataset::range(4).unwrap()).batch(2, false).unwrap().with_options(options).unwrap();
+        let mut iter = Iter::new(&Bound { plan: ds.plan().clone(), env: Arc::new([]) }, 0, pool.clone()).unwrap();
+        assert_eq!(iter.by_ref().count(), 2);
+        changes.join().unwrap();
+        drop(iter);
+        pool.stop();
+    });
+}
+
+/// A step that is left to workers, of a pipeline that asks for few threads.
+struct Shared {
+    share: Arc<Share>,
+    left: shuttle::sync::atomic::AtomicUsize,
+    done: shuttle::sync::Mutex<usize>,
+    all_done: shuttle::sync::Condvar,
+}
+
+impl Work for Shared {
+    fn step(self: Arc<Self>) {
+        assert_eq!(self.left.fetch_sub(1, Relaxed), 1, "one at a time");
+        self.left.fetch_add(1, Relaxed);
+        *self.done.lock().unwrap() += 1;
+        self.all_done.notify_one();
+    }
+    fn is_host(&self) -> bool {
+        true
+    }
+    fn cost_ns(&self) -> u64 {
+        0
+    }
+    fn share(&self) -> Option<Arc<Share>> {
+        Some(self.share.clone())
+    }
+}
+
+#[test]
+fn what_waits_for_the_share_of_its_pipeline_is_not_forgotten() {
+    explore_more(10_000, || {
+        let pool = Pool::new(2);
+        let work = Arc::new(Shared {
+            share: Arc::new(Share::new(|| 1)),
+            left: shuttle::sync::atomic::AtomicUsize::new(1),
+            done: Default::default(),
+            all_done: Default::default(),
+        });
+        // Nobody else takes it: what is submitted while another step runs has to be thought of when that ends.
+        (0..3).for_each(|_| pool.submit(0, work.clone()));
+        let mut done = work.done.lock().unwrap();
+        while *done < 3 {
+            done = work.all_done.wait(done).unwrap();
+        }
+        drop(done);
+        pool.stop();
     });
 }
 

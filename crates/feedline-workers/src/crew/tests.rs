@@ -19,6 +19,12 @@ fn call(setup: &str, args: &Element) -> std::result::Result<Element, Told> {
         14 if std::fs::File::create_new(setup).is_ok() => die(),
         _ => {}
     }
+    let begun = Instant::now();
+    match setup {
+        "sleep" => std::thread::sleep(5 * SOME_TIME),
+        "compute" => while begun.elapsed() < 5 * SOME_TIME {},
+        _ => {}
+    }
     if setup == "grow" {
         return Ok(smallvec::smallvec![Tensor::from_items([x as usize], &vec![x; x as usize]).into()]);
     }
@@ -126,6 +132,41 @@ fn all_rows_are_answered() {
     assert!(!Arc::ptr_eq(&crew, &other), "another function");
     let more = slot.crew(&ask(1, OnDeath::Raise), || Ok(start("changed"))).unwrap();
     assert!(!Arc::ptr_eq(&more, &other), "another number");
+}
+
+#[test]
+fn those_that_compute_are_known_to_the_pool() {
+    // The pool knows of other tests' as well. What is counted here is told under the same lock.
+    let computing = |slot: &Slot| {
+        let crew = lock(&slot.0).clone().unwrap();
+        let state = lock(&crew.inner.state);
+        assert!(process_pool().load().elsewhere >= state.computing);
+        state.computing
+    };
+    let until_none = |inner: &Inner| {
+        let until = Instant::now() + Duration::from_secs(60);
+        while lock(&inner.state).computing > 0 && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(lock(&inner.state).computing, 0);
+    };
+    for (setup, most) in [("sleep", 0), ("compute", 2)] {
+        let slot = Slot::default();
+        let crew = slot.crew(&ask(2, OnDeath::Raise), || Ok(start(setup))).unwrap();
+        let answers = sent(&crew, &(20..60).collect::<Vec<i64>>(), 1);
+        assert_eq!(answers.iter().map(|_| computing(&slot)).max(), Some(most), "{setup}");
+        until_none(&lock(&slot.0).clone().unwrap().inner);
+    }
+    // Those that end in the middle of it count no more.
+    let slot = Slot::default();
+    let crew = slot.crew(&ask(1, OnDeath::Raise), || Ok(start("compute"))).unwrap();
+    assert_eq!(shown(sent(&crew, &[20, 21, 13], 1)).split(' ').next_back(), Some("."));
+    let inner = lock(&slot.0).clone().unwrap().inner.clone();
+    until_none(&inner);
+    let answers = sent(&crew, &(20..1000).collect::<Vec<i64>>(), 1);
+    while answers.recv().is_ok() && computing(&slot) == 0 {}
+    drop((crew, slot));
+    until_none(&inner);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::expr::{Answer, Ask, Crew, Errand, Part, Reply};
 use crate::op::Bound;
 use crate::plan::Plan;
-use crate::runtime::{BuildCx, Built, ChunkFn, Item};
+use crate::runtime::{BuildCx, Built, ChunkFn, Item, cores_for};
 use feedline_io::Account;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
@@ -41,10 +41,7 @@ impl Map {
     }
 
     pub(super) fn build_away(&self, cx: &BuildCx, node: &Plan, workers: i64) -> Result<Built> {
-        let workers = usize::try_from(workers).unwrap_or_else(|_| {
-            let budget = cx.run.pool.budget();
-            cx.run.options.cpu_budget.map_or(budget, |own| own.min(budget)).max(1)
-        });
+        let workers = usize::try_from(workers).unwrap_or_else(|_| cores_for(&cx.run.options).min(cx.run.pool.budget()));
         let host = self.function.0.only_host().ok_or_else(|| Error::internal("a function that cannot be sent away"))?;
         let ask = Ask { workers, on_death: self.on_worker_death.unwrap_or_default(), anew: !cx.nested };
         let crew = host
@@ -224,6 +221,24 @@ mod tests {
         let mut got: Vec<i64> = ds.iter().unwrap().map(|e| e.unwrap()[0].tensor().item()).collect();
         got.sort_unstable();
         assert!(got.iter().enumerate().all(|(i, x)| *x == 2 * i as i64) && got.len() == 100);
+    }
+
+    #[test]
+    fn a_panic_in_front_of_it_is_an_error_and_the_end() {
+        for at in [0, 50] {
+            let input = Dataset::range(100).unwrap();
+            let all = move |e: &Element| {
+                assert!(e[0].tensor().item::<i64>() != at, "planted");
+                Ok(true)
+            };
+            let ds = mapped(&input.take_while_fn(all).unwrap(), Threads::default(), 2, None);
+            let ds = ds.with_options(Options { chunk_rows: Some(1), ..Options::default() }).unwrap();
+            let mut got: Vec<Result<Element>> = ds.iter().unwrap().collect();
+            let error = got.pop().unwrap().unwrap_err();
+            assert!(error.message().contains("planted"), "{error}");
+            let got: Vec<i64> = got.into_iter().map(|e| e.unwrap()[0].tensor().item()).collect();
+            assert_eq!(got, (0..at).map(|x| x * 2).collect::<Vec<_>>());
+        }
     }
 
     #[test]

@@ -79,7 +79,8 @@ impl Run {
     pub fn bounds(&self) -> Bounds {
         let bytes = crate::tune::segment_bytes(self.budget.limit());
         Bounds {
-            parallel: super::process::cores_for(&self.options),
+            // What it leaves to others may change: the pool sees to that.
+            parallel: self.options.cpu_budget.unwrap_or(usize::MAX).max(1),
             calls: usize::MAX,
             chunks: CHUNKS * self.pool.budget().max(2),
             ready: READY,

@@ -80,9 +80,28 @@ impl Wake for Waiter {
 /// A consumer looks for interrupts this often while it waits.
 const LOOK: Duration = Duration::from_millis(50);
 
+/// A consumer in the middle of a call.
+struct Waits {
+    /// When it looked for interrupts.
+    looked: Instant,
+    /// Whether it has done so since it began to wait.
+    long: bool,
+}
+
 /// What is shared by the stages of a pass over `plan` on this pool.
 fn new_run(plan: &Plan, epoch: u64, pool: Arc<Pool>) -> Arc<Run> {
     traced_run(plan, epoch, pool, None)
+}
+
+/// The threads of a pipeline that asks for fewer than there are, also when the cores change that it leaves some of.
+fn share_of(options: &Options) -> Option<Arc<Share>> {
+    let Options { cpu_budget, leave_cores, .. } = *options;
+    let budget = cpu_budget.unwrap_or(usize::MAX).max(1);
+    match leave_cores {
+        Some(leave) => Some(Share::new(move || super::machine::known_cores().saturating_sub(leave).clamp(1, budget))),
+        None => cpu_budget.map(|_| Share::new(move || budget)),
+    }
+    .map(Arc::new)
 }
 
 /// The same for a pass that tells where rows come from. One that keeps what failed does so in any case.
@@ -94,7 +113,7 @@ fn traced_run(plan: &Plan, epoch: u64, pool: Arc<Pool>, trace: Option<Arc<Trace>
     let all = super::memory_limit();
     let budget = Budget::new(plan.options.memory_limit.unwrap_or(all), all);
     let meters = Arc::new(Meters::new(budget.clone()));
-    let asked = super::process::cores_for(&plan.options);
+    let asked = super::cores_for(&plan.options);
     meters.cores.store(asked.min(pool.budget()) as u64, Relaxed);
     let _ = meters.cores_why.set(match asked <= pool.budget() {
         true if plan.options.cpu_budget == Some(asked) => "the pipeline's cpu_budget asks for it",
@@ -130,7 +149,7 @@ fn traced_run(plan: &Plan, epoch: u64, pool: Arc<Pool>, trace: Option<Arc<Trace>
         options: plan.options.clone(),
         meters,
         budget,
-        share: (asked < usize::MAX).then(|| Arc::new(Share::new(asked))),
+        share: share_of(&plan.options),
         has_host,
         resuming: AtomicBool::new(false),
         resumed: AtomicBool::new(false),
@@ -337,13 +356,22 @@ impl Iter {
         if let Some(left) = self.left {
             self.run.meters.ask(start.duration_since(left));
         }
-        let more = self.fetch_from(start, interrupted);
+        let mut waits = Waits { looked: start, long: false };
+        let more = self.fetch_from(&mut waits, interrupted);
+        if waits.long {
+            self.set_late(false);
+        }
         let now = Instant::now();
         self.run.meters.answer(now.duration_since(start), matches!(more, Ok(true)));
         self.left = Some(now);
         more
     }
-    fn fetch_from(&mut self, mut looked: Instant, interrupted: &mut dyn FnMut() -> Result<()>) -> Result<bool> {
+    fn set_late(&self, is_late: bool) {
+        if let Some(share) = &self.run.share {
+            self.run.pool.set_late(share, is_late);
+        }
+    }
+    fn fetch_from(&mut self, waits: &mut Waits, interrupted: &mut dyn FnMut() -> Result<()>) -> Result<bool> {
         let budget = self.run.budget.clone();
         let _entered = budget.enter();
         let mut watch = None;
@@ -384,7 +412,7 @@ impl Iter {
                 Pull::Pending => {
                     let start = Instant::now();
                     let watch = watch.get_or_insert_with(|| Watch::new(&self.run, self.delivered));
-                    let waited = self.wait(&mut looked, watch, interrupted);
+                    let waited = self.wait(waits, watch, interrupted);
                     spans::span(spans::WAIT, start, start.elapsed().as_nanos() as u64, 0);
                     waited?
                 }
@@ -392,17 +420,18 @@ impl Iter {
         }
     }
 
-    fn wait(&self, looked: &mut Instant, watch: &mut Watch, interrupted: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+    fn wait(&self, waits: &mut Waits, watch: &mut Watch, interrupted: &mut dyn FnMut() -> Result<()>) -> Result<()> {
         loop {
-            if looked.elapsed() >= LOOK {
-                *looked = Instant::now();
+            if waits.looked.elapsed() >= LOOK {
+                (waits.looked, waits.long) = (Instant::now(), true);
+                self.set_late(true);
                 interrupted()?;
                 watch.look()?;
             }
             if *lock(&self.waiter.ready) || self.run.cancelled.load(Relaxed) {
                 return Ok(());
             }
-            if self.run.pool.help() {
+            if self.run.pool.help(waits.long) {
                 continue;
             }
             self.waiter.wait();
@@ -457,7 +486,7 @@ impl Iter {
     }
     /// The pool that it runs on, and how many threads of it the pass may have at once.
     pub fn workers(&self) -> (Arc<Pool>, usize) {
-        (self.run.pool.clone(), self.run.bounds().parallel)
+        (self.run.pool.clone(), super::cores_for(&self.run.options))
     }
     pub fn meters(&self) -> &Arc<Meters> {
         &self.run.meters
@@ -608,7 +637,7 @@ mod tests {
         let waker = Arc::downgrade(&waker);
         let rows = |pull: &Pull| matches!(pull, Pull::Rows(_));
         while !rows(&segment.next(&mut Cx::new(&waker, &run.cancelled), 1)) {
-            pool.help();
+            pool.help(false);
         }
         *lock(&waiter.ready) = false;
         let mut late = Cx { deadline: Instant::now() - Duration::from_millis(1), ..Cx::new(&waker, &run.cancelled) };

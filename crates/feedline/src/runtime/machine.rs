@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Where control groups are told.
 const GROUPS: &str = "/sys/fs/cgroup";
@@ -32,6 +33,22 @@ pub fn be_nice(process: u32) {
 /// Cores that this process may use now: those on which its first thread may run, whichever thread asks, and no more than
 /// control groups allow. Where that thread was given others since, ours get the same: to the user they are one process.
 pub fn cores() -> usize {
+    let cores = asked_cores();
+    KNOWN.store(cores, Relaxed);
+    cores
+}
+
+/// The same as it was when somebody asked last, which is a second ago where there is work.
+pub fn known_cores() -> usize {
+    match KNOWN.load(Relaxed) {
+        0 => cores(),
+        known => known,
+    }
+}
+
+static KNOWN: AtomicUsize = AtomicUsize::new(0);
+
+fn asked_cores() -> usize {
     #[cfg(target_os = "linux")]
     if let Some(cores) = affinity::follow() {
         return cores.min(group_cores(Path::new(GROUPS), &own_groups("cpu")).unwrap_or(usize::MAX)).max(1);

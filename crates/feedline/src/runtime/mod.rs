@@ -40,8 +40,10 @@ pub use line::Line;
 pub use machine::be_nice;
 pub use mark::{At, Later, Mark, Saved, from_json as parts_from_json, to_json as parts_to_json, unfit};
 pub use meter::{Lane, Meter, Meters, Phase, Spread, Usage, note_lock_wait};
-pub use pool::{Load, Pool, Work};
-pub use process::{Settings, configure, cpu_budget, free_cores, memory_limit, pool as process_pool, settings};
+pub use pool::{Load, Pool, Share, Work};
+pub use process::{
+    Settings, configure, cores_for, cpu_budget, free_cores, memory_limit, pool as process_pool, settings,
+};
 pub use quarantine::{Quarantined, quarantined};
 pub use recall::{Numbers, Run as RowRun, wait_for};
 pub use replay::{Replay, Tap};

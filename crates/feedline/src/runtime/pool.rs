@@ -8,9 +8,14 @@
 //! 5. What the machine allows is asked again every second while there is work: quotas and affinities change.
 //! 6. Workers are somewhat nicer to others than the thread that trains, which keeps its own priority when it helps.
 //! 7. A pipeline that asks for fewer threads than there are has a `Share`: its work is passed over while so many run.
-//! 8. Work never blocks on another piece of work; therefore no set of pipelines can deadlock the pool.
+//! 8. Processes that compute for us (`map(workers=n)`) count among the threads that may run, but for one thread: somebody
+//!    has to give them work.
+//! 9. A step that calls Python may wait for the consumer (a generator that is told what became of its last element). A
+//!    consumer that has waited for long does not count such steps: it goes on with what does not call Python, and a worker
+//!    that the pipeline's share would not have with the rest.
+//! 10. Work never blocks on another piece of work; therefore no set of pipelines can deadlock the pool.
 
-use super::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use super::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering::Relaxed};
 use super::sync::{Condvar, Mutex, MutexGuard, lock, spawn, spin};
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -33,28 +38,50 @@ pub trait Work: Send + Sync {
 
 /// The threads of a pipeline that asks for fewer than there are.
 pub struct Share {
-    most: usize,
-    /// Changed under the pool's lock.
+    /// So many at the most, however many there are.
+    most: Box<dyn Fn() -> usize + Send + Sync>,
+    /// Changed under the pool's lock, as all that follows.
     running: AtomicUsize,
+    /// Those of them that call Python.
+    hosts: AtomicUsize,
+    /// The consumer has waited for long.
+    is_late: AtomicBool,
 }
 
 impl Share {
-    pub fn new(most: usize) -> Share {
-        Share { most, running: AtomicUsize::new(0) }
+    pub fn new(most: impl Fn() -> usize + Send + Sync + 'static) -> Share {
+        Share {
+            most: Box::new(most),
+            running: AtomicUsize::new(0),
+            hosts: AtomicUsize::new(0),
+            is_late: AtomicBool::new(false),
+        }
     }
-    fn has_room(&self) -> bool {
-        self.running.load(Relaxed) < self.most
+    fn has_room(&self, taker: Taker) -> bool {
+        let taker = if self.is_late.load(Relaxed) { Taker::Waiting } else { taker };
+        taker.counted(self.running.load(Relaxed), self.hosts.load(Relaxed)) < (self.most)()
     }
 }
 
-fn has_share(work: &dyn Work) -> bool {
-    work.share().is_none_or(|share| share.has_room())
+fn has_share(work: &dyn Work, taker: Taker) -> bool {
+    taker == Taker::Nested || work.share().is_none_or(|share| share.has_room(taker))
 }
 
-/// A piece of work that was taken, whether it may take long, and the pipeline whose threads it counts among.
+/// A piece of work that was taken, and what it counts among.
 struct Taken {
     work: Arc<dyn Work>,
-    long: bool,
+    counts: Counts,
+}
+
+/// What a step counts among while it runs.
+struct Counts {
+    /// Those that run: not if it runs inside of another one.
+    running: usize,
+    /// It may take long.
+    long: usize,
+    /// It calls Python.
+    host: usize,
+    /// The threads of its pipeline.
     share: Option<Arc<Share>>,
 }
 
@@ -68,10 +95,18 @@ fn is_long(work: &dyn Work) -> bool {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Taker {
     Worker,
-    /// A consumer that waits.
+    /// A consumer that waits, or has waited for long.
     Consumer,
+    Waiting,
     /// A worker in the middle of a step, which waits for another pipeline.
     Nested,
+}
+
+impl Taker {
+    /// How many of those that run stand in its way.
+    fn counted(self, running: usize, hosts: usize) -> usize {
+        running - if self == Taker::Waiting { hosts } else { 0 }
+    }
 }
 
 thread_local! {
@@ -79,8 +114,9 @@ thread_local! {
 }
 
 const DEPTHS: usize = 16;
-/// Spins before sleeping; a pause instruction takes about 40 ns here.
-const SPINS: usize = 80;
+/// Spins before sleeping; a pause instruction takes about 40 ns here. Where schedules are explored a pause is a turn of others,
+/// and many in a row would leave nobody to sleep.
+const SPINS: usize = if cfg!(feature = "shuttle") { 2 } else { 80 };
 /// A step that takes less than this is not worth waking a sleeper for while somebody else is awake.
 const WORTH_WAKING_NS: u64 = 50_000;
 /// How often the machine is asked what it allows.
@@ -93,6 +129,8 @@ pub struct Pool {
     tick: AtomicUsize,
     /// Threads that may run at once.
     budget: AtomicUsize,
+    /// Processes that compute for us. Below zero while one has ended that has not been counted yet.
+    elsewhere: AtomicIsize,
     follows: Option<Follows>,
 }
 
@@ -104,36 +142,57 @@ struct Follows {
     since: OnceLock<Instant>,
 }
 
-/// How busy a pool is: threads, those at work and how many may be, and steps that wait.
+/// How busy a pool is: threads, those at work and how many may be, processes that compute beside them, and steps that wait.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
     pub threads: usize,
     pub running: usize,
     pub budget: usize,
+    pub elsewhere: usize,
     pub queued: usize,
 }
 
 struct State {
     queues: [VecDeque<Arc<dyn Work>>; DEPTHS],
     queued: usize,
-    /// Threads inside `step`, and those of them that may stay there for long.
+    /// Threads inside `step`, those of them that may stay there for long, and those that call Python.
     running: usize,
     long: usize,
+    hosts: usize,
     threads: usize,
     sleepers: usize,
     stop: bool,
 }
 
 impl State {
-    fn ended(&mut self, long: bool, share: Option<Arc<Share>>) {
-        self.long -= usize::from(long);
-        if let Some(share) = share {
+    fn begin(&mut self, work: &dyn Work, taker: Taker) -> Counts {
+        // One that waits inside of a step counts among those of that.
+        let (running, share) = match taker {
+            Taker::Nested => (0, None),
+            _ => (1, work.share()),
+        };
+        let counts = Counts { running, long: is_long(work).into(), host: work.is_host().into(), share };
+        self.running += counts.running;
+        self.long += counts.long;
+        self.hosts += counts.host * running;
+        if let Some(share) = &counts.share {
+            share.running.fetch_add(1, Relaxed);
+            share.hosts.fetch_add(counts.host, Relaxed);
+        }
+        counts
+    }
+    fn end(&mut self, counts: Counts) {
+        self.running -= counts.running;
+        self.long -= counts.long;
+        self.hosts -= counts.host * counts.running;
+        if let Some(share) = counts.share {
             share.running.fetch_sub(1, Relaxed);
+            share.hosts.fetch_sub(counts.host, Relaxed);
         }
     }
     /// Whether there is something for a worker.
     fn can_run(&self) -> bool {
-        self.queued > 0 && self.queues.iter().flatten().any(|work| has_share(&**work))
+        self.queued > 0 && self.queues.iter().flatten().any(|work| has_share(&**work, Taker::Worker))
     }
 }
 
@@ -152,6 +211,7 @@ impl Pool {
                 queued: 0,
                 running: 0,
                 long: 0,
+                hosts: 0,
                 threads: 0,
                 sleepers: 0,
                 stop: false,
@@ -159,6 +219,7 @@ impl Pool {
             wake: Condvar::new(),
             tick: AtomicUsize::new(0),
             budget: AtomicUsize::new(budget.max(1)),
+            elsewhere: AtomicIsize::new(0),
             follows,
         })
     }
@@ -189,10 +250,28 @@ impl Pool {
     pub fn budget(&self) -> usize {
         self.budget.load(Relaxed)
     }
+    /// So many processes more, or fewer, compute for us.
+    pub fn elsewhere(&self, change: isize) {
+        self.elsewhere.fetch_add(change, Relaxed);
+        // Whoever has seen the old number under the lock sleeps by now.
+        let state = lock(&self.state);
+        let wake = change < 0 && state.queued > 0 && state.sleepers > 0;
+        drop(state);
+        if wake {
+            self.wake.notify_all();
+        }
+    }
+    /// Threads that may run beside the processes that compute.
+    fn room(&self) -> usize {
+        self.budget().saturating_sub(self.processes()).max(1)
+    }
+    fn processes(&self) -> usize {
+        usize::try_from(self.elsewhere.load(Relaxed)).unwrap_or(0)
+    }
     /// How busy it is.
     pub fn load(&self) -> Load {
         let State { threads, running, queued, .. } = *lock(&self.state);
-        Load { threads, running, budget: self.budget(), queued }
+        Load { threads, running, budget: self.budget(), elsewhere: self.processes(), queued }
     }
     /// Worker threads started so far.
     pub fn threads(&self) -> usize {
@@ -201,8 +280,10 @@ impl Pool {
 
     /// Queues a step.
     pub fn submit(self: &Arc<Pool>, depth: usize, work: Arc<dyn Work>) {
-        let (worth, can_run) = (is_long(&*work), has_share(&*work));
+        let worth = is_long(&*work);
         let mut state = lock(&self.state);
+        // Asked before, whoever has the share might be asleep by now.
+        let can_run = has_share(&*work, Taker::Worker);
         state.queues[depth.min(DEPTHS - 1)].push_back(work);
         state.queued += 1;
         self.tick.fetch_add(1, Relaxed);
@@ -219,26 +300,38 @@ impl Pool {
         // Somebody who looks for work now, or will do so soon, takes it without being woken.
         let looking = (state.threads - state.sleepers).saturating_sub(state.running);
         let taken = state.running.saturating_sub(state.long) + looking > 0;
-        let wake = can_run && state.sleepers > 0 && state.running < self.budget() && (worth || !taken);
+        let wake = can_run && state.sleepers > 0 && state.running < self.room() && (worth || !taken);
         drop(state);
         if wake {
             self.wake.notify_one();
         }
     }
 
-    /// A consumer that would wait runs one step. False if there is nothing for it to do.
-    pub fn help(&self) -> bool {
-        let nested = IS_WORKER.get();
-        let Some(Taken { work, long, share }) =
-            self.take(lock(&self.state), if nested { Taker::Nested } else { Taker::Consumer }).0
-        else {
+    /// Whether the consumer of a pipeline has waited for long.
+    pub fn set_late(&self, share: &Share, is_late: bool) {
+        share.is_late.store(is_late, Relaxed);
+        let state = lock(&self.state);
+        let wake = is_late && state.queued > 0 && state.sleepers > 0;
+        drop(state);
+        if wake {
+            self.wake.notify_one();
+        }
+    }
+
+    /// A consumer that would wait, or has waited for long, runs one step. False if there is nothing for it to do.
+    pub fn help(&self, has_waited: bool) -> bool {
+        let taker = match (IS_WORKER.get(), has_waited) {
+            (true, _) => Taker::Nested,
+            (false, true) => Taker::Waiting,
+            (false, false) => Taker::Consumer,
+        };
+        let Some(Taken { work, counts }) = self.take(lock(&self.state), taker).0 else {
             return false;
         };
         work.step();
         self.look();
         let mut state = lock(&self.state);
-        state.running -= usize::from(!nested);
-        state.ended(long, share);
+        state.end(counts);
         // A worker may have gone to sleep because this thread took its place.
         let wake = state.queued > 0 && state.sleepers > 0;
         drop(state);
@@ -252,31 +345,21 @@ impl Pool {
     fn take<'a>(&self, mut state: MutexGuard<'a, State>, taker: Taker) -> (Option<Taken>, MutexGuard<'a, State>) {
         // A worker whose step waits for another pipeline (a Python function that iterates) counts as running already,
         // and takes whatever there is: the others may all be waiting like it.
-        if state.queued == 0 || (state.running >= self.budget() && taker != Taker::Nested) {
+        let is_full = taker != Taker::Nested && taker.counted(state.running, state.hosts) >= self.room();
+        if state.queued == 0 || is_full {
             return (None, state);
         }
         // Without a single worker the consumer has to do everything itself.
-        let any = taker != Taker::Consumer || state.threads == 0;
-        let is_nested = taker == Taker::Nested;
-        let may = |work: &Arc<dyn Work>| (any || !work.is_host()) && (is_nested || has_share(&**work));
+        let any = !matches!(taker, Taker::Consumer | Taker::Waiting) || state.threads == 0;
+        let may = |work: &Arc<dyn Work>| (any || !work.is_host()) && has_share(&**work, taker);
         let found = state.queues.iter_mut().find_map(|q| {
             let at = q.iter().position(may)?;
             q.remove(at)
         });
-        let found = found.map(|work| {
-            // One that waits inside of a step counts among those of that.
-            let (long, share) = (is_long(&*work), work.share().filter(|_| !is_nested));
-            Taken { work, long, share }
-        });
-        if let Some(Taken { long, share, .. }) = &found {
-            state.queued -= 1;
-            state.running += usize::from(!is_nested);
-            state.long += usize::from(*long);
-            if let Some(share) = share {
-                share.running.fetch_add(1, Relaxed);
-            }
-        }
-        (found, state)
+        let Some(work) = found else { return (None, state) };
+        state.queued -= 1;
+        let counts = state.begin(&*work, taker);
+        (Some(Taken { work, counts }), state)
     }
 
     fn work(self: Arc<Pool>) {
@@ -286,15 +369,14 @@ impl Pool {
         loop {
             let (work, guard) = self.take(state, Taker::Worker);
             state = guard;
-            if let Some(Taken { work, long, share }) = work {
+            if let Some(Taken { work, counts }) = work {
                 drop(state);
                 work.step();
                 self.look();
                 state = lock(&self.state);
-                state.running -= 1;
                 // This thread may take something else now, and others have passed over what the share is for.
-                let wake = share.is_some() && state.queued > 0 && state.sleepers > 0;
-                state.ended(long, share);
+                let wake = counts.share.is_some() && state.queued > 0 && state.sleepers > 0;
+                state.end(counts);
                 if wake {
                     self.wake.notify_one();
                 }
@@ -313,7 +395,7 @@ impl Pool {
                 spin();
             }
             state = lock(&self.state);
-            let is_work = state.running < self.budget() && state.can_run();
+            let is_work = state.running < self.room() && state.can_run();
             if is_work || state.stop {
                 continue;
             }

@@ -58,9 +58,11 @@ pub fn configure(change: Settings) {
 /// Threads that may run at once, as things are now: quotas and affinities may change while a process runs.
 pub fn cpu_budget() -> usize {
     let Settings { cpu_budget, leave_cores, .. } = settings();
+    // Asked in any case: threads follow where the process may run.
+    let free = free_cores(leave_cores.unwrap_or(0));
     match (cpu_budget, leave_cores) {
         (Some(n), None) => n,
-        (n, leave) => n.unwrap_or(usize::MAX).min(free_cores(leave.unwrap_or(0))),
+        (n, _) => n.unwrap_or(usize::MAX).min(free),
     }
 }
 

@@ -535,6 +535,7 @@ impl Shared {
                 self.lane.step.note(ns, at.lock_ns, Usage::since(used));
             }
         }
+        let mut has_panicked = false;
         let pulled = match pulled {
             Ok((Pull::Pending, at)) => {
                 self.meter.starved.fetch_add(1, Relaxed);
@@ -563,7 +564,7 @@ impl Shared {
             }
             Err(panic) => {
                 out.push(Item::Fail(panic_error(panic)));
-                lock(&self.queue).done = true;
+                has_panicked = true;
                 None
             }
         };
@@ -579,6 +580,7 @@ impl Shared {
                 queue.token = false;
                 return false;
             }
+            queue.done |= has_panicked;
             queue.under_way += 1;
             let number = queue.first + queue.slots.len() as u64;
             // In an unordered segment chunks share numbers, and one of them is noted for all.

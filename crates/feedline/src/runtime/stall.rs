@@ -111,9 +111,10 @@ impl Now {
             ));
         }
         if self.segments.iter().any(|s| s.token && !s.done) {
-            let Load { running, budget, queued, .. } = self.pool;
+            let Load { running, budget, elsewhere, queued, .. } = self.pool;
             return Some(format!(
-                "its work waits for a free worker: {running} of {budget} are busy elsewhere, {queued} steps are queued"
+                "its work waits for a free worker: {} of {budget} are busy elsewhere, {queued} steps are queued",
+                running + elsewhere
             ));
         }
         (self.promised > 0).then(|| format!("{starved} waits for a job in the background (listing, opening, indexing)"))
@@ -133,8 +134,12 @@ impl fmt::Display for Now {
             }
             None => writeln!(f, "step {}; the consumer is not waiting", self.delivered)?,
         }
-        let Load { threads, running, budget, queued } = self.pool;
-        writeln!(f, "pool: {running} of {budget} workers at work, {threads} threads, {queued} steps queued")?;
+        let Load { threads, running, budget, elsewhere, queued } = self.pool;
+        write!(f, "pool: {running} of {budget} workers at work, ")?;
+        if elsewhere > 0 {
+            write!(f, "{elsewhere} processes, ")?;
+        }
+        writeln!(f, "{threads} threads, {queued} steps queued")?;
         for s in &self.segments {
             let flags = [(s.ready, "front ready"), (s.token, "token held"), (s.starved, "starved"), (s.done, "done")];
             let flags: Vec<&str> = flags.iter().filter(|(on, _)| *on).map(|(_, name)| *name).collect();
@@ -243,7 +248,7 @@ mod tests {
         }
     }
     fn now(segments: Vec<SegmentNow>) -> Now {
-        let pool = Load { threads: 2, running: 2, budget: 2, queued: 1 };
+        let pool = Load { threads: 2, running: 2, budget: 2, elsewhere: 0, queued: 1 };
         Now { delivered: 7, waiting: Some(Duration::from_secs(12)), segments, pool, reads: vec![], promised: 0 }
     }
 

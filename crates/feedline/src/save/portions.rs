@@ -137,7 +137,7 @@ impl<W: Send + 'static> Portions<W> {
             }
             drop(state);
             let helped = match &shared.pool {
-                Some(pool) => pool.help(),
+                Some(pool) => pool.help(false),
                 None => shared.advance(),
             };
             if helped {

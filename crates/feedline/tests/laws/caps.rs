@@ -174,6 +174,19 @@ fn a_budget_can_be_changed_while_work_runs() {
     }
 }
 
+/// One thread stays, whatever they are: somebody has to give them work.
+#[test]
+fn processes_that_compute_count_among_the_threads() {
+    let pool = Pool::new(4);
+    let running = Running::new(|plan| pass(&plan, Options::default(), &pool), at_once(-1));
+    for (change, most) in [(0, 4), (1, 3), (2, 1), (5, 1), (-6, 2), (-2, 4)] {
+        pool.elsewhere(change);
+        assert_eq!(running.most(), most, "{change} more");
+    }
+    running.stop();
+    pool.stop();
+}
+
 #[test]
 fn a_pool_follows_what_the_machine_allows() {
     static ALLOWED: AtomicUsize = AtomicUsize::new(4);

@@ -287,8 +287,11 @@ impl Shared {
                 // In front it is done with fewer rows; one alone waits until it is there.
                 (again.rows, again.bytes, again.tried) = ((rows / FEWER).max(1), bytes, rows == 1);
                 let mut queue = lock(&self.queue);
-                queue.put_back(again);
                 queue.redo = Redo::No;
+                match queue.over {
+                    true => queue.under_way -= 1,
+                    false => queue.put_back(again),
+                }
                 return;
             }
         };
@@ -307,8 +310,10 @@ impl Shared {
         self.fill(number, items, bytes, takes, last);
         let mut queue = lock(&self.queue);
         queue.redo = Redo::No;
-        if !last && !self.gone() {
-            queue.put_back(again);
+        match queue.over {
+            true if !last => queue.under_way -= 1,
+            false if !last && !self.gone() => queue.put_back(again),
+            _ => {}
         }
     }
 
