@@ -40,7 +40,7 @@ SMALL_LIMITS = {
     "shuffled_parts_in_turns": 32 << 20,
     "shuffled_parts_of_batches": 16 << 20,
     **{name: 16 << 20 for name in PIPELINES if name.startswith("few_rows")},
-    "few_large_in_batches": 32 << 20,
+    **{name: 32 << 20 for name in PIPELINES if name.startswith("few_large_in_batches")},
 }
 """Limits of their own, lower than that of the others."""
 

@@ -258,3 +258,32 @@ def few_large_in_batches(_: Path) -> fl.Dataset:
     """Batches that take three quarters of the limit: there is no room for all of their rows beside them."""
     rows = fl.Dataset.range(32).map(lambda x: fl.fill([fl.where(x < 0, 3, 400_000)], x))
     return rows.batch(8).map(fl.reduce_sum)
+
+
+@pipeline
+def few_large_in_batches_again(_: Path) -> fl.Dataset:
+    """Taken apart and put together again: the second batch stays where the first one lies."""
+    rows = fl.Dataset.range(32).map(lambda x: fl.fill([400_000], x))
+    return rows.batch(8).unbatch().filter(lambda x: x[0] >= 0).batch(8).map(fl.reduce_sum)
+
+
+@pipeline
+def large_batches_made_anew(_: Path) -> fl.Dataset:
+    """Batches of three quarters of the limit, and as much that is made of each."""
+    rows = fl.Dataset.range(32).map(lambda x: fl.fill([800_000], x))
+    return rows.batch(8).map(lambda x: x + 1).batch(1).map(fl.reduce_sum)
+
+
+@pipeline
+def large_pairs(_: Path) -> fl.Dataset:
+    """Two of a third of the limit, one made of the other, and what is made of both."""
+    rows = fl.Dataset.range(12).map(lambda x: fl.fill([2_700_000], x))
+    pairs = fl.Dataset.zip(rows, rows.map(lambda x: x + 1)).map(lambda a, b: fl.concat([a, b], 0))
+    return pairs.filter(lambda x: x[0] >= 0).map(fl.reduce_sum)
+
+
+@pipeline
+def filled_up_of_few(_: Path) -> fl.Dataset:
+    """Batches of rows that lie in arrays of a third of the limit: these do not go one by one."""
+    rows = fl.Dataset.range(16).map(lambda x: fl.fill([10, 230_000], x))
+    return rows.flat_map(fl.Dataset.from_tensor_slices).padded_batch(28).map(fl.reduce_sum)

@@ -61,6 +61,9 @@ REFUSED = {
     "too_many_generated_to_shuffle": r"8 of the 48 elements of the buffer take 58\.7 MB",
     "too_large_for_a_function": r"of one element takes 8\d\.\d MB at once.* memory_limit of 67\.1 MB: raise",
     "too_many_generated_to_keep": r"\d elements to keep take .*on_full",
+    "large_batches_made_anew": r"of one element takes 1\d\d\.\d MB at once.* memory_limit of 67\.1 MB: raise",
+    "large_pairs": r"of one element takes \d+\.\d MB at once.* memory_limit of 67\.1 MB: raise",
+    "filled_up_of_few": r"of the 28 elements of a batch take .* raise it to 1\d\d\.\d MB .* smaller batches",
     "too_many_arrays_serially": r"what 8 of the 32 datasets are .* raise it to 32\d\.\d MB .*cycle_length",
 }
 LONG_ROWS = r"a row takes \d+\.\d MB, most .* column \"x.* memory_limit of 67\.1 MB leaves 58\.7 MB .* raise"

@@ -45,6 +45,8 @@ struct Now {
     standing: Cell<Standing>,
     /// It may take so much, whatever there is.
     most: Cell<usize>,
+    /// What its rows take, which are there beside what it makes of them.
+    beside: Cell<usize>,
     /// Bytes that it made less those that it dropped.
     taken: Cell<isize>,
     peak: Cell<isize>,
@@ -52,21 +54,38 @@ struct Now {
 
 thread_local! {
     static NOW: Now = const {
-        Now { standing: Cell::new(Standing::Free), most: Cell::new(0), taken: Cell::new(0), peak: Cell::new(0) }
+        Now {
+            standing: Cell::new(Standing::Free),
+            most: Cell::new(0),
+            beside: Cell::new(0),
+            taken: Cell::new(0),
+            peak: Cell::new(0),
+        }
     };
 }
 
 /// As long as it lives, what this thread takes is that of one step.
 #[must_use]
 pub struct Step {
-    before: (Standing, usize, isize, isize),
+    before: (Standing, usize, usize, isize, isize),
 }
 
 impl Step {
     /// It may take `most` bytes in all.
     pub fn begin(standing: Standing, most: usize) -> Step {
+        Step::of(standing, most, 0)
+    }
+    /// The same for a step whose rows take `beside`. What it makes of them and they together may be more only where the pass
+    /// has room for that.
+    pub fn of(standing: Standing, most: usize, beside: usize) -> Step {
         NOW.with(|now| Step {
-            before: (now.standing.replace(standing), now.most.replace(most), now.taken.take(), now.peak.take()),
+            before: (
+                now.standing.replace(standing),
+                now.most.replace(most),
+                now.beside.replace(beside),
+                now.taken.take(),
+                now.peak.take(),
+            ),
         })
     }
     /// Asks for so many bytes, which `make` has made on another thread: they count as the step's.
@@ -90,8 +109,9 @@ impl Drop for Step {
         NOW.with(|now| {
             now.standing.set(self.before.0);
             now.most.set(self.before.1);
-            now.taken.set(self.before.2);
-            now.peak.set(self.before.3);
+            now.beside.set(self.before.2);
+            now.taken.set(self.before.3);
+            now.peak.set(self.before.4);
         });
     }
 }
@@ -131,11 +151,11 @@ pub fn ask(bytes: usize) {
         let all = usize::try_from(now.taken.get()).unwrap_or(0).saturating_add(bytes);
         let is_large = |account: &&Account| all >= (account.limit() / SMALL).max(SMALL_BYTES);
         let account = Account::current().filter(is_large)?;
+        let (live, with_rows) = (account.live().saturating_add(bytes), all.saturating_add(now.beside.get()));
         let fits = match standing {
-            Standing::Behind(others) => {
-                account.live().saturating_add(bytes).saturating_add(all.max(others)) <= account.limit()
-            }
-            _ => true,
+            Standing::Behind(others) => live.saturating_add(all.max(others)) <= account.limit(),
+            // What its rows take is there for sure; what is there in all may be a little more.
+            _ => with_rows <= now.most.get() || live <= account.limit() + account.limit() / SMALL,
         };
         (!fits || all > now.most.get()).then_some(NoRoom { bytes: all })
     });
@@ -200,6 +220,17 @@ mod tests {
         drop(held);
         let one_by_one = || (0..4).for_each(|_| drop(Buf::new(28 << 20)));
         assert_eq!(refused(Standing::Behind(0), all, one_by_one), None);
+        // What its rows take counts, unless there is room for all of it.
+        let beside = |mb: usize| {
+            let step = Step::of(Standing::First, all, mb << 20);
+            let made = catch_unwind(AssertUnwindSafe(make(&[40])));
+            drop(step);
+            made.is_ok()
+        };
+        assert_eq!([beside(0), beside(30)], [true, true]);
+        let rows = Buf::new(30 << 20);
+        assert_eq!([beside(24), beside(30)], [true, false]);
+        drop(rows);
         assert_eq!(account.live(), 0, "what was made is dropped");
         account.close();
     }

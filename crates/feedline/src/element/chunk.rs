@@ -1,7 +1,7 @@
 //! Rows that travel together, column by column, each row with its position in the stream.
 
 use super::dtype::DType;
-use super::pos::{Origin, Pos};
+use super::pos::Pos;
 use super::spec::Spec;
 use super::tensor::{Shape, Tensor, check_room, is_loose, is_waste};
 use super::value::{Ragged, Sparse, Value};
@@ -18,6 +18,8 @@ pub type Element = SmallVec<[Value; 2]>;
 
 /// Tensors up to this size are stacked when rows are put together; larger ones are moved by reference.
 const STACK_BYTES: usize = 1024;
+/// Parts of a block that are worth leaving where they lie have more bytes.
+const LARGE: usize = 64 << 10;
 
 /// One leaf of many rows.
 #[derive(Clone, Debug)]
@@ -209,6 +211,9 @@ impl Column {
     fn gathered(parts: Vec<Column>) -> (Column, usize) {
         let copied = |parts: &[Column]| parts.iter().map(|c| c.nbytes()).sum();
         let Some(shape) = Column::joint_shape(&parts) else { return (Column::concat(&parts), copied(&parts)) };
+        if let Some(whole) = Column::whole(&parts) {
+            return (whole, 0);
+        }
         let tensor = |c| if let Column::Dense(t) = c { t } else { unreachable!("all are dense") };
         match Tensor::rejoin(shape.clone(), parts.into_iter().map(tensor).collect()) {
             Ok(joined) => (Column::Dense(joined), 0),
@@ -285,6 +290,12 @@ impl Column {
             }
             _ => None,
         }
+    }
+    /// Large parts that follow each other in a block and are most of it, as they lie: a copy would stand beside all of it.
+    fn whole(parts: &[Column]) -> Option<Column> {
+        let (first, rest) = parts.split_first().filter(|_| parts.iter().map(Column::nbytes).sum::<usize>() > LARGE)?;
+        let all = rest.iter().try_fold(first.clone(), |all, next| all.joined(next))?;
+        (all.held_bytes() > 0 && !all.is_loose()).then_some(all)
     }
     /// Whether somebody else keeps the memory alive too.
     pub fn is_shared(&self) -> bool {
@@ -647,6 +658,18 @@ impl Chunk {
                 Column::Rows(values, rows) => values[rows.clone()].iter().all(|v| v.as_tensor().is_some_and(kept)),
             })
     }
+    /// What its rows take, if they are not there anyway.
+    pub fn own_bytes(&self) -> usize {
+        if self.is_kept() { 0 } else { self.nbytes() }
+    }
+    /// The same with what they keep alive besides, where that is easily seen.
+    pub fn held_bytes(&self) -> usize {
+        let of = |column: &Column| match column {
+            Column::Dense(_) => column.held_bytes().max(column.nbytes()),
+            Column::Rows(..) => column.nbytes(),
+        };
+        if self.is_kept() { 0 } else { self.columns.iter().map(of).sum() }
+    }
     /// Whether all of its memory is somebody else's, such as an array that the user made.
     pub fn is_foreign(&self) -> bool {
         let foreign =
@@ -706,18 +729,7 @@ impl Chunk {
     /// The error with a row in it: its position, what it is, and where it was read, if that is traced.
     #[cold]
     pub fn blame(&self, error: Error, row: usize) -> Error {
-        let error = error.at_element(self.pos.at(row)).with_row(Arc::new(self.element(row)));
-        let mut found = None;
-        if let Some(origin) = self.pos.origin(row) {
-            origin.rows(&mut |one| found = found.take().or(Some(one.clone())));
-        }
-        match found {
-            Some(Origin::Row { source, record, byte, .. }) if error.at().file.is_none() => {
-                let error = record.map_or(error.clone(), |record| error.clone().at_record(record));
-                source.file.as_ref().map_or(error.clone(), |file| error.in_file(file, byte))
-            }
-            _ => error,
-        }
+        self.pos.blame(error, row).with_row(Arc::new(self.element(row)))
     }
     /// The same columns in the order that another structure wants them.
     pub fn reordered(mut self, order: &[usize]) -> Chunk {

@@ -38,6 +38,11 @@ impl Run {
         });
         Loose(loose.collect())
     }
+    /// How many chunks at the end lie in the same blocks, in every column, and the bytes of all that do: these go together.
+    pub fn together(&self) -> (usize, usize) {
+        let chunks = self.columns.iter().map(|side| side.chunks).min();
+        (chunks.unwrap_or(0), self.columns.iter().map(|side| side.bytes).sum())
+    }
     /// The same when nothing follows for long.
     pub fn end(&mut self, last: Option<&Chunk>) -> Loose {
         let sides = self.columns.iter_mut().enumerate();

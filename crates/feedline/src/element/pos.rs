@@ -1,5 +1,6 @@
 //! Where rows stand in the stream they came from, and, if somebody asked to be told, where they were first.
 
+use crate::error::Error;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -86,6 +87,22 @@ impl Pos {
         match self {
             Pos::Traced(list) => list.get(row).map(|t| &t.origin),
             _ => None,
+        }
+    }
+    /// The error with the position of a row, and where it was read, if that is traced.
+    #[cold]
+    pub fn blame(&self, error: Error, row: usize) -> Error {
+        let error = error.at_element(self.at(row));
+        let mut found = None;
+        if let Some(origin) = self.origin(row) {
+            origin.rows(&mut |one| found = found.take().or(Some(one.clone())));
+        }
+        match found {
+            Some(Origin::Row { source, record, byte, .. }) if error.at().file.is_none() => {
+                let error = record.map_or(error.clone(), |record| error.clone().at_record(record));
+                source.file.as_ref().map_or(error.clone(), |file| error.in_file(file, byte))
+            }
+            _ => error,
         }
     }
     pub fn slice(&self, rows: Range<usize>) -> Pos {

@@ -142,6 +142,8 @@ pub struct Gather {
     largest: usize,
     /// Of those that are held, wherever they lie.
     bytes: usize,
+    /// Of those that are held and go together, at most.
+    together: usize,
 }
 
 impl Gather {
@@ -154,6 +156,7 @@ impl Gather {
             beside: Beside::Nothing,
             largest: 0,
             bytes: 0,
+            together: 0,
             run: Run::default(),
         }
     }
@@ -185,7 +188,12 @@ impl Gather {
         self.held += rows;
         self.run.follow(self.parts.last(), &chunk).trim(self.parts.iter_mut().rev());
         self.parts.push(chunk);
-        let Err(over) = self.hold.set(self.hold.bytes() + bytes) else { return Ok(()) };
+        let kept = self.hold.set(self.hold.bytes() + bytes);
+        // Rows go as they are copied, but those that lie in one block not before the last of them; all of a block stay there.
+        let (chunks, together) = self.run.together();
+        self.together = self.together.max(together);
+        let beside = if chunks < self.parts.len() { self.together } else { 0 };
+        let Err(over) = kept.and_then(|()| self.hold.fits_beside(beside)) else { return Ok(()) };
         let (held, rows) = (self.held, self.rows);
         self.clear();
         Err(too_large(over, held, rows))
@@ -193,7 +201,7 @@ impl Gather {
     pub fn clear(&mut self) {
         self.parts.clear();
         self.run = Run::default();
-        (self.held, self.bytes) = (0, 0);
+        (self.held, self.bytes, self.together) = (0, 0, 0);
         let _ = self.hold.set(0);
     }
     /// All that was collected as one chunk, and what is made of it, which counts beside it.
@@ -207,7 +215,7 @@ impl Gather {
     }
     /// All that was collected as one chunk, and the bytes that were copied for it.
     pub fn take(&mut self) -> (Chunk, usize) {
-        (self.held, self.bytes, self.run) = (0, 0, Run::default());
+        (self.held, self.bytes, self.together, self.run) = (0, 0, 0, Run::default());
         let _ = self.hold.set(0);
         let mut parts = std::mem::take(&mut self.parts);
         match parts.len() {

@@ -238,7 +238,7 @@ impl Inners {
             return self.function.run(chunk, out);
         }
         let budget = &self.cx.run.budget;
-        let step = Step::begin(Standing::First, budget.left());
+        let step = Step::of(Standing::First, budget.left(), budget.beside(chunk.own_bytes()));
         let ran = catch_unwind(AssertUnwindSafe(|| {
             let mut made = Vec::new();
             self.function.run(chunk.clone(), &mut made);

@@ -185,14 +185,6 @@ struct Read {
     bytes: usize,
 }
 
-/// What it keeps alive that would not be there otherwise.
-fn own_bytes(item: &Item) -> usize {
-    match item {
-        Item::Rows(chunk) if chunk.is_kept() => 0,
-        item => item.nbytes(),
-    }
-}
-
 fn positions(item: &Item) -> u64 {
     match item {
         Item::Rows(chunk) => chunk.rows() as u64,
@@ -285,7 +277,7 @@ impl Stage for WindowStage {
                     }
                 };
                 self.end += positions(&item);
-                let bytes = own_bytes(&item);
+                let bytes = item.own_bytes();
                 self.trim_run(&item);
                 if let Item::Rows(chunk) = &item {
                     self.hold.expect_rows(self.numbers.span().min(self.most), chunk.rows(), chunk.nbytes());

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::op::{Op, OpInfo, Param, Props, read};
 use crate::ops::Open;
 use crate::plan::{Card, Plan};
-use crate::runtime::{At, BuildCx, Built, Cx, Index, Item, Mark, Pull, Stage, Tap};
+use crate::runtime::{At, BuildCx, Built, Cx, Index, Item, Mark, Partial, Pull, Stage, Tap};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -89,6 +89,7 @@ impl Op for Zip {
         Ok(Built::Stage(Box::new(ZipStage {
             inputs: Open::new(cx, &node.inputs, inputs),
             order: self.order(),
+            partial: cx.run.budget.partial(),
             lockstep,
         })))
     }
@@ -127,6 +128,8 @@ struct Input {
 struct ZipStage {
     inputs: Open<Vec<Input>>,
     order: Vec<usize>,
+    /// What some have while others are waited for.
+    partial: Partial,
     /// Python functions below: inputs go on together, one element at a time, so that none is called too often.
     lockstep: bool,
 }
@@ -135,12 +138,14 @@ impl Stage for ZipStage {
     fn next(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
         let Some(inputs) = self.inputs.get() else { return Pull::End };
         let mut rows = fronts(inputs, if self.lockstep { 1 } else { want });
-        let mut pending = false;
+        let (mut pending, looks) = (false, cx.looks);
         for input in &mut *inputs {
             if input.front.is_some() || input.ended {
                 continue;
             }
-            // All inputs are asked even if one is late, so that they work side by side; none for more than the others have.
+            // While one is waited for the others are looked at: they work beside it where there is room. None is asked for more
+            // than the others have.
+            cx.looks = looks || pending;
             match input.tap.next(cx, rows) {
                 Pull::Rows(chunk) => {
                     rows = rows.min(chunk.rows());
@@ -159,6 +164,9 @@ impl Stage for ZipStage {
                 }
             }
         }
+        cx.looks = looks;
+        let there = inputs.iter().filter(|_| pending).filter_map(|i| i.front.as_ref()?.rows());
+        self.partial.set(there.map(Chunk::held_bytes).sum());
         if pending {
             return Pull::Pending;
         }

@@ -56,6 +56,8 @@ pub struct Budget {
     peak: AtomicUsize,
     /// Bytes that somebody is about to take.
     promised: AtomicUsize,
+    /// Bytes of elements of which the rest is waited for.
+    partial: AtomicUsize,
     /// Readers of files that were open at once.
     readers: AtomicUsize,
     closed: AtomicBool,
@@ -68,7 +70,7 @@ impl Budget {
     fn among(limit: usize, all: usize, kept_by_all: &'static AtomicUsize) -> Arc<Budget> {
         let account = Account::open(limit, all);
         let (kept, yielding, expected, step, steps, unknown) = Default::default();
-        let (peak, promised, readers, closed) = Default::default();
+        let (peak, promised, partial, readers, closed) = Default::default();
         Arc::new(Budget {
             account,
             limit,
@@ -82,6 +84,7 @@ impl Budget {
             unknown,
             peak,
             promised,
+            partial,
             readers,
             closed,
         })
@@ -156,6 +159,14 @@ impl Budget {
         self.promised.fetch_add(bytes, Relaxed);
         Promise { budget: self.clone(), bytes }
     }
+    /// For whoever puts elements together of what others make.
+    pub fn partial(self: &Arc<Self>) -> Partial {
+        Partial { budget: self.clone(), bytes: 0 }
+    }
+    /// What is there as long as a step is under way that nothing can go on without, when that is made of so many bytes.
+    pub fn beside(&self, rows: usize) -> usize {
+        rows.saturating_add(self.partial.load(Relaxed))
+    }
     /// A step took so much at once, or would have: whoever can do with less leaves it to the next one. `most` is what those of
     /// the same segment took, if it is one of few.
     pub fn note_step(&self, bytes: usize, most: Option<&AtomicUsize>) {
@@ -223,6 +234,26 @@ pub struct Promise {
 impl Drop for Promise {
     fn drop(&mut self) {
         self.budget.promised.fetch_sub(self.bytes, Relaxed);
+    }
+}
+
+/// What is there of an element while the rest is waited for.
+pub struct Partial {
+    budget: Arc<Budget>,
+    bytes: usize,
+}
+
+impl Partial {
+    pub fn set(&mut self, bytes: usize) {
+        if bytes != self.bytes {
+            grow(&self.budget.partial, std::mem::replace(&mut self.bytes, bytes), bytes);
+        }
+    }
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        self.set(0);
     }
 }
 
@@ -474,6 +505,21 @@ impl Hold {
             yielding: 0,
             is_guess: false,
             elsewhere: Some(elsewhere),
+        })
+    }
+    /// Whether so many more may be there for a moment, beside what all operators keep.
+    pub fn fits_beside(&self, bytes: usize) -> std::result::Result<(), Over> {
+        let (kept, most) = (self.budget.kept.load(Relaxed), self.budget.limit.max(LEAST));
+        if kept.saturating_add(bytes) <= most {
+            return Ok(());
+        }
+        Err(Over {
+            bytes: self.bytes.saturating_add(bytes),
+            others: kept.saturating_sub(self.bytes),
+            most,
+            limit: self.budget.limit,
+            expects: self.expects,
+            ..Over::default()
         })
     }
     /// The same where so many of them lie in no block of this pass: these are charged to it as well.

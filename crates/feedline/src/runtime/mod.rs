@@ -27,7 +27,7 @@ mod state;
 pub mod sync;
 mod trace;
 
-pub use budget::{Budget, Hold, Kept, Over, Promise, enough as enough_text, size as bytes_text};
+pub use budget::{Budget, Hold, Kept, Over, Partial, Promise, enough as enough_text, size as bytes_text};
 pub use build::{BuildCx, Built, Known, Run, mix};
 pub use ends::{Ends, EndsBelow, Waiting};
 pub use errors::{Errors, LeftOut, Tally};

@@ -75,6 +75,13 @@ impl Item {
             Item::Fail(_) => 256,
         }
     }
+    /// What it keeps alive that would not be there otherwise.
+    pub fn own_bytes(&self) -> usize {
+        match self {
+            Item::Rows(chunk) => chunk.own_bytes(),
+            item => item.nbytes(),
+        }
+    }
 }
 
 /// What a segment stands still for.

@@ -379,7 +379,15 @@ impl BufferStage {
             self.places.extend(self.picked.drain(..).map(|r| r.row));
             return Pull::Rows(packed.take(&self.places));
         }
-        let mut chunk = gather(&self.picked, |p| self.parts.chunk(p));
+        let mut chunk = match self.picked[..] {
+            // A long row need not be there twice.
+            [RowRef { part, .. }]
+                if self.parts.chunk(part).rows() == 1 && self.parts.chunk(part).nbytes() >= LONG_ROW =>
+            {
+                self.parts.chunk(part).clone().trimmed()
+            }
+            _ => gather(&self.picked, |p| self.parts.chunk(p)),
+        };
         for r in self.picked.drain(..) {
             self.parts.release(r.part);
         }

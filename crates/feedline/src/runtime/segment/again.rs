@@ -165,8 +165,14 @@ impl Shared {
                 standing if repeats && self.is_worth_keeping(&items) => standing,
                 _ => Standing::Free,
             };
-            let kept = (standing != Standing::Free).then(|| items.iter().map(copy).collect());
-            let step = Step::begin(standing, self.most_of(rows));
+            // A row alone in front is not done again. Where it is large it is not kept, and may be written over.
+            let own = items.iter().map(Item::own_bytes).sum();
+            let alone = rows == 1 && standing == Standing::First;
+            let last = items.first().and_then(Item::rows).filter(|_| alone && own > self.budget.limit() / LARGE);
+            let last = last.map(|chunk| chunk.pos.clone());
+            let kept = (standing != Standing::Free && last.is_none()).then(|| items.iter().map(copy).collect());
+            let beside = self.budget.beside(own);
+            let step = Step::of(standing, self.most_of(rows), beside);
             let mut left = VecDeque::new();
             let may_leave = (!repeats).then_some(&mut left);
             let run = || self.run_functions(at..at + alike, items, (&mut *slots, rows), may_leave, lock_ns);
@@ -181,6 +187,11 @@ impl Shared {
             items = match ran {
                 Ok(items) => items,
                 Err(panic) => {
+                    if let (Some(&NoRoom { bytes }), Some(pos)) = (panic.downcast_ref::<NoRoom>(), last) {
+                        self.budget.note_step(bytes, self.most_step());
+                        let error = self.budget.refused(bytes.saturating_add(beside)).in_op(self.name);
+                        return (Ok(Done { items: vec![Item::Fail(pos.blame(error, 0))], left: rest }), took);
+                    }
                     let unfinished = match (panic.downcast_ref::<NoRoom>(), kept) {
                         (Some(&NoRoom { bytes }), Some(items)) => {
                             self.budget.note_step(bytes, self.most_step());
