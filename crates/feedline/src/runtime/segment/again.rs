@@ -165,9 +165,10 @@ impl Shared {
                 standing if repeats && self.is_worth_keeping(&items) => standing,
                 _ => Standing::Free,
             };
-            // A row alone in front is not done again. Where it is large it is not kept, and may be written over.
+            // A row alone in front is not done again. Where it is large it is not kept, and may be written over, unless a
+            // quarantine wants what it was.
             let own = items.iter().map(Item::own_bytes).sum();
-            let alone = rows == 1 && standing == Standing::First;
+            let alone = rows == 1 && standing == Standing::First && !self.sieved;
             let last = items.first().and_then(Item::rows).filter(|_| alone && own > self.budget.limit() / LARGE);
             let last = last.map(|chunk| chunk.pos.clone());
             let kept = (standing != Standing::Free && last.is_none()).then(|| items.iter().map(copy).collect());
