@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import queue
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +15,9 @@ import pytest
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux says which thread may run where")
 
 
-def run(code: str) -> Any:
+def run(code: str, *words: str) -> Any:
     """What a program prints, as JSON."""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -80,30 +78,43 @@ def test_affinities_that_change_are_followed() -> None:
     assert narrow[3] <= 1.1
 
 
-@pytest.mark.parametrize("option", [{"cpu_budget": 1}, {"leave_cores": 100}])
-@pytest.mark.parametrize("behind", ["calls", "prefetch"])
-def test_a_generator_may_wait_for_the_loop(option: dict[str, int], behind: str) -> None:
-    """It has the only thread of its pipeline, and gives nothing until the loop has what it gave before."""
-    arrived: queue.Queue[int] = queue.Queue()
-    late: list[int] = []
+TOLD = """if True:
+    import json, queue, sys
+    import feedline as fl
 
-    def told() -> Iterator[int]:
-        for i in range(5):
+    arrived, late = queue.Queue(), []
+
+    def told():
+        for i in range(3):
             yield i
             try:
-                arrived.get(timeout=10)
+                arrived.get(timeout=20)
             except queue.Empty:
                 late.append(i)
 
+    whose, behind = sys.argv[1:]
     ds = fl.Dataset.from_generator(told, output_signature=fl.TensorSpec((), fl.int64))
     if behind == "calls":
         ds = ds.map(lambda x: x + 1, num_parallel_calls=2).map(lambda x: x - 1, num_parallel_calls=1)
     else:
         ds = ds.map(lambda x: x).prefetch(2)
-    for i, x in enumerate(ds.with_options(chunk_rows=1, **option)):
-        assert i == x
-        arrived.put(i)
-    assert not late
+    if whose == "process":
+        fl.configure(cpu_budget=1)
+    else:
+        ds = ds.with_options(cpu_budget=1)
+    found = []
+    for x in ds.with_options(chunk_rows=1):
+        found.append(int(x))
+        arrived.put(x)
+    print(json.dumps([found, late]))
+"""
+
+
+@pytest.mark.parametrize("whose", ["process", "pipeline"])
+@pytest.mark.parametrize("behind", ["calls", "prefetch"])
+def test_a_generator_may_wait_for_the_loop(whose: str, behind: str) -> None:
+    """It has the only thread, and gives nothing until the loop has what it gave before."""
+    assert run(TOLD, whose, behind) == [[0, 1, 2], []]
 
 
 NICE = """if True:

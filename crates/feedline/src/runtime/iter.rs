@@ -80,12 +80,15 @@ impl Wake for Waiter {
 /// A consumer looks for interrupts this often while it waits.
 const LOOK: Duration = Duration::from_millis(50);
 
+/// After so much time a consumer asks for more than the threads that it was given: see `pool.rs`.
+const LATE: Duration = Duration::from_secs(1);
+
 /// A consumer in the middle of a call.
 struct Waits {
+    since: Instant,
     /// When it looked for interrupts.
     looked: Instant,
-    /// Whether it has done so since it began to wait.
-    long: bool,
+    is_late: bool,
 }
 
 /// What is shared by the stages of a pass over `plan` on this pool.
@@ -356,9 +359,9 @@ impl Iter {
         if let Some(left) = self.left {
             self.run.meters.ask(start.duration_since(left));
         }
-        let mut waits = Waits { looked: start, long: false };
+        let mut waits = Waits { since: start, looked: start, is_late: false };
         let more = self.fetch_from(&mut waits, interrupted);
-        if waits.long {
+        if waits.is_late {
             self.set_late(false);
         }
         let now = Instant::now();
@@ -423,15 +426,18 @@ impl Iter {
     fn wait(&self, waits: &mut Waits, watch: &mut Watch, interrupted: &mut dyn FnMut() -> Result<()>) -> Result<()> {
         loop {
             if waits.looked.elapsed() >= LOOK {
-                (waits.looked, waits.long) = (Instant::now(), true);
-                self.set_late(true);
+                waits.looked = Instant::now();
+                waits.is_late = waits.since.elapsed() >= LATE;
+                if waits.is_late {
+                    self.set_late(true);
+                }
                 interrupted()?;
                 watch.look()?;
             }
             if *lock(&self.waiter.ready) || self.run.cancelled.load(Relaxed) {
                 return Ok(());
             }
-            if self.run.pool.help(waits.long) {
+            if self.run.pool.help(waits.is_late) {
                 continue;
             }
             self.waiter.wait();

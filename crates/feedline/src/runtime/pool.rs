@@ -10,9 +10,9 @@
 //! 7. A pipeline that asks for fewer threads than there are has a `Share`: its work is passed over while so many run.
 //! 8. Processes that compute for us (`map(workers=n)`) count among the threads that may run, but for one thread: somebody
 //!    has to give them work.
-//! 9. A step that calls Python may wait for the consumer (a generator that is told what became of its last element). A
-//!    consumer that has waited for long does not count such steps: it goes on with what does not call Python, and a worker
-//!    that the pipeline's share would not have with the rest.
+//! 9. A step that calls Python may wait for the consumer (a generator that is told what became of its last element). So that
+//!    it need not wait for ever, such steps do not count for a consumer that is late: it does whatever there is to do, and so
+//!    do workers that its pipeline would not have otherwise.
 //! 10. Work never blocks on another piece of work; therefore no set of pipelines can deadlock the pool.
 
 use super::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering::Relaxed};
@@ -44,7 +44,7 @@ pub struct Share {
     running: AtomicUsize,
     /// Those of them that call Python.
     hosts: AtomicUsize,
-    /// The consumer has waited for long.
+    /// The consumer is.
     is_late: AtomicBool,
 }
 
@@ -58,7 +58,7 @@ impl Share {
         }
     }
     fn has_room(&self, taker: Taker) -> bool {
-        let taker = if self.is_late.load(Relaxed) { Taker::Waiting } else { taker };
+        let taker = if self.is_late.load(Relaxed) { Taker::Late } else { taker };
         taker.counted(self.running.load(Relaxed), self.hosts.load(Relaxed)) < (self.most)()
     }
 }
@@ -95,9 +95,9 @@ fn is_long(work: &dyn Work) -> bool {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Taker {
     Worker,
-    /// A consumer that waits, or has waited for long.
+    /// A consumer that waits, or is late.
     Consumer,
-    Waiting,
+    Late,
     /// A worker in the middle of a step, which waits for another pipeline.
     Nested,
 }
@@ -105,7 +105,7 @@ enum Taker {
 impl Taker {
     /// How many of those that run stand in its way.
     fn counted(self, running: usize, hosts: usize) -> usize {
-        running - if self == Taker::Waiting { hosts } else { 0 }
+        running - if self == Taker::Late { hosts } else { 0 }
     }
 }
 
@@ -307,7 +307,7 @@ impl Pool {
         }
     }
 
-    /// Whether the consumer of a pipeline has waited for long.
+    /// Whether the consumer of a pipeline is late.
     pub fn set_late(&self, share: &Share, is_late: bool) {
         share.is_late.store(is_late, Relaxed);
         let state = lock(&self.state);
@@ -318,11 +318,11 @@ impl Pool {
         }
     }
 
-    /// A consumer that would wait, or has waited for long, runs one step. False if there is nothing for it to do.
-    pub fn help(&self, has_waited: bool) -> bool {
-        let taker = match (IS_WORKER.get(), has_waited) {
+    /// A consumer that would wait, or is late, runs one step. False if there is nothing for it to do.
+    pub fn help(&self, is_late: bool) -> bool {
+        let taker = match (IS_WORKER.get(), is_late) {
             (true, _) => Taker::Nested,
-            (false, true) => Taker::Waiting,
+            (false, true) => Taker::Late,
             (false, false) => Taker::Consumer,
         };
         let Some(Taken { work, counts }) = self.take(lock(&self.state), taker).0 else {
@@ -350,7 +350,7 @@ impl Pool {
             return (None, state);
         }
         // Without a single worker the consumer has to do everything itself.
-        let any = !matches!(taker, Taker::Consumer | Taker::Waiting) || state.threads == 0;
+        let any = taker != Taker::Consumer || state.threads == 0;
         let may = |work: &Arc<dyn Work>| (any || !work.is_host()) && has_share(&**work, taker);
         let found = state.queues.iter_mut().find_map(|q| {
             let at = q.iter().position(may)?;
