@@ -152,7 +152,7 @@ fn own(py: Python<'_>, tensor: &mut Tensor) -> PyResult<()> {
         // What the function was given, and returned.
         Some(memory) => {
             let block = memory.get().block();
-            let is_ours = only || (block.is_frozen() && !can_write);
+            let is_ours = only || memory.get().is_read_only();
             let is_given = memory.get().whose() != Whose::Consumer && block.is_own();
             if !is_ours || !(block.is_kept() || is_given) {
                 return copy(tensor);

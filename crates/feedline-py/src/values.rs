@@ -19,6 +19,8 @@ use std::sync::Arc;
 pub struct Memory {
     tensor: Tensor,
     whose: Whose,
+    /// Nobody has ever had it to write to.
+    read_only: bool,
 }
 
 impl Memory {
@@ -28,6 +30,9 @@ impl Memory {
     }
     pub fn whose(&self) -> Whose {
         self.whose
+    }
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
     }
     /// Says that a function has given it back.
     pub fn stay(&self) {
@@ -145,7 +150,7 @@ pub fn tensor_to_py<'py>(py: Python<'py>, tensor: Tensor, mut whose: Whose) -> P
     }
     let mut dims: smallvec::SmallVec<[npy_intp; 4]> = tensor.shape().iter().map(|&d| d as npy_intp).collect();
     let data = tensor.bytes().as_ptr().cast_mut();
-    let memory = Bound::new(py, Memory { tensor, whose })?;
+    let memory = Bound::new(py, Memory { tensor, whose, read_only })?;
     // SAFETY: dims and data describe memory that `memory` keeps alive as the array's base; NewFromDescr steals the
     // reference to descr, SetBaseObject the one to memory. Rows of one block are handed out once each, or only to be read,
     // so writing through the array races with nobody.
