@@ -334,7 +334,8 @@ mod tests {
         let entered = Account::enter(Some(account));
         assert!(large.is_own());
         drop(entered);
-        (large.take_back(), large.take_back());
+        large.take_back();
+        large.take_back();
         assert_eq!((account.live(), account.out()), ((1 << 20) + 128 + 192, 0));
         large.hand_out(1 << 20);
         std::thread::spawn(|| drop((large, small))).join().unwrap();
