@@ -49,8 +49,52 @@ DEALT: dict[str, Any] = {
 }
 
 
+def files_of(folder: str, world: int, rank: int, equal: Any) -> fl.Dataset:
+    mine = fl.Dataset.from_tensor_slices(files(folder)).shuffle(5, seed=2).shard(world, rank, equal=equal)
+    read = mine.interleave(fl.TFRecordDataset, cycle_length=2, num_parallel_calls=2).map(number)
+    return read.shuffle(20)
+
+
+#: What holds elements of one part, behind `shard`. Each rank has numbers that no other has, all of them
+#: together the numbers up to COUNT once, or without a few that `equal` leaves out.
+HELD: dict[str, Any] = {
+    "a buffer without a seed": lambda _, *part: numbers(*part).shuffle(30),
+    "a permutation": lambda _, world, rank, equal: (
+        fl.Dataset.range(COUNT).shard(world, rank, equal=equal).shuffle(seed=1)
+    ),
+    "files apart": files_of,
+    "chosen": lambda _, *part: numbers(*part).filter(lambda v: v % 7 != 3),
+    "taken apart": lambda _, *part: numbers(*part).batch(3).unbatch().filter(lambda v: v >= 0),
+    "flat": lambda _, *part: numbers(*part).flat_map(lambda v: fl.Dataset.from_tensors(v).repeat(1 + v % 3)),
+    "groups apart": lambda _, *part: numbers(*part).group_by_window(
+        lambda v: v % 4, lambda _, group: group.shuffle(5, seed=4), window_size=6
+    ),
+    "a cache": lambda _, *part: numbers(*part).cache().shuffle(20, seed=2),
+    "Python": lambda _, *part: numbers(*part).shuffle(9).map(plain, num_parallel_calls=2),
+    "side by side": lambda _, *part: fl.Dataset.zip((numbers(*part), numbers(*part).shuffle(5))).map(
+        lambda a, b: a + 0 * b
+    ),
+    "windows": lambda _, *part: numbers(*part).window(4).flat_map(lambda window: window.batch(4)).unbatch(),
+    "again": lambda _, *part: numbers(*part).shuffle(10).repeat(2),
+}
+
+
+assert not HELD.keys() & DEALT.keys()
+
+
+def numbers(world: int, rank: int, equal: Any) -> fl.Dataset:
+    return fl.Dataset.range(COUNT).shuffle(50, seed=8).shard(world, rank, equal=equal)
+
+
+def plain(value: Any) -> Any:
+    return np.int64(value)
+
+
 def part(name: str, folder: str, world: int, rank: int, equal: Any) -> fl.Dataset:
-    dealt = DEALT[name](folder).shard(world, rank, equal=equal)
+    if name in HELD:
+        dealt = HELD[name](folder, world, rank, equal)
+    else:
+        dealt = DEALT[name](folder).shard(world, rank, equal=equal)
     return dealt.map(lambda v: v * 2).batch(BATCH).prefetch(1)
 
 
@@ -87,10 +131,7 @@ def test_ranks_take_over_from_each_other(hops: list[tuple[int, int | None]], tmp
 
     All elements are seen once. With equal parts, the last few are left out, or the first come again.
     """
-    for number, path in enumerate(files(str(tmp_path))):
-        with fl.io.TFRecordWriter(path) as writer:
-            for value in range(number, COUNT, 5):
-                writer.write(str(value).encode())
+    written(tmp_path)
     cases = list(itertools.product(DEALT, [None, "drop", "wrap"], [0, -1]))
     seen: list[list[int]] = [[] for _ in cases]
     states: list[Any] = [None] * len(cases)
@@ -134,6 +175,89 @@ def test_ranks_take_over_from_each_other(hops: list[tuple[int, int | None]], tmp
     assert [after for _, _, after in found[::2]] == [after for _, _, after in found[1::2]]
 
 
+def written(folder: Path) -> None:
+    for number, path in enumerate(files(str(folder))):
+        with fl.io.TFRecordWriter(path) as writer:
+            for value in range(number, COUNT, 5):
+                writer.write(str(value).encode())
+
+
+def hop_merged(name: str, folder: str, world: int, steps: list[int] | None, equal: Any, state: Any) -> Any:
+    """The same with as many steps for each rank as are given, and one state for all."""
+    seen, ranks, after = [], [], []
+    for rank in range(world):
+        ds = part(name, folder, world, rank, equal)
+        it = ds.iter(state)
+        taken = itertools.islice(it, None if steps is None else steps[rank])
+        seen.append([(np.asarray(batch) // 2).tolist() for batch in taken])
+        ranks.append(it.state_dict())
+        if steps is None:
+            after.append([(np.asarray(batch) // 2).tolist() for batch in ds])
+    return seen, fl.merge_states(reversed(ranks)), after
+
+
+#: The steps that each rank makes.
+UNEVEN: list[list[list[int] | int]] = [
+    [[4], [1, 5, 2], [3, 0, 2, 6], 1],
+    [[2, 0, 5], [3], [1, 1, 4, 2], 3],
+    [[1, 2, 0, 4], [2, 5, 3], 4],
+    [[3, 3, 3], [2, 2, 2, 2], [4], 3],
+]
+
+
+@pytest.mark.parametrize("hops", UNEVEN, ids=lambda hops: "-".join(str(_world(hop)) for hop in hops))
+def test_ranks_take_over_whatever_stands_behind_shard(hops: list[Any], tmp_path: Path) -> None:
+    """Wherever each of them is, each time in a fresh process, with one state of all ranks."""
+    written(tmp_path)
+    cases = list(itertools.product([*HELD, *DEALT], [None, "drop", "wrap"]))
+    seen: list[list[int]] = [[] for _ in cases]
+    states: list[Any] = [None] * len(cases)
+    found: list[Any] = []
+    for hop in hops:
+        steps = None if isinstance(hop, int) else hop
+        asked = [
+            (name, str(tmp_path), _world(hop), steps, equal, state)
+            for (name, equal), state in zip(cases, states, strict=True)
+        ]
+        found = in_another_process(["merged", asked])
+        for at, (batches, told, _) in enumerate(found):
+            seen[at] += flat(batches)
+            states[at] = told
+    for (name, equal), got, (batches, _, after) in zip(cases, seen, found, strict=True):
+        case = name, equal
+        times = 2 if name == "again" else 1
+        if equal is None:
+            expected = Counter(expected_of(name) * times)
+            assert Counter(got) == expected, case
+            assert Counter(flat(after)) == expected, case
+            continue
+        sizes = [len(flat([one])) for one in batches]
+        assert max(sizes) == min(sizes), case
+        expected = Counter(expected_of(name) * times)
+        # Parts are made equal where elements are divided, and where rests are: files, or some elements.
+        few = 30
+        if equal == "drop":
+            assert not Counter(got) - expected, case
+            assert name == "files apart" or (expected - Counter(got)).total() <= few, case
+        else:
+            assert not expected - Counter(got), case
+            assert name == "files apart" or (Counter(got) - expected).total() <= few, case
+
+
+def expected_of(name: str) -> list[int]:
+    if name == "chosen":
+        return [value for value in range(COUNT) if value % 7 != 3]
+    if name == "flat":
+        return [value for value in range(COUNT) for _ in range(1 + value % 3)]
+    return list(range(COUNT))
+
+
+def _world(hop: Any) -> int:
+    return hop if isinstance(hop, int) else len(hop)
+
+
 if __name__ == "__main__":
     fl.configure(cpu_budget=2)
-    print(json.dumps([hop(*case) for case in json.load(sys.stdin)]))
+    asked = json.load(sys.stdin)
+    run, asked = (hop_merged, asked[1]) if asked[0] == "merged" else (hop, asked)
+    print(json.dumps([run(*case) for case in asked]))

@@ -36,6 +36,7 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<trace::Trace>()?;
     m.add_class::<writer::RecordWriter>()?;
     m.add_function(wrap_pyfunction!(plan::make, m)?)?;
+    m.add_function(wrap_pyfunction!(plan::merge_states, m)?)?;
     m.add_function(wrap_pyfunction!(plan::unpickled, m)?)?;
     m.add_function(wrap_pyfunction!(plan::read_plan, m)?)?;
     m.add_function(wrap_pyfunction!(plan::reduce, m)?)?;

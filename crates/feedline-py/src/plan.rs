@@ -300,6 +300,14 @@ pub fn state_from_py(state: &Bound<'_, PyAny>) -> PyResult<State> {
     State::from_json(&json_from_py(state, &mut { number })?).py()
 }
 
+/// The state of all ranks of one, made of the states of each.
+#[pyfunction]
+pub fn merge_states<'py>(py: Python<'py>, states: Vec<Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+    let states = states.iter().map(state_from_py).collect::<PyResult<Vec<_>>>()?;
+    let json = py.detach(|| State::merge(states).and_then(|state| state.to_json()));
+    json_to_py(py, &json.py()?)
+}
+
 pub fn json_to_py<'py>(py: Python<'py>, json: &Json) -> PyResult<Bound<'py, PyAny>> {
     Ok(match json {
         Json::Null => py.None().into_bound(py),

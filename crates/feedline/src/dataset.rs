@@ -141,11 +141,12 @@ fn as_resumed(bound: &Bound, options: Option<Options>, state: &State) -> Result<
 
 /// The plan as it runs: rewritten, with the options of this pass.
 pub(crate) fn as_run(bound: &Bound, options: Option<Options>) -> Result<Runs> {
-    let plan = match options {
-        None => bound.plan.rewritten()?.plan,
-        Some(options) => Dataset { plan: bound.plan.clone() }.with_options(options)?.plan.rewritten()?.plan,
+    let asked = match options {
+        None => bound.plan.clone(),
+        Some(options) => Dataset { plan: bound.plan.clone() }.with_options(options)?.plan,
     };
-    Ok(Runs { bound: Bound { plan, env: bound.env.clone() }, written: bound.plan.clone() })
+    let runs = Bound { plan: asked.rewritten()?.plan, env: bound.env.clone() };
+    Ok(Runs::new(runs, bound.plan.clone(), asked))
 }
 
 impl fmt::Debug for Dataset {

@@ -9,7 +9,7 @@ use crate::element::Origin;
 use crate::error::{Error, Kind, Result};
 use crate::expr::{Attrs, Func};
 use crate::options::Options;
-use crate::plan::{Bound, Plan, read_plan, write_plan};
+use crate::plan::{Bound, Plan, copy_of_op};
 use crate::runtime::{Iter, Seen, Start, State, Trace, process_pool};
 use std::sync::Arc;
 
@@ -96,10 +96,10 @@ pub fn locate(
     Ok(Located { step, row, epoch: start.epoch(), origins, stages, draws })
 }
 
-/// The same plan, without what passes over it have left in it: seeds that were taken, caches that were filled.
+/// The same plan, without what passes over it have left in it.
 fn copied(bound: &Bound) -> Result<Bound> {
-    let (json, attachments) = write_plan(&bound.plan)?;
-    Ok(Bound { plan: read_plan(&json, attachments)?, env: bound.env.clone() })
+    let plan = bound.plan.remade(|node, inputs| Plan::new(copy_of_op(node, None)?, inputs))?;
+    Ok(Bound { plan, env: bound.env.clone() })
 }
 
 /// The origin of what is delivered as number `step`.

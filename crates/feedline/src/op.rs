@@ -119,8 +119,12 @@ pub trait Op: fmt::Debug + Send + Sync + Any {
     fn layers(&self) -> usize {
         1
     }
-    /// Into how many parts it divides elements, of which it gives one; `None` for every operator but `shard`.
-    fn shards(&self) -> Option<u64> {
+    /// Which part of its input's elements it gives, counted from 0, and of how many; `None` for every operator but `shard`.
+    fn part(&self) -> Option<(u64, u64)> {
+        None
+    }
+    /// The same operator for another part.
+    fn with_part(&self, _index: u64, _of: u64) -> Option<Arc<dyn Op>> {
         None
     }
     /// Bytes of data that the operator itself carries, as a window out of a stream does.

@@ -41,7 +41,7 @@ from .class_folders import ClassFolderDataset
 from .config import configuration, configure
 from .dataset import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Dataset
 from .dtypes import *  # noqa: F403
-from .iterator import Iterator, Optional
+from .iterator import Iterator, Optional, merge_states
 from .ops import *  # noqa: F403
 from .options import Options
 from .profiles import Profile, profile
@@ -103,6 +103,7 @@ __all__ = [
     "live",
     "lookup",
     "math",
+    "merge_states",
     "nest",
     "preprocessing",
     "profile",

@@ -99,6 +99,9 @@ class Iterator(PyIterator[Any]):
     def moment(self) -> Moment: ...
     def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
 
+def merge_states(states: list[Mapping[str, Any]]) -> dict[str, Any]:
+    """The state of all ranks of one, made of the states of each."""
+
 class Moment:
     """Where an iterator was: its state, told later."""
 

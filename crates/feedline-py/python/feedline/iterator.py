@@ -4,12 +4,58 @@ methods that are asked for now and then are added to it here.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from . import _native
 from .errors import InvalidArgumentError, OutOfRangeError
 
-__all__ = ["Iterator", "Optional"]
+__all__ = ["Iterator", "Optional", "merge_states"]
+
+
+def merge_states(states: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """One state for all ranks: any number of ranks can go on from it, with nothing lost and nothing twice.
+
+    Each rank takes its part of the elements by `shard`, and its state with `state_dict()`. Whoever saves the
+    checkpoint gathers them (`torch.distributed.all_gather_object`, for instance) and saves what this returns.
+    Each rank that goes on gives it to `Dataset.iter` or `load_state_dict`, as it would its own.
+
+    - For as many ranks as before, each goes on exactly where the rank with its index was.
+    - For another number, what is left of all parts is dealt out anew. Where nothing but `map`, `prefetch`,
+      `batch`, `padded_batch` and `ragged_batch` follows `shard`, and all ranks have gone equally far, this
+      costs nothing. Otherwise each rank reads the rest of all parts, up to the end of this pass, and keeps
+      its share: then it takes as much memory as all parts together. Those operators are run for its share
+      only, where no others follow them.
+
+    Args:
+        states: What `state_dict()` gave on each rank, in any order: of iterators, or of what `to_torch` and
+            the like return. All of the same pass.
+
+    Returns:
+        A state like those, which `json.dumps` takes.
+
+    Raises:
+        ValueError: A state is missing, or they do not belong together; the text says what.
+
+    >>> import feedline as fl
+    >>> def part(count, index):
+    ...     return fl.Dataset.range(24).shard(count, index).shuffle(8).batch(2)
+    >>> ranks = [iter(part(2, rank)) for rank in range(2)]
+    >>> seen = [int(n) for it in ranks for n in next(it)]
+    >>> state = fl.merge_states(it.state_dict() for it in ranks)
+    >>> rest = [int(n) for rank in range(3) for batch in part(3, rank).iter(state) for n in batch]
+    >>> sorted(seen + rest) == list(range(24))
+    True
+    """
+    states = list(states)
+    if states and all(state.keys() == {"pass"} for state in states):
+        begun = [state["pass"] for state in states if state["pass"] is not None]
+        if not begun:
+            return dict(states[0])
+        if len(begun) < len(states):
+            raise ValueError("merge_states: some ranks have begun a pass and others have not")
+        return {"pass": _native.merge_states(begun)}
+    return _native.merge_states(states)
 
 
 class Optional:

@@ -131,7 +131,7 @@ pub struct Diagnosis {
 impl Diagnosis {
     /// Of the last pass over a dataset; `None` if there was none.
     pub fn of(plan: &Plan) -> Option<Diagnosis> {
-        let (runs, meters) = (plan.runs().ok()?, plan.meters()?);
+        let (runs, meters) = (plan.ran().ok()?, plan.meters()?);
         let (nodes, model) = (all_nodes(&runs), model(&runs, &meters));
         let repeats = plan.passes() > 1 || nodes.iter().any(|p| p.name() == "repeat");
         let ahead = model.changed(&Change { ahead: true, ..Change::default() });

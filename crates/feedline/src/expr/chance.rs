@@ -5,6 +5,7 @@
 //! back. A state has what is in the cells of its plan, in the order of the calls; whoever resumes puts it into its own.
 
 use super::func::Attrs;
+use super::funcs::fingerprint64;
 use serde_json::{Map, Value as Json};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -82,6 +83,15 @@ pub fn now(attrs: Attrs) -> Attrs {
         Json::Object(map) => Attrs(map),
         _ => Attrs::default(),
     }
+}
+
+/// Gives a written plan cells of its own: they hold what a state says, and begin with other seeds for each `copy`.
+pub fn redraw(json: &mut Json, copy: u64) {
+    each_drawn(json, &mut |map| {
+        if let Some(seed) = map.get(SEED).and_then(Json::as_u64) {
+            map.insert(SEED.into(), fingerprint64(format!("{seed} {copy}").as_bytes()).into());
+        }
+    });
 }
 
 /// Leaves out of a written plan which seeds were drawn: two plans that differ in nothing else are the same.

@@ -41,6 +41,7 @@ pub mod numpy;
 mod padded_batch;
 #[cfg(feature = "columnar")]
 pub mod parquet;
+pub(crate) mod parts;
 mod prefetch;
 mod ragged_batch;
 mod random;
@@ -164,6 +165,7 @@ pub(crate) fn check_inputs(name: &str, given: usize) -> Result<()> {
         | "nested"
         | "numpy"
         | "parquet"
+        | "probe"
         | "random"
         | "range"
         | "rows"
@@ -171,7 +173,7 @@ pub(crate) fn check_inputs(name: &str, given: usize) -> Result<()> {
         | "tf_record"
         | "web_dataset" => 0,
         // These have their own words for too few.
-        "choose_from_datasets" | "concatenate" | "sample_from_datasets" | "zip" => return Ok(()),
+        "choose_from_datasets" | "concatenate" | "parts" | "sample_from_datasets" | "zip" => return Ok(()),
         _ => 1,
     };
     if given == needed {

@@ -122,8 +122,11 @@ impl Op for Shard {
         // One part is not left out, though it does nothing: a state of many may be resumed by one.
         Props { carries: true, ..Props::default() }
     }
-    fn shards(&self) -> Option<u64> {
-        self.num_shards.known().map(|n| n as u64)
+    fn part(&self) -> Option<(u64, u64)> {
+        Some((self.index.known()? as u64, self.num_shards.known()? as u64))
+    }
+    fn with_part(&self, index: u64, of: u64) -> Option<Arc<dyn Op>> {
+        Some(Arc::new(Shard { num_shards: (of as i64).into(), index: (index as i64).into(), equal: self.equal }))
     }
     fn tunables(&self) -> &'static [&'static str] {
         &["num_shards", "index"]

@@ -38,7 +38,7 @@ impl Format {
 
 /// Explains a plan, with the meters of its last pass if there was one.
 pub fn explain(plan: &Plan, format: Format) -> String {
-    let Ok(Rewritten { plan: runs, log }) = plan.rewritten() else { return format!("{plan:?}") };
+    let (Ok(Rewritten { log, .. }), Ok(runs)) = (plan.rewritten(), plan.ran()) else { return format!("{plan:?}") };
     told(plan, &runs, &log, plan.meters().as_deref(), format)
 }
 

@@ -13,7 +13,7 @@ pub use card::Card;
 pub use explain::{Format, ceiling_json, explain, explain_pass, label, limit_text, rate, time as time_text, times};
 pub use model::{all_nodes, inner_plans, model};
 pub use outline::Outline;
-pub use written::{read_plan, write_plan};
+pub use written::{copy_of_op, read_plan, write_plan};
 
 use crate::element::{Buf, Nested, NestedDataset, Spec, Value};
 use crate::error::{Error, Result};
@@ -112,6 +112,23 @@ impl Plan {
     pub fn with_inputs(&self, inputs: Vec<Plan>) -> Result<Plan> {
         Plan::new(self.op.clone(), inputs)
     }
+    /// A plan with other nodes in the place of these, each made of the new inputs; what is shared stays shared.
+    pub fn remade(&self, mut make: impl FnMut(&Plan, Vec<Plan>) -> Result<Plan>) -> Result<Plan> {
+        let mut made: HashMap<u64, Plan> = HashMap::new();
+        let mut failed = None;
+        self.walk(&mut |node| {
+            let inputs: Option<Vec<Plan>> = node.inputs.iter().map(|input| made.get(&input.id).cloned()).collect();
+            match inputs.map(|inputs| make(node, inputs)) {
+                Some(Ok(plan)) => drop(made.insert(node.id, plan)),
+                Some(Err(error)) => failed = failed.take().or(Some(error)),
+                None => {}
+            }
+        });
+        match failed {
+            Some(error) => Err(error),
+            None => made.remove(&self.id).ok_or_else(|| Error::internal("a plan without itself")),
+        }
+    }
     /// The number of the pass that starts now.
     pub fn next_pass(&self) -> u64 {
         self.passes.fetch_add(1, Relaxed)
@@ -136,6 +153,10 @@ impl Plan {
             Some((plan, _)) => Ok(plan.clone().unwrap_or_else(|| self.clone())),
             None => Ok(self.rewritten()?.plan),
         }
+    }
+    /// The plan as the last pass ran it.
+    pub fn ran(&self) -> Result<Plan> {
+        self.meters().and_then(|meters| meters.ran.get().cloned()).map_or_else(|| self.runs(), Ok)
     }
     /// How many passes were started.
     pub fn passes(&self) -> u64 {

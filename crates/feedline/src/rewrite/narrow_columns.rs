@@ -2,6 +2,7 @@
 //! them. A column that is not read cannot fail any more: a null or a damaged page in it is not noticed.
 
 use super::Rule;
+use crate::error::Result;
 use crate::op::Function;
 use crate::ops::map::Map;
 use crate::plan::Plan;
@@ -17,20 +18,29 @@ pub static RULE: Rule = Rule {
         if reads.iter().all(|read| *read) {
             return Ok(None);
         }
-        let (mut carriers, mut at) = (vec![], &node.inputs[0]);
-        while at.op.props().carries && at.inputs.len() == 1 {
-            carriers.push(at);
-            at = &at.inputs[0];
-        }
-        let Some((source, kept)) = at.op.narrowed(&reads)? else { return Ok(None) };
-        let mut input = Plan::new(source, at.inputs.clone())?;
-        for carrier in carriers.into_iter().rev() {
-            input = carrier.with_inputs(vec![input])?;
-        }
+        let Some((input, kept)) = narrowed(&node.inputs[0], &reads)? else { return Ok(None) };
         let narrow = Map { function: Function::new(graph.of_leaves(&kept)), ..map.clone() };
         Plan::new(Arc::new(narrow), vec![input]).map(Some)
     },
 };
+
+/// The input with less in its sources, and the places that what is left had. All of its sources must leave out the same.
+fn narrowed(input: &Plan, reads: &[bool]) -> Result<Option<(Plan, Vec<usize>)>> {
+    if !input.op.props().carries || input.inputs.is_empty() {
+        let Some((source, kept)) = input.op.narrowed(reads)? else { return Ok(None) };
+        return Ok(Some((Plan::new(source, input.inputs.clone())?, kept)));
+    }
+    let (mut inputs, mut common) = (Vec::new(), None);
+    for below in &input.inputs {
+        let Some((below, kept)) = narrowed(below, reads)? else { return Ok(None) };
+        if common.get_or_insert_with(|| kept.clone()) != &kept {
+            return Ok(None);
+        }
+        inputs.push(below);
+    }
+    let input = input.with_inputs(inputs)?;
+    Ok(common.map(|kept| (input, kept)))
+}
 
 #[cfg(test)]
 mod tests {

@@ -17,6 +17,10 @@ impl Given {
     pub fn rows(results: u64) -> Given {
         Given { results, failed: false }
     }
+    /// As many, of which any may have failed.
+    pub fn of_all(results: u64) -> Given {
+        Given { results, failed: results > 0 }
+    }
     /// How many there are.
     pub fn results(self) -> u64 {
         self.results
@@ -68,7 +72,13 @@ impl Given {
         }
     }
     pub fn mark(self, out: &mut Mark) {
-        out.number(self.results << 1 | u64::from(self.failed));
+        out.number(self.number());
+    }
+    pub fn saved(self) -> Saved {
+        Saved::Number(self.number())
+    }
+    fn number(self) -> u64 {
+        self.results << 1 | u64::from(self.failed)
     }
     pub fn read(at: &mut At<'_>) -> Result<Given> {
         let number = at.number()?;

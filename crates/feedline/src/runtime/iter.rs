@@ -34,8 +34,8 @@ pub struct Iter {
     /// The plan as it runs.
     pub plan: Plan,
     epoch: u64,
-    /// As it was asked for, before it was rewritten: what states are compared by.
-    written: Plan,
+    /// What it was asked for.
+    runs: Runs,
     outline: Option<Outline>,
     /// Seeds that were drawn.
     drawn: Vec<Arc<AtomicU64>>,
@@ -183,6 +183,13 @@ fn build_cx(run: &Arc<Run>, bound: &Bound, epoch: u64) -> BuildCx {
     }
 }
 
+/// The stage that a consumer would pull, of a plan that nobody is going to read: it is only sent somewhere.
+pub(super) fn unread(bound: &Bound, epoch: u64) -> Result<Box<dyn Stage>> {
+    let run = new_run(&bound.plan, epoch, super::process_pool());
+    run.resuming.store(true, Relaxed);
+    build_cx(&run, bound, epoch).root(&bound.plan)
+}
+
 /// For tests of single stages.
 #[cfg(test)]
 pub fn testing_cx(plan: &Plan) -> BuildCx {
@@ -191,15 +198,31 @@ pub fn testing_cx(plan: &Plan) -> BuildCx {
 
 /// What a pass runs, and the plan as it was written: which of its maps became one depends on how many may run at once, which
 /// a state does not mind.
+#[derive(Clone)]
 pub struct Runs {
     pub bound: Bound,
     pub written: Plan,
+    /// As it was written, with the options of the pass: what `bound` was made of.
+    pub asked: Plan,
+    /// Where others go on from what several ranks had begun: those numbers of ranks, and what runs otherwise (`ranks.rs`).
+    pub(super) parts: Vec<u64>,
+    pub(super) own: Option<Plan>,
+}
+
+impl Runs {
+    pub fn new(bound: Bound, written: Plan, asked: Plan) -> Runs {
+        Runs { bound, written, asked, parts: vec![], own: None }
+    }
+    /// The plans of which states tell how many seeds were taken: later passes have those of the second one.
+    pub(super) fn told(&self) -> impl Iterator<Item = &Plan> {
+        std::iter::once(&self.bound.plan).chain(&self.own)
+    }
 }
 
 impl From<&Bound> for Runs {
     /// As it was written.
     fn from(bound: &Bound) -> Runs {
-        Runs { written: bound.plan.clone(), bound: bound.clone() }
+        Runs::new(bound.clone(), bound.plan.clone(), bound.plan.clone())
     }
 }
 
@@ -210,7 +233,7 @@ impl Iter {
         let bound = &runs.bound;
         let run = new_run(&bound.plan, epoch, pool);
         super::state::begin_seeds(&bound.plan, &run.finished);
-        let seeds = super::state::seeds_of(&bound.plan, &run.finished);
+        let seeds = super::state::seeds_of([&bound.plan], &run.finished);
         if super::ends::has_inner_snapshots(&bound.plan) {
             run.name();
         }
@@ -229,12 +252,14 @@ impl Iter {
     /// The pass that began like that once more, saying where rows come from. The plan must be a copy of its plan that
     /// nobody else uses.
     pub fn again(runs: &Runs, start: &Start, trace: Arc<Trace>, pool: Arc<Pool>) -> Result<Iter> {
-        let bound = &runs.bound;
-        let run = traced_run(&bound.plan, start.epoch(), pool, Some(trace));
         match start {
-            Start::State(state) => Iter::resume_in(runs, state, run),
+            Start::State(state) => {
+                Iter::resume_in(runs, state, |plan| traced_run(plan, start.epoch(), pool, Some(trace)))
+            }
             Start::Seeds { epoch, seeds } => {
-                super::state::set_seeds(seeds, &bound.plan, &run.finished)?;
+                let bound = &runs.bound;
+                let run = traced_run(&bound.plan, start.epoch(), pool, Some(trace));
+                super::state::set_seeds(seeds, [&bound.plan], &run.finished)?;
                 super::state::begin_seeds(&bound.plan, &run.finished);
                 let iter = Iter::build(runs, *epoch, run)?;
                 iter.root.start();
@@ -244,15 +269,20 @@ impl Iter {
     }
     /// Starts a pass where another one was. The plan must be the one that the state was taken from.
     pub fn resume(runs: impl Into<Runs>, state: &State, pool: Arc<Pool>) -> Result<Iter> {
-        let runs = &runs.into();
-        Iter::resume_in(runs, state, new_run(&runs.bound.plan, state.epoch, pool))
+        Iter::resume_in(&runs.into(), state, |plan| new_run(plan, state.epoch, pool))
     }
-    fn resume_in(runs: &Runs, state: &State, run: Arc<Run>) -> Result<Iter> {
-        state.check(runs)?;
+    fn resume_in(runs: &Runs, asked: &State, run: impl FnOnce(&Plan) -> Arc<Run>) -> Result<Iter> {
+        asked.check(runs)?;
+        let (runs, state) = super::ranks::resumed(runs, asked)?;
+        let (runs, state) = (&*runs, &*state);
         let bound = &runs.bound;
-        run.meters.begin(Start::State(Box::new(state.clone())));
+        let run = run(&bound.plan);
+        run.meters.begin(Start::State(Box::new(asked.clone())));
+        if runs.own.is_some() {
+            let _ = run.meters.ran.set(bound.plan.clone());
+        }
         run.meters.go_on(&state.left_out);
-        state.set_seeds(&bound.plan, &run.finished)?;
+        state.set_seeds(runs, &run.finished)?;
         if !state.ended {
             super::state::begin_seeds(&bound.plan, &run.finished);
         }
@@ -269,27 +299,30 @@ impl Iter {
             iter.ended = true;
             return Ok(iter);
         }
-        let mut at = state.marks(&bound.plan)?;
-        iter.root.seek(&mut at)?;
-        at.finish()?;
+        // Without a mark, the plan begins where it goes on.
+        if !state.at.is_empty() {
+            let mut at = state.marks(&bound.plan)?;
+            iter.root.seek(&mut at)?;
+            at.finish()?;
+        }
         iter.run.resuming.store(false, Relaxed);
         iter.root.start();
         Ok(iter)
     }
     fn build(runs: &Runs, epoch: u64, run: Arc<Run>) -> Result<Iter> {
-        let Runs { bound, written } = runs;
+        let bound = &runs.bound;
         if let Some(errors) = &run.errors {
             errors.prepare()?;
         }
         let _entered = run.budget.enter();
-        let (plan, written) = (bound.plan.clone(), written.clone());
+        let plan = bound.plan.clone();
         let root = build_cx(&run, bound, epoch).root(&plan)?;
         let waiter = Arc::new(Waiter::default());
         let waker: Arc<dyn Wake> = waiter.clone();
         let chunk = nothing();
         let waker = Arc::downgrade(&waker);
         let (from, row, outline, delivered, ended, left) = Default::default();
-        let drawn = super::state::drawn(&plan);
+        let (drawn, runs) = (super::state::drawn(runs.told()), runs.clone());
         Ok(Iter {
             root,
             run,
@@ -299,7 +332,7 @@ impl Iter {
             row,
             from,
             plan,
-            written,
+            runs,
             epoch,
             outline,
             drawn,
@@ -325,21 +358,35 @@ impl Iter {
         }
         let plan = match &self.outline {
             Some(outline) => outline.clone(),
-            None => self.outline.insert(Outline::of(&self.written, &self.plan.options)?).clone(),
+            None => self.outline.insert(Outline::of(&self.runs.written, &self.plan.options)?).clone(),
         };
         // Operators that start others while they run say in their marks how many seeds those had taken by then.
-        let seeds = super::state::seeds_of(&self.plan, &self.run.finished);
+        let seeds = super::state::seeds_of(self.runs.told(), &self.run.finished);
         let (epoch, delivered, ended) = (self.epoch, self.delivered, self.ended);
         let shards = super::state::shards_of(&self.plan);
         let left_out = super::state::left_out_of(&self.run.meters);
         let kept = super::state::kept_of(&self.plan, &self.run)?;
         let (at, drawn) = (Vec::new(), self.drawn.iter().map(|cell| cell.load(Relaxed)).collect());
         let pass = self.run.name.load(Relaxed);
-        Ok(Moment {
-            mark,
-            row,
-            rest: State { plan, epoch, seeds, at, delivered, ended, shards, left_out, kept, drawn, pass },
-        })
+        let (part, parts, others) = (super::ranks::part_of(&self.plan), self.runs.parts.clone(), Vec::new());
+        let part = part.map(|(index, _)| index);
+        let rest = State {
+            plan,
+            epoch,
+            seeds,
+            at,
+            delivered,
+            ended,
+            shards,
+            left_out,
+            kept,
+            drawn,
+            pass,
+            part,
+            parts,
+            others,
+        };
+        Ok(Moment { mark, row, rest })
     }
 
     /// The next element that is there already, without waiting or locking: most calls end here.

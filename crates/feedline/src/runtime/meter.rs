@@ -5,6 +5,7 @@
 use super::stage::Wait;
 use super::{Budget, LeftOut, Start, Tally};
 use crate::options::OnError;
+use crate::plan::Plan;
 use crate::tune::{Ahead, Because};
 use feedline_io::brief;
 use std::cell::Cell;
@@ -355,6 +356,8 @@ pub struct Meters {
     before: Mutex<Vec<LeftOut>>,
     /// Where the pass began.
     start: OnceLock<Start>,
+    /// The plan, where it is not what the dataset's passes run (`ranks.rs`).
+    pub ran: OnceLock<Plan>,
     pub budget: Arc<Budget>,
 }
 
@@ -378,6 +381,7 @@ impl Meters {
             left_out: Mutex::default(),
             before: Mutex::default(),
             start: OnceLock::new(),
+            ran: OnceLock::new(),
             budget,
         }
     }

@@ -16,6 +16,7 @@ pub mod pack;
 mod pool;
 mod process;
 mod quarantine;
+mod ranks;
 mod recall;
 mod replay;
 mod seed;

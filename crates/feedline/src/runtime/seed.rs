@@ -190,6 +190,7 @@ impl PassSeeds {
         let Seeds { pair, first, taken } = *seeds;
         // What was before does not count.
         passes.sweep();
+        passes.running.retain(|p| !Arc::ptr_eq(&p.finished, finished));
         (passes.next, passes.pair) = (first, pair);
         if taken > 0 {
             passes.next = first.saturating_add(1);

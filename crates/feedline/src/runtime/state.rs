@@ -4,6 +4,7 @@ use super::build::{BuildCx, Run};
 use super::given::Given;
 use super::iter::Runs;
 use super::mark::{self, At, Mark, Saved, unfit};
+use super::ranks;
 use super::seed::Seeds;
 use super::sync::atomic::AtomicBool;
 use super::{LeftOut, Meters, Tally};
@@ -37,6 +38,12 @@ pub struct State {
     pub(super) drawn: Vec<u64>,
     /// The name of the pass; 0 if it matters to nobody.
     pub(super) pass: u64,
+    /// The number of the part that it is of, where `shard` divides the elements.
+    pub(super) part: Option<u64>,
+    /// Other numbers of parts that the pass was divided into before, whose rests it reads (`ranks.rs`).
+    pub(super) parts: Vec<u64>,
+    /// The states of all other parts: then it is that of all ranks.
+    pub(super) others: Vec<State>,
 }
 
 /// Where an iterator was. Its state is found out when it is asked for: until then it costs next to nothing.
@@ -82,6 +89,12 @@ struct Written {
     drawn: Vec<u64>,
     #[serde(default, skip_serializing_if = "is_zero")]
     pass: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    part: Option<u64>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    parts: Vec<u64>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    others: Vec<Json>,
 }
 
 fn is_zero(n: &u64) -> bool {
@@ -107,7 +120,7 @@ pub enum Start {
 impl Start {
     /// Where the first pass over a plan begins.
     pub fn first(plan: &Plan) -> Start {
-        Start::Seeds { epoch: 0, seeds: seeds_of(plan, &Arc::new(AtomicBool::new(false))) }
+        Start::Seeds { epoch: 0, seeds: seeds_of([plan], &Arc::new(AtomicBool::new(false))) }
     }
     pub fn epoch(&self) -> u64 {
         match self {
@@ -117,49 +130,56 @@ impl Start {
     }
 }
 
-/// Sets the seeds of a plan's operators to where they were.
-pub(super) fn set_seeds(seeds: &[Seeds], plan: &Plan, finished: &Arc<AtomicBool>) -> Result<()> {
+/// Sets the seeds of these plans' operators to where they were.
+pub(super) fn set_seeds<'a>(
+    seeds: &[Seeds],
+    plans: impl IntoIterator<Item = &'a Plan>,
+    finished: &Arc<AtomicBool>,
+) -> Result<()> {
     let mut seeds = seeds.iter();
     let mut missing = false;
-    plan.walk_all(&mut |p| {
-        if let Some(own) = p.op.seeds() {
-            match seeds.next() {
-                Some(seeds) => own.restore(finished, seeds),
-                None => missing = true,
+    for plan in plans {
+        plan.walk_all(&mut |p| {
+            if let Some(own) = p.op.seeds() {
+                match seeds.next() {
+                    Some(seeds) => own.restore(finished, seeds),
+                    None => missing = true,
+                }
             }
-        }
-    });
+        });
+    }
     if missing || seeds.next().is_some() { Err(unfit()) } else { Ok(()) }
 }
 
 /// The number of parts of each `shard` of a plan.
 pub(super) fn shards_of(plan: &Plan) -> Vec<u64> {
     let mut shards = Vec::new();
-    plan.walk(&mut |p| shards.extend(p.op.shards()));
+    plan.walk(&mut |p| shards.extend(p.op.part().map(|(_, of)| of)));
     shards
 }
-
-/// Operators that hold nothing that belongs to one part: they may stand on a `shard` that gets another number of parts.
-const ON_SHARDS: [&str; 6] = ["batch", "map", "padded_batch", "prefetch", "ragged_batch", "with_options"];
 
 /// Sets the first seeds of a pass aside, for those operators that have none of it.
 pub(super) fn begin_seeds(plan: &Plan, finished: &Arc<AtomicBool>) {
     plan.walk_all(&mut |p| p.op.seeds().into_iter().for_each(|seeds| seeds.begin(finished)));
 }
 
-/// Where the seeds of all operators of a plan stand in a pass, those inside functions included.
-pub(super) fn seeds_of(plan: &Plan, finished: &Arc<AtomicBool>) -> Vec<Seeds> {
+/// Where the seeds of all operators of these plans stand in a pass, those inside functions included.
+pub(super) fn seeds_of<'a>(plans: impl IntoIterator<Item = &'a Plan>, finished: &Arc<AtomicBool>) -> Vec<Seeds> {
     let mut all = Vec::new();
-    plan.walk_all(&mut |p| all.extend(p.op.seeds().map(|s| s.save(finished))));
+    for plan in plans {
+        plan.walk_all(&mut |p| all.extend(p.op.seeds().map(|s| s.save(finished))));
+    }
     all
 }
 
-/// The cells of drawn seeds of all functions of a plan.
-pub(super) fn drawn(plan: &Plan) -> Vec<Arc<AtomicU64>> {
+/// The cells of drawn seeds of all functions of these plans.
+pub(super) fn drawn<'a>(plans: impl IntoIterator<Item = &'a Plan>) -> Vec<Arc<AtomicU64>> {
     let mut cells = Vec::new();
-    plan.walk_all(&mut |p| {
-        p.op.functions().iter().for_each(|f| f.0.calls(&mut |_, attrs| chance::find(attrs, &mut cells)));
-    });
+    for plan in plans {
+        plan.walk_all(&mut |p| {
+            p.op.functions().iter().for_each(|f| f.0.calls(&mut |_, attrs| chance::find(attrs, &mut cells)));
+        });
+    }
     cells
 }
 
@@ -168,7 +188,7 @@ pub(super) fn drawn(plan: &Plan) -> Vec<Arc<AtomicU64>> {
 pub fn seeds_hash(plan: &Plan) -> u64 {
     let mut seeds = Vec::new();
     plan.walk_all(&mut |p| seeds.extend(p.op.seeds().map(|seeds| seeds.pair())));
-    let drawn: Vec<u64> = drawn(plan).iter().map(|cell| cell.load(Relaxed)).collect();
+    let drawn: Vec<u64> = drawn([plan]).iter().map(|cell| cell.load(Relaxed)).collect();
     match seeds.is_empty() && drawn.is_empty() {
         true => 0,
         false => fingerprint64(format!("{seeds:?} {drawn:?}").as_bytes()) >> 12,
@@ -233,53 +253,67 @@ impl State {
     /// Whether a plan can go on from it, as far as that can be told before it does.
     pub(crate) fn fits(&self, runs: &Runs) -> Result<()> {
         self.check(runs)?;
-        let plan = &runs.bound.plan;
-        self.marks(plan)?;
-        if drawn(plan).len() == self.drawn.len() { Ok(()) } else { Err(unfit()) }
+        let (runs, state) = ranks::resumed(runs, self)?;
+        state.marks(&runs.bound.plan)?;
+        if drawn(runs.told()).len() == state.drawn.len() { Ok(()) } else { Err(unfit()) }
     }
-    /// The marks, for a plan that may have other shards.
+    /// The marks, for a plan that may have another number of parts.
     pub(super) fn marks(&self, plan: &Plan) -> Result<At<'_>> {
         let here = shards_of(plan);
         if here == self.shards {
             return Ok(At::new(&self.at));
         }
-        let mut on = plan;
-        while on.op.shards().is_none() {
-            if !ON_SHARDS.contains(&on.name()) {
-                return Err(Error::usage(format!(
-                    "the state is of {:?} shards and this dataset has {here:?}; that can be resumed only if nothing but map, \
-                     batch, padded_batch, ragged_batch and prefetch follows shard, but {} does",
-                    self.shards,
-                    on.name()
-                )));
-            }
-            on = &on.inputs[0];
-        }
-        if here.len() != 1 || self.shards.len() != 1 {
-            return Err(Error::usage("a state of other shards can be resumed only where there is one shard operator"));
+        ranks::may_differ(plan, &self.shards)?;
+        let node = ranks::first_that_holds(plan);
+        if node.op.part().is_none() {
+            return Err(Error::usage(format!(
+                "the state is of one of {:?} shards and this dataset has {here:?}; {} behind shard holds what is its own: \
+                 take the states of all ranks, in the same step, and go on from fl.merge_states(states). One state does for \
+                 all only if nothing but map, batch, padded_batch, ragged_batch and prefetch follows shard",
+                self.shards,
+                node.name()
+            )));
         }
         Ok(At::resharded(&self.at))
     }
-    /// Sets the seeds of a plan's operators and functions to where they were.
-    pub(super) fn set_seeds(&self, plan: &Plan, finished: &Arc<AtomicBool>) -> Result<()> {
-        let cells = drawn(plan);
+    /// Sets the seeds of these plans' operators and functions to where they were.
+    pub(super) fn set_seeds(&self, runs: &Runs, finished: &Arc<AtomicBool>) -> Result<()> {
+        let cells = drawn(runs.told());
         if cells.len() != self.drawn.len() {
             return Err(unfit());
         }
         cells.iter().zip(&self.drawn).for_each(|(cell, seed)| cell.store(*seed, Relaxed));
-        set_seeds(&self.seeds, plan, finished)
+        set_seeds(&self.seeds, runs.told(), finished)
     }
     pub fn to_json(&self) -> Result<Json> {
-        let State { plan, epoch, seeds, at, delivered, ended, shards, left_out, kept, drawn, pass } = self;
+        let State { plan, epoch, seeds, at, delivered, ended, shards, left_out, kept, drawn, pass, .. } = self;
         let (plan, seeds, shards) = (plan.clone(), seeds.clone(), shards.clone());
         let (left_out, kept, drawn) = (left_out.clone(), kept.clone(), drawn.clone());
         let (version, epoch, delivered, ended, pass) = (VERSION, *epoch, *delivered, *ended, *pass);
-        let none = Json::Null;
-        let rest =
-            Written { version, plan, epoch, seeds, at: none, delivered, ended, shards, left_out, kept, drawn, pass };
+        let (at_json, part, parts, others) = (Json::Null, self.part, self.parts.clone(), Vec::new());
+        let rest = Written {
+            version,
+            plan,
+            epoch,
+            seeds,
+            at: at_json,
+            delivered,
+            ended,
+            shards,
+            left_out,
+            kept,
+            drawn,
+            pass,
+            part,
+            parts,
+            others,
+        };
         let mut json = serde_json::to_value(rest)?;
-        // It may be long: it is put where it belongs, not copied there.
+        // They may be long: they are put where they belong, not copied there.
         json["at"] = mark::to_json(at)?;
+        if !self.others.is_empty() {
+            json["others"] = self.others.iter().map(State::to_json).collect::<Result<Vec<_>>>()?.into();
+        }
         Ok(json)
     }
     pub fn from_json(json: &Json) -> Result<State> {
@@ -292,10 +326,46 @@ impl State {
             }
             None => return Err(Error::usage("not a state of an iterator: take one with state_dict()")),
         }
-        let Written { plan, epoch, seeds, at, delivered, ended, shards, left_out, kept, drawn, pass, .. } =
-            serde_json::from_value(json.clone())
-                .map_err(|e| Error::usage(format!("not a state of an iterator: {e}")))?;
+        let Written {
+            plan,
+            epoch,
+            seeds,
+            at,
+            delivered,
+            ended,
+            shards,
+            left_out,
+            kept,
+            drawn,
+            pass,
+            part,
+            parts,
+            others,
+            ..
+        } = serde_json::from_value(json.clone())
+            .map_err(|e| Error::usage(format!("not a state of an iterator: {e}")))?;
         let at = mark::from_json(&at)?;
-        Ok(State { plan, epoch, seeds, at, delivered, ended, shards, left_out, kept, drawn, pass })
+        let state = |others| State {
+            plan,
+            epoch,
+            seeds,
+            at,
+            delivered,
+            ended,
+            shards,
+            left_out,
+            kept,
+            drawn,
+            pass,
+            part,
+            parts,
+            others,
+        };
+        if others.is_empty() {
+            return Ok(state(vec![]));
+        }
+        let others = others.iter().map(State::from_json).collect::<Result<Vec<_>>>()?;
+        // They may come from anywhere, too.
+        State::merge(std::iter::once(state(vec![])).chain(others))
     }
 }

@@ -9,6 +9,7 @@ mod order;
 mod panics;
 mod passes;
 mod random;
+mod ranks;
 mod resume;
 mod traced;
 

@@ -10,8 +10,8 @@ use super::*;
 
 /// An operator, and the numbers that its parameters follow from.
 #[derive(Clone, Debug)]
-struct Part {
-    name: &'static str,
+pub struct Part {
+    pub name: &'static str,
     n: i64,
     m: i64,
 }
@@ -28,7 +28,7 @@ struct Tower {
 }
 
 /// Operators that take scalars and give scalars: they can stand in any order.
-const ALL: &[&str] = &[
+pub const ALL: &[&str] = &[
     "batch",
     "cache",
     "choose",
@@ -73,7 +73,7 @@ const LOOKING_BACK: &[&str] = &["flat_map", "groups", "interleave", "shuffle"];
 const KEEPING: &[&str] = &["cache", "cache on disk", "snapshot", "snapshot in shards"];
 
 impl Part {
-    fn any(names: &[&'static str], draw: &mut dyn FnMut(usize) -> usize) -> Part {
+    pub fn any(names: &[&'static str], draw: &mut dyn FnMut(usize) -> usize) -> Part {
         Part { name: names[draw(names.len())], n: draw(60) as i64, m: draw(60) as i64 }
     }
     fn shuffle(&self, input: Plan) -> Plan {
@@ -105,7 +105,7 @@ impl Part {
         }
     }
     /// The operator on an input. `root` is the folder for what is kept on disk.
-    fn put(&self, input: Plan, root: &str, place: usize) -> Plan {
+    pub fn put(&self, input: Plan, root: &str, place: usize) -> Plan {
         let (n, m, scalar) = (self.n, self.m, Spec::scalar(DType::Int64));
         let unbatch = |input: Plan| on("unbatch", json!({}), input);
         let summed = |input: Plan| {
@@ -214,11 +214,11 @@ impl Part {
         }
     }
     /// Whether its function gives the input, once more for each element.
-    fn reads_input_in_function(&self) -> bool {
+    pub fn reads_input_in_function(&self) -> bool {
         matches!(self.name, "flat_map" | "interleave") && self.m % 7 == 0
     }
     /// Whether other processes draw other numbers.
-    fn is_by_chance(&self) -> bool {
+    pub fn is_by_chance(&self) -> bool {
         self.name == "shuffle" && self.n % 8 == 0
     }
 }
@@ -420,7 +420,7 @@ fn smallest(tower: Tower, fault_of_it: String) -> (Tower, String) {
     }
 }
 
-fn number_of(variable: &str) -> Option<u64> {
+pub fn number_of(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().and_then(|text| text.parse().ok())
 }
 

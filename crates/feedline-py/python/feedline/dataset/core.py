@@ -203,7 +203,8 @@ class Core:
         (True, True)
 
         Args:
-            state: What `state_dict` gave. It is a dict that `json.dumps` takes.
+            state: What `state_dict` gave, or `merge_states` made of the states of all ranks. It is a dict
+                that `json.dumps` takes.
             epoch: The number of the pass.
             options: Those of `with_options`.
 

@@ -71,8 +71,9 @@ class Selection(Core):
         >>> list(fl.Dataset.range(5).shard(2, 1).as_numpy_iterator())
         [np.int64(1), np.int64(3)]
 
-        Parts that have gone equally far have the same state. Where only `map`, `batch` and `prefetch` follow,
-        it can be resumed by another number of parts, and no element is lost or comes twice.
+        Another number of parts can go on in the middle of a pass, and no element is lost or comes twice:
+        from the states of all parts, made one by `merge_states`; or from that of any part, if they have gone
+        equally far and only `map`, `batch` and `prefetch` follow.
 
         Args:
             num_shards: How many parts there are.

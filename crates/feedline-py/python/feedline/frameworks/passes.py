@@ -156,7 +156,7 @@ class Resumable:
         state, self._resume = self._resume, None
         if state is None:
             return dataset.iter(epoch=epoch)
-        if state["ended"]:
+        if state["ended"] and all(rank["ended"] for rank in state.get("others", [])):
             dataset.iter(state).close()
             return dataset.iter()
         return dataset.iter(state)

@@ -1,0 +1,224 @@
+//! The rests of the parts that ranks had begun, in turns: what ranks of another number go on with. Not an operator that
+//! anybody calls: `runtime/ranks.rs` puts it into plans.
+
+use super::Open;
+use super::weave::{Picked, Source, collected};
+use crate::element::Spec;
+use crate::error::{Error, Result};
+use crate::op::{Op, OpInfo, Props, read};
+use crate::plan::{Card, Plan};
+use crate::runtime::sync::{Mutex, lock};
+use crate::runtime::{At, BuildCx, Built, Cx, Given, Mark, Pull, Saved, Stage};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+static INFO: OpInfo = OpInfo {
+    name: "parts",
+    doc: "What was left of the parts of another number of ranks, in turns.",
+    params: &[],
+    read: read::<Parts>,
+};
+
+/// Each input is one part.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Parts {
+    /// Where each of them begins; nothing if a state says it.
+    #[serde(skip)]
+    pub begin: Vec<Begin>,
+}
+
+/// Where a part begins.
+#[derive(Clone, Debug)]
+pub enum Begin {
+    /// Behind so many results from a mark on.
+    At(Vec<Saved>, u64),
+    /// Nothing is left of it.
+    Ended,
+}
+
+impl Op for Parts {
+    fn info(&self) -> &'static OpInfo {
+        &INFO
+    }
+    fn spec(&self, inputs: &[Plan]) -> Result<Spec> {
+        inputs.first().map(|part| part.spec.clone()).ok_or_else(|| Error::internal("parts of nothing"))
+    }
+    fn cardinality(&self, _: &[Plan]) -> Card {
+        Card::Unknown
+    }
+    fn props(&self) -> Props {
+        Props { carries: true, partial: true, ..Props::default() }
+    }
+    fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
+        let start = |(number, plan): (usize, &Plan)| {
+            let stage = cx.stage(plan)?;
+            let mut part = Open::new(cx, std::slice::from_ref(plan), Source::new(stage, vec![]));
+            match self.begin.get(number) {
+                None => {}
+                Some(Begin::Ended) => _ = part.set_open(false)?,
+                Some(Begin::At(mark, given)) => {
+                    let mut at = vec![Given::of_all(*given).saved()];
+                    at.extend_from_slice(mark);
+                    let mut at = At::new(&at);
+                    part.set_open(true)?.into_iter().try_for_each(|part| part.seek(&mut at))?;
+                    at.finish()?;
+                }
+            }
+            Ok(part)
+        };
+        let sources = node.inputs.iter().enumerate().map(start).collect::<Result<Vec<_>>>()?;
+        let (turn, picked, failed, made) = (0, Picked::new(), None, 0);
+        Ok(Built::Stage(Box::new(PartsStage { sources, turn, picked, failed, made })))
+    }
+    fn write(&self) -> Result<serde_json::Value> {
+        Ok(serde_json::to_value(self)?)
+    }
+}
+
+struct PartsStage {
+    sources: Vec<Open<Source>>,
+    /// Whose turn it is.
+    turn: usize,
+    picked: Picked,
+    failed: Option<Error>,
+    made: u64,
+}
+
+impl PartsStage {
+    /// The next result of whoever has one, of which so many more may be wanted; something else is returned.
+    fn step(&mut self, cx: &mut Cx<'_>, want: usize) -> Option<Pull> {
+        let Some(source) = self.sources[self.turn].get() else {
+            self.pass_on();
+            return None;
+        };
+        if source.left() == 0 {
+            match source.pull(cx, want) {
+                None => {}
+                Some(Pull::Pending) => return Some(Pull::Pending),
+                Some(Pull::End) => {
+                    self.sources[self.turn].end();
+                    self.pass_on();
+                    return None;
+                }
+                Some(other) => {
+                    self.pass_on();
+                    return Some(other);
+                }
+            }
+        }
+        self.picked.pick(source, 1);
+        self.pass_on();
+        None
+    }
+    fn pass_on(&mut self) {
+        self.turn = (self.turn + 1) % self.sources.len();
+    }
+}
+
+impl Stage for PartsStage {
+    fn next(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
+        if let Some(error) = self.failed.take() {
+            return Pull::Fail(error);
+        }
+        let want = want.min(4096);
+        let mut stop = Pull::End;
+        while self.picked.rows() < want {
+            let open = self.sources.iter().filter(|source| source.is_open()).count();
+            if open == 0 || cx.is_cancelled() {
+                break;
+            }
+            if let Some(pull) = self.step(cx, (want - self.picked.rows()).div_ceil(open)) {
+                stop = pull;
+                break;
+            }
+        }
+        if cx.is_cancelled() {
+            return Pull::End;
+        }
+        collected(self.picked.take(&mut self.made), stop, &mut self.failed)
+    }
+    fn mark(&mut self, out: &mut Mark) {
+        out.number(self.made);
+        out.number(self.turn as u64);
+        for source in &mut self.sources {
+            out.flag(source.is_open());
+            if let Some(source) = source.if_open() {
+                source.mark(out);
+            }
+            source.below.mark(out);
+        }
+    }
+    fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
+        self.made = at.number()?;
+        self.turn = at.up_to(self.sources.len() as u64 - 1)? as usize;
+        (self.picked, self.failed) = (Picked::new(), None);
+        for source in &mut self.sources {
+            if let Some(source) = source.set_open(at.flag()?)? {
+                source.seek(at)?;
+            }
+            source.below.seek(at)?;
+        }
+        Ok(())
+    }
+    fn is_settled(&self) -> bool {
+        self.failed.is_none()
+    }
+    fn replays(&self) -> bool {
+        true
+    }
+}
+
+/// Stands where `shard` and what holds elements of one part stood, below what may stand on any part: that tells it where a
+/// state went on from. If it tells nothing, that part had ended.
+#[derive(Clone, Debug)]
+pub struct Probe {
+    pub spec: Spec,
+    pub told: Arc<Mutex<Begin>>,
+}
+
+static PROBE: OpInfo =
+    OpInfo { name: "probe", doc: "Says where a state goes on from.", params: &[], read: |_| Err(unwritten()) };
+
+fn unwritten() -> Error {
+    Error::internal("a probe is not written")
+}
+
+impl Op for Probe {
+    fn info(&self) -> &'static OpInfo {
+        &PROBE
+    }
+    fn spec(&self, _: &[Plan]) -> Result<Spec> {
+        Ok(self.spec.clone())
+    }
+    fn cardinality(&self, _: &[Plan]) -> Card {
+        Card::Unknown
+    }
+    fn build(&self, _: &BuildCx, _: &Plan) -> Result<Built> {
+        Ok(Built::Stage(Box::new(self.clone())))
+    }
+    fn write(&self) -> Result<serde_json::Value> {
+        Err(unwritten())
+    }
+    fn show(&self) -> String {
+        String::new()
+    }
+}
+
+impl Stage for Probe {
+    fn next(&mut self, _: &mut Cx<'_>, _: usize) -> Pull {
+        Pull::End
+    }
+    fn mark(&mut self, _: &mut Mark) {}
+    fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
+        let all = at.rest().len() as u64;
+        *lock(&self.told) = Begin::At(at.take(all)?.to_vec(), 0);
+        Ok(())
+    }
+    fn pass(&mut self, results: u64) -> bool {
+        match &mut *lock(&self.told) {
+            Begin::At(_, given) => given.checked_add(results).map(|sum| *given = sum).is_some(),
+            Begin::Ended => false,
+        }
+    }
+}
