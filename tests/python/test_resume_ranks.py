@@ -13,6 +13,7 @@ from typing import Any
 import feedline as fl
 import numpy as np
 import pytest
+from feedline.frameworks.passes import Pass, Resumable
 
 COUNT = 205
 BATCH = 4
@@ -242,6 +243,102 @@ def test_ranks_take_over_whatever_stands_behind_shard(hops: list[Any], tmp_path:
         else:
             assert not expected - Counter(got), case
             assert name == "files apart" or (Counter(got) - expected).total() <= few, case
+
+
+def ranks_of(count: int, elements: int = 20, steps: int = 2) -> list[dict[str, Any]]:
+    iterators = [iter(fl.Dataset.range(elements).shard(count, rank).shuffle(4)) for rank in range(count)]
+    for it in iterators:
+        assert len(list(itertools.islice(it, steps))) == steps
+    return [it.state_dict() for it in iterators]
+
+
+def test_states_that_do_not_belong_together_are_refused() -> None:
+    """And so is one that does not do, with what to do instead."""
+    three, two = ranks_of(3), ranks_of(2)
+    plain = fl.Dataset.range(20)
+    later = fl.Dataset.range(20).shard(2, 1).shuffle(4)
+    assert len(list(later)) == 10
+    refused = {
+        "there are no states": [],
+        r"shards \[0, 2\], and one of each of the 3": [three[0], three[2]],
+        r"shards \[0, 1, 1\], and one": [three[0], three[1], three[1]],
+        "is one of": [two[0], three[1]],
+        "another dataset: operator 1 is range": [two[0], ranks_of(2, 30)[1]],
+        "is in pass 1, others are in pass 0": [two[0], iter(later).state_dict()],
+        "without shard": [iter(plain).state_dict()],
+        "of all ranks already": [fl.merge_states(two), two[1]],
+    }
+    for text, states in refused.items():
+        with pytest.raises(ValueError, match=text):
+            fl.merge_states(states)
+    with pytest.raises(TypeError, match="not int"):
+        fl.merge_states([1])  # type: ignore[list-item]
+    with pytest.raises(ValueError, match="fl.merge_states"):
+        fl.Dataset.range(20).shard(3, 0).shuffle(4).iter(two[0])
+    mine = fl.Dataset.range(20).shard(3, 1).shuffle(4).iter(fl.merge_states(three[::-1]))
+    assert mine.state_dict()["delivered"] == 2
+    # What was taken apart by others is put together again before anything is begun.
+    damaged = fl.merge_states(two)
+    damaged["others"] = damaged["others"] * 2
+    with pytest.raises(ValueError, match="one of each of the 2"):
+        fl.Dataset.range(20).shard(3, 0).shuffle(4).iter(damaged)
+    many = {**two[0], "parts": [2**40]}
+    with pytest.raises(ValueError, match="4096 at most"):
+        fl.Dataset.range(20).shard(2, 0).shuffle(4).iter(many)
+
+
+def test_a_function_that_reads_what_shard_divides() -> None:
+    def part(count: int, rank: int) -> fl.Dataset:
+        mine = fl.Dataset.range(12).shard(count, rank)
+        return mine.flat_map(lambda _: mine.take(2))
+
+    state = fl.merge_states(iter(part(2, rank)).state_dict() for rank in range(2))
+    with pytest.raises(ValueError, match="function of flat_map reads what shard divides"):
+        part(3, 0).iter(state)
+
+
+def test_a_pass_that_reads_the_rests_of_all_parts_explains_itself() -> None:
+    ds = fl.Dataset.range(20).shard(3, 1).shuffle(4).map(lambda v: v + 1)
+    it = ds.iter(fl.merge_states(ranks_of_map(2)))
+    seen = [int(value) for value in it]
+    assert len(seen) == 5
+    for text in it.explain(), ds.explain():
+        assert "parts" in text and text.count("shuffle") >= 2, text
+    # The next pass is divided as it is written.
+    assert len(list(ds)) == 7 and "parts" not in ds.explain()
+
+
+def ranks_of_map(count: int) -> list[dict[str, Any]]:
+    its = [
+        iter(fl.Dataset.range(20).shard(count, rank).shuffle(4).map(lambda v: v + 1)) for rank in range(count)
+    ]
+    for it in its:
+        next(it), next(it), next(it)
+    return [it.state_dict() for it in its]
+
+
+def test_frameworks_wrap_states() -> None:
+    class Stream(Resumable):
+        def __init__(self, count: int, rank: int) -> None:
+            self.dataset = fl.Dataset.range(21).shard(count, rank).shuffle(5)
+
+        def __iter__(self) -> Pass:
+            self._last = Pass(self._open(self.dataset), lambda element: element)
+            return self._last
+
+    streams = [Stream(2, rank) for rank in range(2)]
+    assert fl.merge_states(stream.state_dict() for stream in streams) == {"pass": None}
+    first = iter(streams[0])
+    with pytest.raises(ValueError, match="some ranks have begun"):
+        fl.merge_states(stream.state_dict() for stream in streams)
+    # One of them is at its end, and the pass is not.
+    seen = [int(value) for value in first] + [int(next(it)) for it in [iter(streams[1])] for _ in range(3)]
+    state = fl.merge_states(json.loads(json.dumps(stream.state_dict())) for stream in streams)
+    for rank in range(3):
+        stream = Stream(3, rank)
+        stream.load_state_dict(state)
+        seen += [int(value) for value in stream]
+    assert sorted(seen) == list(range(21))
 
 
 def expected_of(name: str) -> list[int]:

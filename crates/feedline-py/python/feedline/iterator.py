@@ -48,7 +48,7 @@ def merge_states(states: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     True
     """
     states = list(states)
-    if states and all(state.keys() == {"pass"} for state in states):
+    if states and all(isinstance(state, Mapping) and state.keys() == {"pass"} for state in states):
         begun = [state["pass"] for state in states if state["pass"] is not None]
         if not begun:
             return dict(states[0])

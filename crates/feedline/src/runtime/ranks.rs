@@ -27,7 +27,7 @@ use super::state::{State, drawn, shards_of};
 use super::sync::{Mutex, lock};
 use crate::error::{Error, Result};
 use crate::ops::parts::{Begin, Parts, Probe};
-use crate::plan::{Bound, Plan, copy_of_op};
+use crate::plan::{Bound, Plan, all_nodes, copy_of_op, inner_plans};
 use crate::rewrite::rewrite;
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -171,17 +171,22 @@ fn over(runs: &Runs, of: u64, begin: Vec<Begin>) -> Result<Runs> {
     let held = first_that_holds(&runs.asked);
     let tops = tops(held);
     let (Some(shard), Some(_)) = (tops.first(), part_of(held)) else { return Err(unfit()) };
-    let (mut outside, mut all) = (0, 0);
-    held.walk(&mut |p| outside += usize::from(p.op.part().is_some()));
-    held.walk_all(&mut |p| all += usize::from(p.op.part().is_some()));
-    if all > outside {
-        return Err(Error::usage(format!(
-            "the state is of {of} shards; ranks of another number cannot go on from it, since a function reads what shard \
-             divides"
-        )));
-    }
     let mut below = HashSet::new();
     tops.iter().for_each(|top| top.inputs[0].walk(&mut |p| _ = below.insert(p.id)));
+    // What functions read is not divided anew: each rank would have another part of it than those that had begun.
+    let mut divides = None;
+    held.walk(&mut |node| {
+        let own = |inner: &Plan| all_nodes(inner).iter().any(|p| p.op.part() == shard.op.part());
+        if !below.contains(&node.id) && inner_plans(node).iter().any(own) {
+            divides = Some(node.name());
+        }
+    });
+    if let Some(name) = divides {
+        return Err(Error::usage(format!(
+            "the state is of {of} shards; ranks of another number cannot go on from it, since the function of {name} reads \
+             what shard divides"
+        )));
+    }
     let part = |index: u64| {
         // What stands below `shard` is the dataset's own for the first of them: its seeds go on in later passes.
         let number = (index > 0).then_some(index);
