@@ -282,7 +282,7 @@ def test_states_that_do_not_belong_together_are_refused() -> None:
     damaged["others"] = damaged["others"] * 2
     with pytest.raises(ValueError, match="one of each of the 2"):
         fl.Dataset.range(20).shard(3, 0).shuffle(4).iter(damaged)
-    many = {**two[0], "parts": [2**40]}
+    many = {**two[0], "parts": [{"of": 2**40}]}
     with pytest.raises(ValueError, match="4096 at most"):
         fl.Dataset.range(20).shard(2, 0).shuffle(4).iter(many)
 

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::expr::{Arg, Graph};
 use crate::options::{OnError, Options};
 use crate::plan::{Card, Plan};
-use crate::runtime::{At, BuildCx, Built, Ends, Index, Mark, PassSeeds, Run};
+use crate::runtime::{At, Begin, BuildCx, Built, Ends, Index, Mark, PassSeeds, Run};
 use serde::{Deserialize, Serialize};
 use std::any::Any;
 use std::fmt;
@@ -125,6 +125,10 @@ pub trait Op: fmt::Debug + Send + Sync + Any {
     }
     /// The same operator for another part.
     fn with_part(&self, _index: u64, _of: u64) -> Option<Arc<dyn Op>> {
+        None
+    }
+    /// What reads the rests of several of its parts.
+    fn rests(&self, _begin: Vec<Begin>) -> Option<Arc<dyn Op>> {
         None
     }
     /// Bytes of data that the operator itself carries, as a window out of a stream does.

@@ -99,17 +99,13 @@ pub fn forget(json: &mut Json) {
     each_drawn(json, &mut |map| drop(map.remove(SEED)));
 }
 
-/// The cells of a call, behind those that were found before; each once.
+/// The cells of a call, behind those that were found before.
 pub fn find(attrs: &Attrs, out: &mut Vec<Arc<AtomicU64>>) {
     // Most calls have no such thing, and need no copy.
     let has_any = attrs.0.iter().any(|(key, value)| key == DRAWN || value.is_object() || value.is_array());
     if has_any {
         each_drawn(&mut Json::Object(attrs.0.clone()), &mut |map| {
-            if let Some(cell) = map.get(SEED).and_then(Json::as_u64).map(cell)
-                && !out.iter().any(|known| Arc::ptr_eq(known, &cell))
-            {
-                out.push(cell);
-            }
+            out.extend(map.get(SEED).and_then(Json::as_u64).map(cell));
         });
     }
 }
@@ -131,7 +127,7 @@ mod tests {
         let mut cells = Vec::new();
         find(&call, &mut cells);
         find(&attrs(json!({ "steps": [{ "attrs": { "seed": 77_001, "drawn": true } }] })), &mut cells);
-        assert_eq!(cells.len(), 1);
+        assert!(cells.len() == 2 && Arc::ptr_eq(&cells[0], &cells[1]));
         cells[0].store(5, Relaxed);
         assert_eq!([one.get(), other.get(), given.get()], [5, 5, 77_001]);
         assert_eq!(now(call.clone()).0["seed"], 5);

@@ -165,7 +165,6 @@ pub(crate) fn check_inputs(name: &str, given: usize) -> Result<()> {
         | "nested"
         | "numpy"
         | "parquet"
-        | "probe"
         | "random"
         | "range"
         | "rows"

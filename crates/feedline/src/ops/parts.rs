@@ -7,10 +7,8 @@ use crate::element::Spec;
 use crate::error::{Error, Result};
 use crate::op::{Op, OpInfo, Props, read};
 use crate::plan::{Card, Plan};
-use crate::runtime::sync::{Mutex, lock};
-use crate::runtime::{At, BuildCx, Built, Cx, Given, Mark, Pull, Saved, Stage};
+use crate::runtime::{At, Begin, BuildCx, Built, Cx, Given, Mark, Pull, Stage};
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
 
 static INFO: OpInfo = OpInfo {
     name: "parts",
@@ -26,15 +24,6 @@ pub struct Parts {
     /// Where each of them begins; nothing if a state says it.
     #[serde(skip)]
     pub begin: Vec<Begin>,
-}
-
-/// Where a part begins.
-#[derive(Clone, Debug)]
-pub enum Begin {
-    /// Behind so many results from a mark on.
-    At(Vec<Saved>, u64),
-    /// Nothing is left of it.
-    Ended,
 }
 
 impl Op for Parts {
@@ -166,59 +155,5 @@ impl Stage for PartsStage {
     }
     fn replays(&self) -> bool {
         true
-    }
-}
-
-/// Stands where `shard` and what holds elements of one part stood, below what may stand on any part: that tells it where a
-/// state went on from. If it tells nothing, that part had ended.
-#[derive(Clone, Debug)]
-pub struct Probe {
-    pub spec: Spec,
-    pub told: Arc<Mutex<Begin>>,
-}
-
-static PROBE: OpInfo =
-    OpInfo { name: "probe", doc: "Says where a state goes on from.", params: &[], read: |_| Err(unwritten()) };
-
-fn unwritten() -> Error {
-    Error::internal("a probe is not written")
-}
-
-impl Op for Probe {
-    fn info(&self) -> &'static OpInfo {
-        &PROBE
-    }
-    fn spec(&self, _: &[Plan]) -> Result<Spec> {
-        Ok(self.spec.clone())
-    }
-    fn cardinality(&self, _: &[Plan]) -> Card {
-        Card::Unknown
-    }
-    fn build(&self, _: &BuildCx, _: &Plan) -> Result<Built> {
-        Ok(Built::Stage(Box::new(self.clone())))
-    }
-    fn write(&self) -> Result<serde_json::Value> {
-        Err(unwritten())
-    }
-    fn show(&self) -> String {
-        String::new()
-    }
-}
-
-impl Stage for Probe {
-    fn next(&mut self, _: &mut Cx<'_>, _: usize) -> Pull {
-        Pull::End
-    }
-    fn mark(&mut self, _: &mut Mark) {}
-    fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
-        let all = at.rest().len() as u64;
-        *lock(&self.told) = Begin::At(at.take(all)?.to_vec(), 0);
-        Ok(())
-    }
-    fn pass(&mut self, results: u64) -> bool {
-        match &mut *lock(&self.told) {
-            Begin::At(_, given) => given.checked_add(results).map(|sum| *given = sum).is_some(),
-            Begin::Ended => false,
-        }
     }
 }

@@ -5,8 +5,9 @@ use crate::element::{Chunk, Spec};
 use crate::error::{Error, Result};
 use crate::op::{Int, Op, OpInfo, Param, Props, read};
 use crate::ops::Open;
+use crate::ops::parts::Parts;
 use crate::plan::{Card, Plan};
-use crate::runtime::{At, BuildCx, Built, Cx, Index, Mark, Pull, Stage, wait_for};
+use crate::runtime::{At, Begin, BuildCx, Built, Cx, Index, Mark, Pull, Stage, wait_for};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -127,6 +128,9 @@ impl Op for Shard {
     }
     fn with_part(&self, index: u64, of: u64) -> Option<Arc<dyn Op>> {
         Some(Arc::new(Shard { num_shards: (of as i64).into(), index: (index as i64).into(), equal: self.equal }))
+    }
+    fn rests(&self, begin: Vec<Begin>) -> Option<Arc<dyn Op>> {
+        Some(Arc::new(Parts { begin }))
     }
     fn tunables(&self) -> &'static [&'static str] {
         &["num_shards", "index"]

@@ -4,6 +4,7 @@ use super::build::{BuildCx, Run};
 use super::errors::Errors;
 use super::mark::{At, Mark};
 use super::pool::{Pool, Share};
+use super::ranks::Rests;
 use super::spans;
 use super::stage::{Cx, Pull, Stage, Wake};
 use super::stall::{Consumer, Now, Watch};
@@ -40,6 +41,7 @@ pub struct Iter {
     /// Seeds that were drawn.
     drawn: Vec<Arc<AtomicU64>>,
     delivered: u64,
+    failed: u64,
     ended: bool,
     /// When the consumer went away with the last chunk.
     left: Option<Instant>,
@@ -204,8 +206,8 @@ pub struct Runs {
     pub written: Plan,
     /// As it was written, with the options of the pass: what `bound` was made of.
     pub asked: Plan,
-    /// Where others go on from what several ranks had begun: those numbers of ranks, and what runs otherwise (`ranks.rs`).
-    pub(super) parts: Vec<u64>,
+    /// Where others go on from what several ranks had begun: what that was, and what runs otherwise (`ranks.rs`).
+    pub(super) parts: Vec<Rests>,
     pub(super) own: Option<Plan>,
 }
 
@@ -293,14 +295,13 @@ impl Iter {
         let budget = run.budget.clone();
         let _entered = budget.enter();
         let mut iter = Iter::build(runs, state.epoch, run)?;
-        iter.delivered = state.delivered;
+        (iter.delivered, iter.failed) = (state.delivered, state.failed);
         if state.ended {
             iter.run.finished.store(true, Relaxed);
             iter.ended = true;
             return Ok(iter);
         }
-        // Without a mark, the plan begins where it goes on.
-        if !state.at.is_empty() {
+        if state.at.is_some() {
             let mut at = state.marks(&bound.plan)?;
             iter.root.seek(&mut at)?;
             at.finish()?;
@@ -321,7 +322,7 @@ impl Iter {
         let waker: Arc<dyn Wake> = waiter.clone();
         let chunk = nothing();
         let waker = Arc::downgrade(&waker);
-        let (from, row, outline, delivered, ended, left) = Default::default();
+        let (from, row, outline, delivered, failed, ended, left) = Default::default();
         let (drawn, runs) = (super::state::drawn(runs.told()), runs.clone());
         Ok(Iter {
             root,
@@ -337,6 +338,7 @@ impl Iter {
             outline,
             drawn,
             delivered,
+            failed,
             ended,
             left,
         })
@@ -362,11 +364,11 @@ impl Iter {
         };
         // Operators that start others while they run say in their marks how many seeds those had taken by then.
         let seeds = super::state::seeds_of(self.runs.told(), &self.run.finished);
-        let (epoch, delivered, ended) = (self.epoch, self.delivered, self.ended);
+        let (epoch, delivered, failed, ended) = (self.epoch, self.delivered, self.failed, self.ended);
         let shards = super::state::shards_of(&self.plan);
         let left_out = super::state::left_out_of(&self.run.meters);
         let kept = super::state::kept_of(&self.plan, &self.run)?;
-        let (at, drawn) = (Vec::new(), self.drawn.iter().map(|cell| cell.load(Relaxed)).collect());
+        let (at, drawn) = (None, self.drawn.iter().map(|cell| cell.load(Relaxed)).collect());
         let pass = self.run.name.load(Relaxed);
         let (part, parts, others) = (super::ranks::part_of(&self.plan), self.runs.parts.clone(), Vec::new());
         let part = part.map(|(index, _)| index);
@@ -376,6 +378,7 @@ impl Iter {
             seeds,
             at,
             delivered,
+            failed,
             ended,
             shards,
             left_out,
@@ -451,7 +454,10 @@ impl Iter {
                     (self.chunk, self.row) = (chunk, 0);
                     return Ok(true);
                 }
-                Pull::Fail(error) => return Err(error),
+                Pull::Fail(error) => {
+                    self.failed += 1;
+                    return Err(error);
+                }
                 Pull::End => {
                     self.run.meters.end();
                     self.run.finish();

@@ -46,6 +46,7 @@ pub use process::{
     Settings, configure, cores_for, cpu_budget, free_cores, memory_limit, pool as process_pool, settings,
 };
 pub use quarantine::{Quarantined, quarantined};
+pub use ranks::Begin;
 pub use recall::{Numbers, Run as RowRun, wait_for};
 pub use replay::{Replay, Tap};
 pub use seed::{PassSeeds, Seeded, Seeds, Taken};

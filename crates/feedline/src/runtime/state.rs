@@ -4,7 +4,7 @@ use super::build::{BuildCx, Run};
 use super::given::Given;
 use super::iter::Runs;
 use super::mark::{self, At, Mark, Saved, unfit};
-use super::ranks;
+use super::ranks::{self, Rests};
 use super::seed::Seeds;
 use super::sync::atomic::AtomicBool;
 use super::{LeftOut, Meters, Tally};
@@ -14,6 +14,7 @@ use crate::expr::funcs::fingerprint64;
 use crate::plan::{Outline, Plan};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -25,8 +26,11 @@ pub struct State {
     pub(super) plan: Outline,
     pub(super) epoch: u64,
     pub(super) seeds: Vec<Seeds>,
-    pub(super) at: Vec<Saved>,
+    /// Nothing where the plan begins by itself where it goes on.
+    pub(super) at: Option<Vec<Saved>>,
     pub(super) delivered: u64,
+    /// How many errors were raised by then.
+    pub(super) failed: u64,
     pub(super) ended: bool,
     /// How many parts each `shard` has.
     pub(super) shards: Vec<u64>,
@@ -40,8 +44,8 @@ pub struct State {
     pub(super) pass: u64,
     /// The number of the part that it is of, where `shard` divides the elements.
     pub(super) part: Option<u64>,
-    /// Other numbers of parts that the pass was divided into before, whose rests it reads (`ranks.rs`).
-    pub(super) parts: Vec<u64>,
+    /// What the pass was divided into before, the rests of which it reads (`ranks.rs`).
+    pub(super) parts: Vec<Rests>,
     /// The states of all other parts: then it is that of all ranks.
     pub(super) others: Vec<State>,
 }
@@ -63,8 +67,10 @@ impl Moment {
             0 => mark.extend(&self.mark),
             _ => mark.extend_again(&self.mark),
         }
-        mark.saved(&mut state.at)?;
-        Given::leave_out(&mut state.at, self.row);
+        let mut at = Vec::new();
+        mark.saved(&mut at)?;
+        Given::leave_out(&mut at, self.row);
+        state.at = Some(at);
         Ok(state)
     }
 }
@@ -78,6 +84,8 @@ struct Written {
     seeds: Vec<Seeds>,
     at: Json,
     delivered: u64,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    failed: u64,
     ended: bool,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     shards: Vec<u64>,
@@ -92,7 +100,7 @@ struct Written {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     part: Option<u64>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    parts: Vec<u64>,
+    parts: Vec<Rests>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     others: Vec<Json>,
 }
@@ -172,15 +180,19 @@ pub(super) fn seeds_of<'a>(plans: impl IntoIterator<Item = &'a Plan>, finished: 
     all
 }
 
-/// The cells of drawn seeds of all functions of these plans.
-pub(super) fn drawn<'a>(plans: impl IntoIterator<Item = &'a Plan>) -> Vec<Arc<AtomicU64>> {
+/// The cells of drawn seeds of all functions of a plan, in the order of the calls.
+pub(super) fn cells(plan: &Plan) -> Vec<Arc<AtomicU64>> {
     let mut cells = Vec::new();
-    for plan in plans {
-        plan.walk_all(&mut |p| {
-            p.op.functions().iter().for_each(|f| f.0.calls(&mut |_, attrs| chance::find(attrs, &mut cells)));
-        });
-    }
+    plan.walk_all(&mut |p| {
+        p.op.functions().iter().for_each(|f| f.0.calls(&mut |_, attrs| chance::find(attrs, &mut cells)));
+    });
     cells
+}
+
+/// The same of these plans, each once.
+pub(super) fn drawn<'a>(plans: impl IntoIterator<Item = &'a Plan>) -> Vec<Arc<AtomicU64>> {
+    let mut known = HashSet::new();
+    plans.into_iter().flat_map(cells).filter(|cell| known.insert(Arc::as_ptr(cell))).collect()
 }
 
 /// Which seeds all operators and functions of a plan have, given or drawn: with others, other elements come. Below 2^52,
@@ -259,22 +271,20 @@ impl State {
     }
     /// The marks, for a plan that may have another number of parts.
     pub(super) fn marks(&self, plan: &Plan) -> Result<At<'_>> {
-        let here = shards_of(plan);
+        let (here, at) = (shards_of(plan), self.at.as_deref().unwrap_or_default());
         if here == self.shards {
-            return Ok(At::new(&self.at));
+            return Ok(At::new(at));
         }
         ranks::may_differ(plan, &self.shards)?;
-        let node = ranks::first_that_holds(plan);
-        if node.op.part().is_none() {
+        if let Some(why) = self.is_only_of_its_part(plan) {
             return Err(Error::usage(format!(
-                "the state is of one of {:?} shards and this dataset has {here:?}; {} behind shard holds what is its own: \
-                 take the states of all ranks, in the same step, and go on from fl.merge_states(states). One state does for \
-                 all only if nothing but map, batch, padded_batch, ragged_batch and prefetch follows shard",
-                self.shards,
-                node.name()
+                "the state is of one of {:?} shards and this dataset has {here:?}; {why}: take the states of all ranks, in the \
+                 same step, and go on from fl.merge_states(states). One state does for all only if nothing but map, batch, \
+                 padded_batch, ragged_batch and prefetch follows shard, and raises no error",
+                self.shards
             )));
         }
-        Ok(At::resharded(&self.at))
+        Ok(At::resharded(at))
     }
     /// Sets the seeds of these plans' operators and functions to where they were.
     pub(super) fn set_seeds(&self, runs: &Runs, finished: &Arc<AtomicBool>) -> Result<()> {
@@ -286,10 +296,10 @@ impl State {
         set_seeds(&self.seeds, runs.told(), finished)
     }
     pub fn to_json(&self) -> Result<Json> {
-        let State { plan, epoch, seeds, at, delivered, ended, shards, left_out, kept, drawn, pass, .. } = self;
+        let State { plan, epoch, seeds, at, delivered, failed, ended, shards, left_out, kept, drawn, pass, .. } = self;
         let (plan, seeds, shards) = (plan.clone(), seeds.clone(), shards.clone());
         let (left_out, kept, drawn) = (left_out.clone(), kept.clone(), drawn.clone());
-        let (version, epoch, delivered, ended, pass) = (VERSION, *epoch, *delivered, *ended, *pass);
+        let (version, epoch, delivered, failed, ended, pass) = (VERSION, *epoch, *delivered, *failed, *ended, *pass);
         let (at_json, part, parts, others) = (Json::Null, self.part, self.parts.clone(), Vec::new());
         let rest = Written {
             version,
@@ -298,6 +308,7 @@ impl State {
             seeds,
             at: at_json,
             delivered,
+            failed,
             ended,
             shards,
             left_out,
@@ -310,7 +321,7 @@ impl State {
         };
         let mut json = serde_json::to_value(rest)?;
         // They may be long: they are put where they belong, not copied there.
-        json["at"] = mark::to_json(at)?;
+        json["at"] = mark::to_json(at.as_deref().unwrap_or_default())?;
         if !self.others.is_empty() {
             json["others"] = self.others.iter().map(State::to_json).collect::<Result<Vec<_>>>()?.into();
         }
@@ -332,6 +343,7 @@ impl State {
             seeds,
             at,
             delivered,
+            failed,
             ended,
             shards,
             left_out,
@@ -344,13 +356,14 @@ impl State {
             ..
         } = serde_json::from_value(json.clone())
             .map_err(|e| Error::usage(format!("not a state of an iterator: {e}")))?;
-        let at = mark::from_json(&at)?;
+        let at = Some(mark::from_json(&at)?);
         let state = |others| State {
             plan,
             epoch,
             seeds,
             at,
             delivered,
+            failed,
             ended,
             shards,
             left_out,
