@@ -341,6 +341,67 @@ def test_frameworks_wrap_states() -> None:
     assert sorted(seen) == list(range(21))
 
 
+def failing(count: int, rank: int, on_error: str) -> fl.Dataset:
+    """Every fifth number cannot be read. Where they are left out, batches are of others."""
+    mine = fl.Dataset.range(60).shuffle(60, seed=3).shard(count, rank)
+    read = mine.map(lambda v: v * fl.strings.to_number(fl.where(v % 5 == 2, "x", "1"), fl.int64))
+    return read if on_error == "raise" else read.batch(3).with_options(on_error=on_error)
+
+
+def read_on(it: Any, steps: int | None) -> list[int]:
+    """The numbers that come in so many steps, a failed one among them."""
+    seen: list[int] = []
+    for _ in itertools.count() if steps is None else range(steps):
+        try:
+            seen += np.atleast_1d(next(it)).tolist()
+        except StopIteration:
+            break
+        except fl.errors.DataError:
+            pass
+    return seen
+
+
+@pytest.mark.parametrize("steps", [[4, 4], [3, 5], [1, 7]], ids=str)
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+def test_elements_that_fail_behind_shard(on_error: str, steps: list[int]) -> None:
+    """Results do not tell how many elements they were made of where some failed."""
+    its = [iter(failing(2, rank, on_error)) for rank in range(2)]
+    seen = [read_on(it, count) for it, count in zip(its, steps, strict=True)]
+    states = [it.state_dict() for it in its]
+    met_errors = max(states, key=lambda state: state.get("failed", 0))
+    with pytest.raises(ValueError, match="elements that fail behind shard"):
+        failing(3, 0, on_error).iter(met_errors)
+    for count in 3, 1:
+        state = fl.merge_states(states)
+        its = [failing(count, rank, on_error).iter(state) for rank in range(count)]
+        seen += [read_on(it, 2) for it in its]
+        states = [it.state_dict() for it in its]
+    seen.append(read_on(failing(4, 0, on_error).iter(fl.merge_states(states)), None))
+    seen += [read_on(failing(4, rank, on_error).iter(fl.merge_states(states)), None) for rank in (1, 2, 3)]
+    assert sorted(v for one in seen for v in one) == [v for v in range(60) if v % 5 != 2]
+
+
+def with_noise(count: int, rank: int) -> fl.Dataset:
+    """Two random functions that nobody gave a seed, below and behind what divides."""
+    drawn = fl.Dataset.range(40).map(lambda v: (v, fl.random.uniform([])))
+    mine = drawn.shard(count, rank)
+    return mine.map(lambda v, before: (v, before, fl.random.uniform([]))).shuffle(6)
+
+
+def test_each_part_has_the_seeds_that_its_rank_drew() -> None:
+    first = [with_noise(2, rank) for rank in range(2)]
+    whole = {int(v): (float(a), float(b)) for ds in first for v, a, b in ds.iter(epoch=0)}
+    its = [ds.iter(epoch=0) for ds in first]
+    seen = {int(v): (float(a), float(b)) for it in its for v, a, b in itertools.islice(it, 3)}
+    state = json.loads(json.dumps(fl.merge_states(it.state_dict() for it in its)))
+    for rank in range(3):
+        others = with_noise(3, rank)
+        rest = {int(v): (float(a), float(b)) for v, a, b in others.iter(state)}
+        assert not rest.keys() & seen.keys()
+        seen |= rest
+    assert seen == whole
+
+
 def expected_of(name: str) -> list[int]:
     if name == "chosen":
         return [value for value in range(COUNT) if value % 7 != 3]
