@@ -273,7 +273,7 @@ def test_states_that_do_not_belong_together_are_refused() -> None:
             fl.merge_states(states)
     with pytest.raises(TypeError, match="not int"):
         fl.merge_states([1])  # type: ignore[list-item]
-    with pytest.raises(ValueError, match="fl.merge_states"):
+    with pytest.raises(ValueError, match=r"fl\.merge_states"):
         fl.Dataset.range(20).shard(3, 0).shuffle(4).iter(two[0])
     mine = fl.Dataset.range(20).shard(3, 1).shuffle(4).iter(fl.merge_states(three[::-1]))
     assert mine.state_dict()["delivered"] == 2
