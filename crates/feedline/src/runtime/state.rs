@@ -12,8 +12,9 @@ use crate::error::{Error, Result};
 use crate::expr::chance;
 use crate::expr::funcs::fingerprint64;
 use crate::plan::{Outline, Plan};
-use serde::{Deserialize, Serialize};
-use serde_json::Value as Json;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Value as Json, json};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -21,33 +22,52 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// Changes whenever states of before cannot be read any more.
 const VERSION: u64 = 9;
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct State {
     pub(super) plan: Outline,
     pub(super) epoch: u64,
     pub(super) seeds: Vec<Seeds>,
     /// Nothing where the plan begins by itself where it goes on.
+    #[serde(skip_serializing, deserialize_with = "read_marks")]
     pub(super) at: Option<Vec<Saved>>,
     pub(super) delivered: u64,
     /// How many errors were raised by then.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub(super) failed: u64,
     pub(super) ended: bool,
     /// How many parts each `shard` has.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) shards: Vec<u64>,
     /// What operators had left out by then, ahead of the consumer too; exact counts are in the marks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) left_out: Vec<LeftOut>,
     /// Of which pass each cache keeps the results.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) kept: Vec<Option<Json>>,
     /// Seeds of random functions that were given none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) drawn: Vec<u64>,
     /// The name of the pass; 0 if it matters to nobody.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub(super) pass: u64,
     /// The number of the part that it is of, where `shard` divides the elements.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) part: Option<u64>,
     /// What the pass was divided into before, the rests of which it reads (`ranks.rs`).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) parts: Vec<Rests>,
     /// The states of all other parts: then it is that of all ranks.
+    #[serde(skip)]
     pub(super) others: Vec<State>,
+}
+
+fn is_zero(n: &u64) -> bool {
+    *n == 0
+}
+
+fn read_marks<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Option<Vec<Saved>>, D::Error> {
+    mark::from_json(&Json::deserialize(from)?).map(Some).map_err(D::Error::custom)
 }
 
 /// Where an iterator was. Its state is found out when it is asked for: until then it costs next to nothing.
@@ -73,40 +93,6 @@ impl Moment {
         state.at = Some(at);
         Ok(state)
     }
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Written {
-    version: u64,
-    plan: Outline,
-    epoch: u64,
-    seeds: Vec<Seeds>,
-    at: Json,
-    delivered: u64,
-    #[serde(default, skip_serializing_if = "is_zero")]
-    failed: u64,
-    ended: bool,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    shards: Vec<u64>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    left_out: Vec<LeftOut>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    kept: Vec<Option<Json>>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    drawn: Vec<u64>,
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pass: u64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    part: Option<u64>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    parts: Vec<Rests>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    others: Vec<Json>,
-}
-
-fn is_zero(n: &u64) -> bool {
-    *n == 0
 }
 
 /// What the operators of a pass have left out.
@@ -296,32 +282,12 @@ impl State {
         set_seeds(&self.seeds, runs.told(), finished)
     }
     pub fn to_json(&self) -> Result<Json> {
-        let State { plan, epoch, seeds, at, delivered, failed, ended, shards, left_out, kept, drawn, pass, .. } = self;
-        let (plan, seeds, shards) = (plan.clone(), seeds.clone(), shards.clone());
-        let (left_out, kept, drawn) = (left_out.clone(), kept.clone(), drawn.clone());
-        let (version, epoch, delivered, failed, ended, pass) = (VERSION, *epoch, *delivered, *failed, *ended, *pass);
-        let (at_json, part, parts, others) = (Json::Null, self.part, self.parts.clone(), Vec::new());
-        let rest = Written {
-            version,
-            plan,
-            epoch,
-            seeds,
-            at: at_json,
-            delivered,
-            failed,
-            ended,
-            shards,
-            left_out,
-            kept,
-            drawn,
-            pass,
-            part,
-            parts,
-            others,
-        };
-        let mut json = serde_json::to_value(rest)?;
+        let mut json = json!({ "version": VERSION });
+        if let (Some(json), Json::Object(rest)) = (json.as_object_mut(), serde_json::to_value(self)?) {
+            json.extend(rest);
+        }
         // They may be long: they are put where they belong, not copied there.
-        json["at"] = mark::to_json(at.as_deref().unwrap_or_default())?;
+        json["at"] = mark::to_json(self.at.as_deref().unwrap_or_default())?;
         if !self.others.is_empty() {
             json["others"] = self.others.iter().map(State::to_json).collect::<Result<Vec<_>>>()?.into();
         }
@@ -337,48 +303,14 @@ impl State {
             }
             None => return Err(Error::usage("not a state of an iterator: take one with state_dict()")),
         }
-        let Written {
-            plan,
-            epoch,
-            seeds,
-            at,
-            delivered,
-            failed,
-            ended,
-            shards,
-            left_out,
-            kept,
-            drawn,
-            pass,
-            part,
-            parts,
-            others,
-            ..
-        } = serde_json::from_value(json.clone())
+        let mut rest = json.as_object().cloned().unwrap_or_default();
+        rest.remove("version");
+        let others = rest.remove("others");
+        let first: State = serde_json::from_value(Json::Object(rest))
             .map_err(|e| Error::usage(format!("not a state of an iterator: {e}")))?;
-        let at = Some(mark::from_json(&at)?);
-        let state = |others| State {
-            plan,
-            epoch,
-            seeds,
-            at,
-            delivered,
-            failed,
-            ended,
-            shards,
-            left_out,
-            kept,
-            drawn,
-            pass,
-            part,
-            parts,
-            others,
-        };
-        if others.is_empty() {
-            return Ok(state(vec![]));
-        }
-        let others = others.iter().map(State::from_json).collect::<Result<Vec<_>>>()?;
+        let Some(others) = others else { return Ok(first) };
+        let others = others.as_array().ok_or_else(unfit)?.iter().map(State::from_json);
         // They may come from anywhere, too.
-        State::merge(std::iter::once(state(vec![])).chain(others))
+        State::merge(std::iter::once(Ok(first)).chain(others).collect::<Result<Vec<_>>>()?)
     }
 }
