@@ -15,6 +15,11 @@
 //! 6. Workers that compute count among the threads that may run (`runtime/pool.rs`), those that wait for a disk or a server
 //!    do not: the clock of the process says which they are.
 
+mod apart;
+mod process;
+
+use self::apart::one_by_one;
+use self::process::{Spent, described, ended};
 use crate::link::{Inbox, Kind, Outbox};
 use crate::pages::Pages;
 use crate::wire::{Told, read_answer, read_told, too_large, write_errand};
@@ -28,8 +33,8 @@ use std::io;
 use std::net::Shutdown;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -45,9 +50,6 @@ const LOOK: Duration = Duration::from_millis(500);
 /// How soon it looks again while somebody waits for room; the second time after twice as long.
 const SOON: Duration = Duration::from_millis(1);
 const LATER: Duration = Duration::from_millis(64);
-
-/// After so much time of a worker it is looked at whether it computes.
-const SOME_TIME: Duration = Duration::from_millis(2);
 
 /// How a worker is started, and what it is to do.
 pub struct Start {
@@ -468,42 +470,6 @@ struct Hand {
     spent: Spent,
 }
 
-/// What a process had computed, and what its errands have taken since.
-#[derive(Default)]
-struct Spent {
-    cpu: Duration,
-    busy: Duration,
-}
-
-impl Spent {
-    /// Whether it has computed for most of the time that its errands took. `None` until that was long enough to say so.
-    fn computes(&mut self, process: u32, busy: Duration) -> Option<bool> {
-        self.busy += busy;
-        if self.busy < SOME_TIME {
-            return None;
-        }
-        let before = std::mem::replace(self, Spent { cpu: cpu_time(process), busy: Duration::ZERO });
-        Some(self.cpu.saturating_sub(before.cpu) * 2 >= before.busy)
-    }
-}
-
-/// What another process has computed so far. Where the system does not say, as if it never waited.
-fn cpu_time(process: u32) -> Duration {
-    #[cfg(target_os = "linux")]
-    // SAFETY: writes to what is here; there need be no such process.
-    unsafe {
-        let (mut clock, mut time) = (0, std::mem::zeroed());
-        if libc::clock_getcpuclockid(process as libc::pid_t, &mut clock) == 0
-            && libc::clock_gettime(clock, &mut time) == 0
-        {
-            return Duration::new(time.tv_sec as u64, time.tv_nsec as u32);
-        }
-    }
-    let _ = process;
-    static START: std::sync::LazyLock<Instant> = std::sync::LazyLock::new(Instant::now);
-    START.elapsed()
-}
-
 impl Keeper {
     fn run(mut self) {
         for number in 0..self.inner.workers {
@@ -610,7 +576,7 @@ impl Keeper {
         };
         match message.kind {
             Kind::Ready => {
-                hand.spent.cpu = cpu_time(hand.child.id());
+                hand.spent = Spent::from_now(hand.child.id());
                 let mut due = Due::new();
                 {
                     let mut state = lock(&inner.state);
@@ -805,112 +771,11 @@ fn refused(name: &str, told: Told) -> Error {
     Error::new(ErrorKind::Aborted, text).with_source(Arc::new(told))
 }
 
-/// Waits for a process; one that does not end in time is killed.
-fn ended(child: &mut Child, grace: Duration) -> Option<ExitStatus> {
-    let start = Instant::now();
-    loop {
-        match child.try_wait() {
-            Ok(Some(status)) => return Some(status),
-            // Somebody else in this program waited for it (a handler of SIGCHLD).
-            Err(_) => return None,
-            Ok(None) if start.elapsed() < grace => std::thread::sleep(Duration::from_millis(1)),
-            Ok(None) => {
-                let _ = child.kill();
-                return child.wait().ok();
-            }
-        }
-    }
-}
-
-/// How a process ended, in words.
-fn described(status: Option<ExitStatus>) -> String {
-    let Some(status) = status else { return "ended".into() };
-    match (status.signal(), status.code()) {
-        (Some(signal), _) => {
-            let hint = match signal {
-                libc::SIGKILL => "; the system does that when memory runs out",
-                libc::SIGSEGV | libc::SIGBUS | libc::SIGILL | libc::SIGABRT => "; a compiled library may be at fault",
-                _ => "",
-            };
-            format!("was killed by signal {signal} ({}){hint}", signal_name(signal))
-        }
-        (None, Some(code)) => format!("exited with code {code}"),
-        (None, None) => "ended".into(),
-    }
-}
-
-fn signal_name(signal: i32) -> &'static str {
-    match signal {
-        libc::SIGKILL => "SIGKILL",
-        libc::SIGSEGV => "SIGSEGV",
-        libc::SIGABRT => "SIGABRT",
-        libc::SIGBUS => "SIGBUS",
-        libc::SIGILL => "SIGILL",
-        libc::SIGFPE => "SIGFPE",
-        libc::SIGTERM => "SIGTERM",
-        libc::SIGINT => "SIGINT",
-        libc::SIGHUP => "SIGHUP",
-        libc::SIGPIPE => "SIGPIPE",
-        _ => "unknown",
-    }
-}
-
 /// Has the rows of an errand done one by one, next.
 fn apart(job: Job, queue: &mut VecDeque<Job>) {
     let Job { errand, reply, deaths, .. } = job;
-    for (row, reply) in Apart::of(reply, errand.rows).into_iter().enumerate().rev() {
+    for (row, reply) in one_by_one(reply, errand.rows).into_iter().enumerate().rev() {
         queue.push_front(Job::new(errand.row(row), reply, deaths));
-    }
-}
-
-/// The rows of an errand that are done one by one. The last answer completes it.
-struct Apart(Mutex<Option<Parts>>);
-
-struct Parts {
-    reply: Box<dyn Reply>,
-    rows: Vec<Option<Part>>,
-    left: usize,
-    busy_ns: u64,
-}
-
-impl Apart {
-    fn of(reply: Box<dyn Reply>, rows: usize) -> Vec<Box<dyn Reply>> {
-        let parts = Parts { reply, rows: (0..rows).map(|_| None).collect(), left: rows, busy_ns: 0 };
-        let all = Arc::new(Apart(Mutex::new(Some(parts))));
-        (0..rows).map(|row| Box::new(OneRow { all: all.clone(), row }) as Box<dyn Reply>).collect()
-    }
-}
-
-struct OneRow {
-    all: Arc<Apart>,
-    row: usize,
-}
-
-impl Reply for OneRow {
-    fn is_wanted(&self) -> bool {
-        lock(&self.all.0).as_ref().is_some_and(|parts| parts.reply.is_wanted())
-    }
-    fn is_awaited(&self) -> bool {
-        lock(&self.all.0).as_ref().is_some_and(|parts| parts.reply.is_awaited())
-    }
-    fn most(&self) -> usize {
-        lock(&self.all.0).as_ref().map_or(usize::MAX, |parts| parts.reply.most())
-    }
-    fn give(self: Box<Self>, mut answer: Answer) {
-        let mut guard = lock(&self.all.0);
-        let Some(parts) = guard.as_mut() else { return };
-        parts.rows[self.row] = answer.parts.pop();
-        parts.busy_ns += answer.busy_ns;
-        parts.left -= 1;
-        if parts.left > 0 && !answer.is_end {
-            return;
-        }
-        let Some(Parts { reply, mut rows, busy_ns, .. }) = guard.take() else { return };
-        drop(guard);
-        // The end comes at once, without the rows that were done meanwhile.
-        let rows = if answer.is_end { vec![rows.swap_remove(self.row)] } else { rows };
-        let parts = rows.into_iter().flatten().collect();
-        reply.give(Answer { parts, busy_ns, is_end: answer.is_end });
     }
 }
 

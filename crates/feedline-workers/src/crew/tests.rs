@@ -1,5 +1,6 @@
 //! Crews of real processes: this test program itself, started again as a worker.
 
+use super::process::SOME_TIME;
 use super::*;
 use crate::worker::{Worker, follow_parent};
 use feedline::element::{Column, DType, Element, Pos, Slots, Tensor};
