@@ -8,7 +8,9 @@ another order every round: what a shared machine does meanwhile, which is more t
 round alike. So rates are compared within rounds, and the ratio is the median of these. (In one process they shared workers and
 Python's lock, of which there is one: whoever came behind one that still filled a long queue was slower for it.) Those that
 are far behind are left out after a third of the rounds. Which is the best is taken from every second round, and compared in
-the others, and the other way round: the luckiest of several that are equally good is no measure.
+the others, and the other way round: the luckiest of several that are equally good is no measure. Where elements cost
+differently, a turn counts what those cost that came in it, and not how many they were: of costs with a heavy tail another
+turn of 800 has a tenth more.
 
 Beside rates: the most threads that were seen, workers and those that wait for reads; what a consumer that sleeps costs; how
 much slower a consumer's own work is right after it took an element, when there is one to make, than a moment later. The
@@ -46,6 +48,8 @@ SETTLE_S, WINDOW_S = 0.1, 0.15
 # How long one that fills its queue is waited for, and how long it is looked at to see whether it still does.
 MOST_FILLING_S, LOOK_S = 2.0, 0.02
 LEAST_ROUNDS = 12
+# In a batch of those whose elements cost differently.
+ROWS = 8
 # A configuration that is slower than this share of the best one need not be measured to the end.
 BEHIND = 0.85
 
@@ -55,8 +59,9 @@ class Case:
     """`make(fl, calls, folder, shift)`: the pipeline, with `calls` parallel calls, whose costs change at `shift` if at all.
 
     What the loop does with each element: nothing, `work` (seconds of computing), or `sleep` (seconds). `few`: so few come in
-    a second that turns have to be several times as long. Chunks of more than `most_rows` would take longer than a turn: what they
-    have made before it would count in it."""
+    a second, or of such different costs, that turns have to be several times as long. Chunks of more than `most_rows` would
+    take longer than a turn: what they have made before it would count in it. `costs` tells of the numbers that rows are made
+    of what each costs, if they differ."""
 
     make: Callable[[Any, int, Path, float], Any]
     tells: str
@@ -64,6 +69,7 @@ class Case:
     sleep: float = 0.0
     few: bool = False
     most_rows: int = 256
+    costs: Callable[[Any], Any] | None = None
 
     @property
     def times(self) -> int:
@@ -95,12 +101,20 @@ def sleeping(before: float, after: float, shift: float) -> Callable[[Any], Any]:
     return lambda x: (time.sleep(before if time.monotonic() < shift else after), x)[1]
 
 
-def tailed(fl: Any) -> Callable[[Any], Any]:
-    """Half of the elements are cheap, one in a hundred costs fifty times as much."""
+def tailed(x: Any) -> Any:
+    """Items of these numbers: half of them are cheap, one in a hundred costs fifty times as much."""
+    import feedline as fl
     import numpy as np
 
     drawn = np.minimum(np.random.default_rng(1).pareto(1.1, 4096) * 500 + 500, 60_000).astype(np.int64)
-    return lambda x: fl.gather(drawn, x % 4096)
+    return drawn[x % 4096] if isinstance(x, np.ndarray) else fl.gather(drawn, x % 4096)
+
+
+def alternating(x: Any) -> Any:
+    import feedline as fl
+    import numpy as np
+
+    return (np if isinstance(x, np.ndarray) else fl).where(x // 400 % 2 == 0, 300, 6000)
 
 
 def stored(fl: Any, folder: Path, files: int, records: int, size: int, first_byte_s: float) -> list[str]:
@@ -131,13 +145,13 @@ CASES: dict[str, Case] = {
     "tiny": Case(lambda fl, calls, folder, shift: fl.Dataset.range(MANY).map(
         lambda x: x * 2 + 1, num_parallel_calls=calls).batch(256), "a function that costs less than a call"),
     "heavy-tailed": Case(lambda fl, calls, folder, shift: fl.Dataset.range(MANY).map(
-        heavy(fl, tailed(fl)), num_parallel_calls=calls).batch(8), "costs with a heavy tail"),
+        heavy(fl, tailed), num_parallel_calls=calls).batch(ROWS), "costs with a heavy tail", few=True, costs=tailed),
     "uneven": Case(lambda fl, calls, folder, shift: fl.Dataset.range(MANY).map(
         heavy(fl, 6000), num_parallel_calls=calls).filter(lambda x: x == x).map(
         heavy(fl, 500), num_parallel_calls=calls).batch(8), "two functions, one twelve times the other"),
     "alternating": Case(lambda fl, calls, folder, shift: fl.Dataset.range(MANY).map(
-        heavy(fl, lambda x: fl.where(x // 400 % 2 == 0, 300, 6000)), num_parallel_calls=calls).batch(8),
-        "every 400 elements the cost is another one"),
+        heavy(fl, alternating), num_parallel_calls=calls).batch(ROWS), "every 400 elements the cost is another one",
+        few=True, costs=alternating),
     "shuffled": Case(lambda fl, calls, folder, shift: fl.Dataset.range(MANY).shuffle(10_000, seed=1).map(
         heavy(fl, 1000), num_parallel_calls=calls).batch(32), "a buffer in front of it"),
     "shifting": Case(lambda fl, calls, folder, shift: fl.Dataset.range(MANY).map(
@@ -209,7 +223,7 @@ def child(name: str, number: int, warm: float) -> None:
         watch.start()
         ds = case.make(fl, calls or fl.AUTOTUNE, Path(folder), time.monotonic() + (0 if calls else warm / 2))
         ds = ds.prefetch(ahead) if ahead else ds
-        elements = iter(ds.with_options(chunk_rows=rows) if rows else ds)
+        elements = Counted(ds.with_options(chunk_rows=rows) if rows else ds)
         consume(elements, case, warm / 5 if calls else warm)
         still()
         print("warm", flush=True)
@@ -226,6 +240,20 @@ def child(name: str, number: int, warm: float) -> None:
         over.set()
         watch.join()
     print(json.dumps({"workers": most[0], "io": most[1], "budget": fl.configuration()["cpu_budget"]}), flush=True)
+
+
+class Counted:
+    """Elements, and how many were taken."""
+
+    def __init__(self, elements: Any) -> None:
+        self.elements, self.count = iter(elements), 0
+
+    def __iter__(self) -> Counted:
+        return self
+
+    def __next__(self) -> Any:
+        self.count += 1
+        return next(self.elements)
 
 
 class Child:
@@ -265,12 +293,16 @@ class Child:
         self.errors.close()
 
 
-def turn(elements: Iterator[Any], case: Case) -> dict[str, float]:
+def turn(elements: Counted, case: Case) -> dict[str, float]:
     """One measurement. Over when the queue is full again, so that whoever is next has the machine."""
     consume(elements, case, SETTLE_S * case.times)
-    cpu = time.process_time()
+    cpu, first = time.process_time(), elements.count
     found = consume(elements, case, WINDOW_S * case.times)
     found["cpu"] = time.process_time() - cpu
+    if case.costs:
+        import numpy as np
+
+        found["cost"] = float(case.costs(np.arange(first * ROWS, elements.count * ROWS)).sum())
     still()
     return found
 
@@ -290,9 +322,9 @@ def a_second(turns: list[dict[str, float]], what: str) -> float:
 
 
 def rate(case: Case, turns: list[dict[str, float]]) -> float:
-    """Elements a second. Where the loop works itself: the share of the time that this work takes when nothing is beside it,
+    """Elements a second, or what they cost if they differ. Where the loop works itself: the share of the time that this work takes when nothing is beside it,
     which does not depend on how fast the machine is just then."""
-    return a_second(turns, "alone") if case.work else a_second(turns, "count")
+    return a_second(turns, "alone" if case.work else "cost" if case.costs else "count")
 
 
 def measure(name: str, warm: float, seconds: float) -> dict[str, Any]:

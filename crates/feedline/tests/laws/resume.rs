@@ -649,10 +649,11 @@ fn equal_parts_take_equally_many_steps() {
 }
 
 #[test]
-fn what_holds_elements_of_one_part_cannot_go_on_with_another_number() {
+fn the_state_of_one_part_does_not_do_for_another_number_where_something_holds_elements() {
     let on = |n: i64| make("shuffle", json!({ "buffer_size": 3, "seed": 1 }), vec![part(n, 0, None, 1)]);
     let way = &ways()[0];
     let state = Iter::new(&elsewhere(&on(2), way), 0, pool(1)).unwrap().state().unwrap();
     let error = Iter::resume(&elsewhere(&on(3), way), &state, pool(1)).err().unwrap().to_string();
-    assert!(error.contains("[2] shards") && error.contains("shuffle does"), "{error}");
+    assert!(error.contains("[2] shards") && error.contains("shuffle behind shard holds"), "{error}");
+    assert!(error.contains("fl.merge_states(states)"), "{error}");
 }
