@@ -29,7 +29,6 @@ use super::mark::{At, Mark, Saved, unfit};
 use super::seed::random_u64;
 use super::stage::{Cx, Pull, Stage};
 use super::state::{State, cells, drawn, shards_of};
-use super::sync::atomic::AtomicU64;
 use super::sync::{Mutex, lock};
 use crate::element::Spec;
 use crate::error::{Error, Result};
@@ -40,7 +39,7 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Operators that hold nothing that belongs to one part: they may stand on a `shard` that gets another number of parts.
 const ON_SHARDS: [&str; 6] = ["batch", "map", "padded_batch", "prefetch", "ragged_batch", "with_options"];
