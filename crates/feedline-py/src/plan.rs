@@ -231,11 +231,26 @@ fn attachment_from_py(object: &Bound<'_, PyAny>) -> PyResult<Arc<dyn Any + Send 
     })
 }
 
+/// Values inside of each other are a mistake if they are more: one of itself, for instance.
+const MOST_NESTED: usize = 256;
+
 /// A Python value as JSON; `other` is asked about what JSON does not have.
 pub fn json_from_py(
     obj: &Bound<'_, PyAny>,
     other: &mut dyn FnMut(&Bound<'_, PyAny>) -> PyResult<Option<Json>>,
 ) -> PyResult<Json> {
+    nested_json(obj, MOST_NESTED, other)
+}
+
+fn nested_json(
+    obj: &Bound<'_, PyAny>,
+    left: usize,
+    other: &mut dyn FnMut(&Bound<'_, PyAny>) -> PyResult<Option<Json>>,
+) -> PyResult<Json> {
+    let inner = |obj: &Bound<'_, PyAny>, other: &mut dyn FnMut(&Bound<'_, PyAny>) -> PyResult<Option<Json>>| {
+        let too_deep = || value_error(format!("lists and dicts inside of each other, more than {MOST_NESTED} of them"));
+        nested_json(obj, left.checked_sub(1).ok_or_else(too_deep)?, other)
+    };
     if obj.is_none() {
         return Ok(Json::Null);
     }
@@ -262,11 +277,11 @@ pub fn json_from_py(
         return Ok(text.map_err(|_| value_error(format!("{obj:?}: bytes must be text (UTF-8) here")))?.into());
     }
     if let Ok(dict) = obj.cast::<PyDict>() {
-        let map = dict.iter().map(|(k, v)| Ok((k.extract::<String>()?, json_from_py(&v, other)?)));
+        let map = dict.iter().map(|(k, v)| Ok((k.extract::<String>()?, inner(&v, other)?)));
         return Ok(Json::Object(map.collect::<PyResult<_>>()?));
     }
     if obj.is_instance_of::<PyList>() || obj.is_instance_of::<PyTuple>() {
-        let list = obj.try_iter()?.map(|v| json_from_py(&v?, other)).collect::<PyResult<Vec<_>>>()?;
+        let list = obj.try_iter()?.map(|v| inner(&v?, other)).collect::<PyResult<Vec<_>>>()?;
         return Ok(list.into());
     }
     // NumPy's whole numbers, and whatever else says that it is one.

@@ -9,7 +9,7 @@ use crate::element::Origin;
 use crate::error::{Error, Kind, Result};
 use crate::expr::{Attrs, Func};
 use crate::options::Options;
-use crate::plan::{Bound, Plan, copy_of_op};
+use crate::plan::{Becomes, Bound, Copies, Plan};
 use crate::runtime::{Iter, Seen, Start, State, Trace, process_pool};
 use std::sync::Arc;
 
@@ -98,7 +98,7 @@ pub fn locate(
 
 /// The same plan, without what passes over it have left in it.
 fn copied(bound: &Bound) -> Result<Bound> {
-    let plan = bound.plan.remade(|node, inputs| Plan::new(copy_of_op(node, None)?, inputs))?;
+    let plan = Copies::new(&|_| Becomes::Copied, None).of(&bound.plan)?;
     Ok(Bound { plan, env: bound.env.clone() })
 }
 

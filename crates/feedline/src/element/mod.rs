@@ -26,4 +26,4 @@ pub use spec::{Dims, Leaf, Spec, Tree};
 pub use tensor::{IntoShape, Shape, Strings, StringsBuilder, Tensor, check_room, count};
 pub use value::{Nested, NestedDataset, READ_NESTED, Ragged, Sparse, Value};
 pub use values::Values;
-pub use written::{Attachments, Reader, attach, attach_live, attached, is_compared, with_attachments};
+pub use written::{Attachments, Reader, attach, attach_live, attach_value, attached, is_compared, with_attachments};

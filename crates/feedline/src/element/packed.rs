@@ -2,7 +2,7 @@
 
 use super::spec::{Leaf, Spec, Tree};
 use super::value::Value;
-use super::{Tensor, attach_live, attached};
+use super::{Tensor, attach_value, attached};
 use crate::error::{Error, Result};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use std::sync::Arc;
@@ -52,7 +52,7 @@ enum Written {
 
 impl Serialize for Packed {
     fn serialize<S: Serializer>(&self, s: S) -> std::result::Result<S::Ok, S::Error> {
-        match attach_live(Arc::new(self.clone())) {
+        match attach_value(Arc::new(self.clone())) {
             Some(live) => Written::Live { live },
             None => Written::Spelt { spec: self.spec.clone(), values: self.values.clone() },
         }

@@ -20,6 +20,8 @@ pub type Attachments = Vec<Arc<dyn Any + Send + Sync>>;
 pub enum Reader {
     /// This process, at once: functions and datasets are handed over as they are.
     Here,
+    /// The same, but functions are made anew: of datasets there will be copies, which whoever copies puts in their place.
+    Copies,
     /// Another process: everything but arrays and Python objects is spelt out.
     Elsewhere,
     /// Nobody: it is compared. What cannot change results is left out of datasets inside of functions.
@@ -40,6 +42,12 @@ pub fn with_attachments<R>(reader: Reader, list: Attachments, f: impl FnOnce() -
 /// Puts an object aside if it will be read in this process.
 pub fn attach_live(object: Arc<dyn Any + Send + Sync>) -> Option<usize> {
     CURRENT.with_borrow(|c| matches!(c, Some((Reader::Here, _)))).then(|| attach(object)).flatten()
+}
+
+/// Puts a dataset or a list of values aside if it will be read in this process.
+pub fn attach_value(object: Arc<dyn Any + Send + Sync>) -> Option<usize> {
+    let is_here = CURRENT.with_borrow(|c| matches!(c, Some((Reader::Here | Reader::Copies, _))));
+    is_here.then(|| attach(object)).flatten()
 }
 
 /// Whether what is written now is only compared.

@@ -1,5 +1,6 @@
-//! The rests of the parts that ranks had begun, in turns: what ranks of another number go on with. Not an operator that
-//! anybody calls: `runtime/ranks.rs` puts it into plans.
+//! The rests of the parts that ranks had begun, in turns: what ranks of another number go on with. Rows have the numbers that
+//! they had in their part, so that random functions behind it draw what they would have drawn. Not an operator that anybody
+//! calls: `runtime/ranks.rs` puts it into plans.
 
 use super::Open;
 use super::weave::{Picked, Source, collected};
@@ -57,8 +58,7 @@ impl Op for Parts {
             Ok(part)
         };
         let sources = node.inputs.iter().enumerate().map(start).collect::<Result<Vec<_>>>()?;
-        let (turn, picked, failed, made) = (0, Picked::new(), None, 0);
-        Ok(Built::Stage(Box::new(PartsStage { sources, turn, picked, failed, made })))
+        Ok(Built::Stage(Box::new(PartsStage { sources, turn: 0, picked: Picked::new(), failed: None })))
     }
     fn write(&self) -> Result<serde_json::Value> {
         Ok(serde_json::to_value(self)?)
@@ -71,7 +71,6 @@ struct PartsStage {
     turn: usize,
     picked: Picked,
     failed: Option<Error>,
-    made: u64,
 }
 
 impl PartsStage {
@@ -125,10 +124,9 @@ impl Stage for PartsStage {
         if cx.is_cancelled() {
             return Pull::End;
         }
-        collected(self.picked.take(&mut self.made), stop, &mut self.failed)
+        collected(self.picked.take_as_numbered(), stop, &mut self.failed)
     }
     fn mark(&mut self, out: &mut Mark) {
-        out.number(self.made);
         out.number(self.turn as u64);
         for source in &mut self.sources {
             out.flag(source.is_open());
@@ -139,7 +137,6 @@ impl Stage for PartsStage {
         }
     }
     fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
-        self.made = at.number()?;
         self.turn = at.up_to(self.sources.len() as u64 - 1)? as usize;
         (self.picked, self.failed) = (Picked::new(), None);
         for source in &mut self.sources {

@@ -222,29 +222,41 @@ impl Picked {
     }
     /// All rows in the order in which they were picked, numbered from `count`, which is moved on.
     pub fn take(&mut self, count: &mut u64) -> Option<Chunk> {
+        let first = Pos::Run(*count);
+        *count += self.rows as u64;
+        self.joined(Some(first))
+    }
+    /// The same with the numbers that they have.
+    pub fn take_as_numbered(&mut self) -> Option<Chunk> {
+        self.joined(None)
+    }
+    fn joined(&mut self, pos: Option<Pos>) -> Option<Chunk> {
         if self.rows == 0 {
             return None;
         }
-        let pos = Pos::Run(*count);
-        *count += self.rows as u64;
+        let picked =
+            self.runs.iter().flat_map(|(p, start, n)| (*start..start + n).map(|row| (&self.parts[*p].pos, row)));
         let chunk = match self.runs.as_slice() {
-            [(part, start, rows)] => self.parts[*part].slice(*start..start + rows).with_pos(pos),
+            [(part, start, rows)] => {
+                let rows = self.parts[*part].slice(*start..start + rows);
+                match pos {
+                    Some(pos) => rows.with_pos(pos),
+                    None => rows,
+                }
+            }
             // Long runs are cheapest to copy as they are.
             runs if self.rows >= runs.len() * 16 => {
                 let cut: Vec<Chunk> =
                     runs.iter().map(|(p, start, n)| self.parts[*p].slice(*start..start + n)).collect();
-                Chunk::concat(pos, &cut)
+                Chunk::concat(pos.unwrap_or_else(|| Pos::picked(picked)), &cut)
             }
             _ => {
                 let columns = self.parts[0].columns().len();
-                let picked = self
-                    .runs
-                    .iter()
-                    .flat_map(|(p, start, n)| (*start..start + n).map(|row| (&self.parts[*p].pos, row)));
-                let pos = if self.parts.iter().any(|p| p.pos.is_traced()) {
-                    Pos::picked(picked).renumbered(pos)
-                } else {
-                    pos
+                let is_traced = self.parts.iter().any(|p| p.pos.is_traced());
+                let pos = match pos {
+                    Some(pos) if is_traced => Pos::picked(picked).renumbered(pos),
+                    Some(pos) => pos,
+                    None => Pos::picked(picked),
                 };
                 Chunk::new(self.rows, pos, (0..columns).map(|k| self.column(k)))
             }

@@ -1,6 +1,7 @@
 //! What was asked: an immutable tree of operators, typed and checked as it is built.
 
 mod card;
+mod copies;
 mod draw;
 mod explain;
 mod model;
@@ -10,10 +11,11 @@ mod written;
 
 pub use crate::runtime::bytes_text;
 pub use card::Card;
+pub use copies::{Becomes, Copies};
 pub use explain::{Format, ceiling_json, explain, explain_pass, label, limit_text, rate, time as time_text, times};
 pub use model::{all_nodes, inner_plans, model};
 pub use outline::Outline;
-pub use written::{copy_of_op, read_plan, write_plan};
+pub use written::{read_plan, write_plan};
 
 use crate::element::{Buf, Nested, NestedDataset, Spec, Value};
 use crate::error::{Error, Result};
@@ -111,23 +113,6 @@ impl Plan {
     /// The same operator on other inputs of the same specs: what rewrites make.
     pub fn with_inputs(&self, inputs: Vec<Plan>) -> Result<Plan> {
         Plan::new(self.op.clone(), inputs)
-    }
-    /// A plan with other nodes in the place of these, each made of the new inputs; what is shared stays shared.
-    pub fn remade(&self, mut make: impl FnMut(&Plan, Vec<Plan>) -> Result<Plan>) -> Result<Plan> {
-        let mut made: HashMap<u64, Plan> = HashMap::new();
-        let mut failed = None;
-        self.walk(&mut |node| {
-            let inputs: Option<Vec<Plan>> = node.inputs.iter().map(|input| made.get(&input.id).cloned()).collect();
-            match inputs.map(|inputs| make(node, inputs)) {
-                Some(Ok(plan)) => drop(made.insert(node.id, plan)),
-                Some(Err(error)) => failed = failed.take().or(Some(error)),
-                None => {}
-            }
-        });
-        match failed {
-            Some(error) => Err(error),
-            None => made.remove(&self.id).ok_or_else(|| Error::internal("a plan without itself")),
-        }
     }
     /// The number of the pass that starts now.
     pub fn next_pass(&self) -> u64 {

@@ -3,11 +3,9 @@
 
 use super::{Bound, Plan};
 use crate::element::{
-    Attachments, Nested, READ_NESTED, Reader, Value, attach_live, attached, is_compared, with_attachments,
+    Attachments, Nested, READ_NESTED, Reader, Value, attach_value, attached, is_compared, with_attachments,
 };
 use crate::error::{Error, Result};
-use crate::expr::chance;
-use crate::op::Op;
 use serde_json::{Value as Json, json};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -27,17 +25,6 @@ pub fn write_plan(plan: &Plan) -> Result<(Json, Attachments)> {
 pub fn read_plan(json: &Json, attachments: Attachments) -> Result<Plan> {
     install();
     with_attachments(Reader::Elsewhere, attachments, || read(json)).0
-}
-
-/// The same operator with nothing of what passes over it have left: seeds that were taken, caches that were filled. Seeds that
-/// were drawn are the same, unless it is one of several copies that have their own.
-pub fn copy_of_op(node: &Plan, number: Option<u64>) -> Result<Arc<dyn Op>> {
-    install();
-    let (mut params, attachments) = write_params(node)?;
-    if let Some(number) = number {
-        chance::redraw(&mut params, number);
-    }
-    with_attachments(Reader::Elsewhere, attachments, || (node.op.info().read)(params)).0
 }
 
 /// The parameters of its operator alone.
@@ -97,7 +84,7 @@ fn read(json: &Json) -> Result<Plan> {
 }
 
 pub(super) fn write_bound(bound: &Bound) -> Result<Json> {
-    if let Some(i) = attach_live(Arc::new(bound.clone())) {
+    if let Some(i) = attach_value(Arc::new(bound.clone())) {
         return Ok(json!({ "live": i }));
     }
     Ok(json!({ "plan": write(&bound.plan)?, "env": serde_json::to_value(&*bound.env)? }))

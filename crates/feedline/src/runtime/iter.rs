@@ -4,7 +4,7 @@ use super::build::{BuildCx, Run};
 use super::errors::Errors;
 use super::mark::{At, Mark};
 use super::pool::{Pool, Share};
-use super::ranks::Rests;
+use super::ranks::{Divided, Rests};
 use super::spans;
 use super::stage::{Cx, Pull, Stage, Wake};
 use super::stall::{Consumer, Now, Watch};
@@ -37,7 +37,8 @@ pub struct Iter {
     epoch: u64,
     /// What it was asked for.
     runs: Runs,
-    outline: Option<Outline>,
+    /// What states say of the plan.
+    told: Option<(Outline, Divided)>,
     /// Seeds that were drawn.
     drawn: Vec<Arc<AtomicU64>>,
     delivered: u64,
@@ -322,7 +323,7 @@ impl Iter {
         let waker: Arc<dyn Wake> = waiter.clone();
         let chunk = nothing();
         let waker = Arc::downgrade(&waker);
-        let (from, row, outline, delivered, failed, ended, left) = Default::default();
+        let (from, row, told, delivered, failed, ended, left) = Default::default();
         let (drawn, runs) = (super::state::drawn(runs.told()), runs.clone());
         Ok(Iter {
             root,
@@ -335,7 +336,7 @@ impl Iter {
             plan,
             runs,
             epoch,
-            outline,
+            told,
             drawn,
             delivered,
             failed,
@@ -358,20 +359,22 @@ impl Iter {
         } else if !self.ended || self.run.cancelled.load(Relaxed) {
             self.root.mark(&mut mark);
         }
-        let plan = match &self.outline {
-            Some(outline) => outline.clone(),
-            None => self.outline.insert(Outline::of(&self.runs.written, &self.plan.options)?).clone(),
+        let (plan, divided) = match &self.told {
+            Some(told) => told.clone(),
+            None => {
+                let outline = Outline::of(&self.runs.written, &self.plan.options)?;
+                self.told.insert((outline, Divided::of(&self.runs))).clone()
+            }
         };
         // Operators that start others while they run say in their marks how many seeds those had taken by then.
         let seeds = super::state::seeds_of(self.runs.told(), &self.run.finished);
         let (epoch, delivered, failed, ended) = (self.epoch, self.delivered, self.failed, self.ended);
-        let shards = super::state::shards_of(&self.plan);
+        let Divided { shards, part, inside } = divided;
         let left_out = super::state::left_out_of(&self.run.meters);
         let kept = super::state::kept_of(&self.plan, &self.run)?;
         let (at, drawn) = (None, self.drawn.iter().map(|cell| cell.load(Relaxed)).collect());
         let pass = self.run.name.load(Relaxed);
-        let (part, parts, others) = (super::ranks::part_of(&self.plan), self.runs.parts.clone(), Vec::new());
-        let part = part.map(|(index, _)| index);
+        let (parts, others) = (self.runs.parts.clone(), Vec::new());
         let rest = State {
             plan,
             epoch,
@@ -381,6 +384,7 @@ impl Iter {
             failed,
             ended,
             shards,
+            inside,
             left_out,
             kept,
             drawn,

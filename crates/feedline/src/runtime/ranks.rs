@@ -34,10 +34,10 @@ use crate::element::Spec;
 use crate::error::{Error, Result};
 use crate::op::{Op, OpInfo};
 use crate::options::{OnError, Options};
-use crate::plan::{Bound, Card, Plan, all_nodes, copy_of_op, inner_plans};
+use crate::plan::{Becomes, Bound, Card, Copies, Plan, inner_plans};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -45,6 +45,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 const ON_SHARDS: [&str; 6] = ["batch", "map", "padded_batch", "prefetch", "ragged_batch", "with_options"];
 /// Those of them in which nothing fails.
 const SAFE: [&str; 2] = ["prefetch", "with_options"];
+/// What helps where one state does not do.
+pub(super) const DO_MERGE: &str = "take the states of all ranks, in the same step, and go on from fl.merge_states(states). One \
+     state does for all only if nothing but map, batch, padded_batch, ragged_batch and prefetch follows shard, and raises no error";
 /// Of each part there is a copy of its operators: more are a mistake, or a state that is none of ours.
 const MOST: u64 = 1 << 12;
 
@@ -56,6 +59,37 @@ pub struct Rests {
     /// With all that stands behind `shard` and can fail.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     whole: bool,
+    /// Functions read what is divided, too: in each part that of its rank.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    inside: bool,
+}
+
+/// What a plan is divided into: states say it.
+#[derive(Clone, Debug)]
+pub struct Divided {
+    /// The number of parts of each `shard`.
+    pub shards: Vec<u64>,
+    /// Which part it is.
+    pub part: Option<u64>,
+    /// Which parts of how many functions read.
+    pub inside: Vec<(u64, u64)>,
+}
+
+impl Divided {
+    pub fn of(runs: &Runs) -> Divided {
+        let part = part_of(&runs.asked).map(|(index, _)| index);
+        Divided { shards: shards_of(&runs.bound.plan), part, inside: parts_inside(&runs.asked) }
+    }
+}
+
+/// Which parts of how many the functions of a plan read, in order and each once. (Whether they read the same node as the pipeline is
+/// lost where a plan is written and read.)
+fn parts_inside(plan: &Plan) -> Vec<(u64, u64)> {
+    let mut parts = BTreeSet::new();
+    plan.walk_all(&mut |node| {
+        inner_plans(node).iter().for_each(|inner| inner.walk(&mut |p| parts.extend(p.op.part())));
+    });
+    parts.into_iter().collect()
 }
 
 /// Where the rest of a part begins.
@@ -71,11 +105,18 @@ pub enum Begin {
 fn above(plan: &Plan, whole: bool) -> Vec<&Plan> {
     let names: &[&str] = if whole { &SAFE } else { &ON_SHARDS };
     let (mut above, mut on) = (vec![], plan);
-    while names.contains(&on.name()) {
+    while names.contains(&on.name()) && !reads_parts(on) {
         above.push(on);
         on = &on.inputs[0];
     }
     above
+}
+
+/// Whether its function reads what `shard` divides.
+fn reads_parts(node: &Plan) -> bool {
+    let mut reads = false;
+    inner_plans(node).iter().for_each(|inner| inner.walk_all(&mut |p| reads |= p.op.part().is_some()));
+    reads
 }
 
 /// From the consumer on, the first operator that may not stand on any part: `shard` itself, or what holds elements of one.
@@ -89,7 +130,7 @@ fn may_leave_out(plan: &Plan) -> bool {
     above(plan, false).iter().any(|node| !SAFE.contains(&node.name()) && policy(node) != OnError::Raise)
 }
 
-/// Every `shard` that stands on no path from the consumer below another one.
+/// Every `shard` that stands below no other one.
 fn tops(plan: &Plan) -> Vec<&Plan> {
     let (mut seen, mut ahead, mut tops) = (HashSet::new(), vec![plan], vec![]);
     while let Some(node) = ahead.pop() {
@@ -100,14 +141,27 @@ fn tops(plan: &Plan) -> Vec<&Plan> {
             }
         }
     }
+    let below = below(&tops);
+    tops.retain(|top| !below.contains(&top.id));
     tops
 }
 
-/// Which part of how many a plan gives: what `shard` says, and all of them if there are several side by side.
+/// All that these read, inside of functions, too.
+fn below(tops: &[&Plan]) -> HashSet<u64> {
+    let mut below = HashSet::new();
+    tops.iter().flat_map(|top| &top.inputs).for_each(|input| input.walk_all(&mut |p| _ = below.insert(p.id)));
+    below
+}
+
+/// Which part of how many a plan gives: what `shard` says, and all of them if there are several side by side, or inside of
+/// functions alone.
 pub(super) fn part_of(plan: &Plan) -> Option<(u64, u64)> {
-    let tops = tops(plan);
-    let part = tops.first()?.op.part();
-    part.filter(|_| tops.iter().all(|top| top.op.part() == part))
+    let mut parts: Vec<_> = tops(plan).into_iter().filter_map(|top| top.op.part()).collect();
+    if parts.is_empty() {
+        parts = parts_inside(plan);
+    }
+    let first = *parts.first()?;
+    parts.iter().all(|part| *part == first).then_some(first)
 }
 
 /// States of other shards fit if only those differ that stand below no other.
@@ -137,11 +191,19 @@ impl State {
         let held = first_that_holds(plan, self.failed > 0 || may_leave_out(plan));
         match held.op.part() {
             Some(_) => None,
-            None if ON_SHARDS.contains(&held.name()) => {
+            None if ON_SHARDS.contains(&held.name()) && !reads_parts(held) => {
                 Some("elements that fail behind shard are others in each part".to_string())
             }
             None => Some(format!("{} behind shard holds what is its own", held.name())),
         }
+    }
+    /// Which part of how many it is of.
+    fn pair(&self) -> Option<(u64, u64)> {
+        self.part.zip(self.of())
+    }
+    /// How many parts there are.
+    fn of(&self) -> Option<u64> {
+        self.shards.last().copied().or_else(|| self.inside.first().map(|(_, of)| *of))
     }
     /// The state of all ranks of one made of the states of each, in any order. Where a pass is divided by `shard`, any number
     /// of ranks can go on from it, whatever operators follow.
@@ -151,7 +213,11 @@ impl State {
         let Some(first) = states.first() else {
             return Err(Error::usage("there are no states to merge"));
         };
-        let Some(of) = first.shards.last().copied() else {
+        // Loaded, and saved again before anything was read.
+        if !first.others.is_empty() && states.iter().all(|state| state == first) {
+            return Ok(states.swap_remove(0));
+        }
+        let Some(of) = first.of() else {
             return Err(Error::usage("the state of a dataset without shard is no rank's: it needs no others"));
         };
         for state in &states {
@@ -161,11 +227,20 @@ impl State {
                 ));
             };
             if !state.others.is_empty() {
-                return Err(Error::usage("one of the states is that of all ranks already"));
+                return Err(Error::usage(
+                    "one of the states is that of all ranks already, as if nothing had been read since it was loaded: take \
+                     the states of all ranks in the same step",
+                ));
             }
             state.plan.check(&first.plan).map_err(|e| Error::usage(format!("shard {part}: {}", e.message())))?;
+            if state.of() != Some(of) || state.shards.len() != first.shards.len() {
+                let its = state.of().unwrap_or_default();
+                return Err(Error::usage(format!("shard {part} is one of {its}, others are of {of}")));
+            }
             if state.shards != first.shards || state.parts != first.parts {
-                return Err(Error::usage(format!("shard {part} is one of {:?}, others of {of}", state.shards)));
+                return Err(Error::usage(format!(
+                    "shard {part} and others have gone on from states of other numbers of ranks: they are not of one pass"
+                )));
             }
             if state.epoch != first.epoch {
                 return Err(Error::usage(format!(
@@ -193,31 +268,87 @@ pub(super) fn resumed<'a>(runs: &'a Runs, state: &'a State) -> Result<(Cow<'a, R
     for rests in &state.parts {
         runs = Cow::Owned(over(&runs, *rests, vec![])?);
     }
+    let (plan, asked, part) = (&runs.bound.plan, &runs.asked, part_of(&runs.asked));
     // One rank is all ranks.
-    let is_of_all = !state.others.is_empty() || (state.part.is_some() && state.shards.last() == Some(&1));
+    let is_of_all = !state.others.is_empty() || (state.part.is_some() && state.of() == Some(1));
     if !is_of_all {
+        if state.pair() != part {
+            let is_alone = match reads_own_part_inside(asked, part, &[state])? {
+                true => Some("functions read what shard divides".to_string()),
+                false if state.of() == part.map(|(_, of)| of) => state.is_only_of_its_part(plan),
+                false => None,
+            };
+            if let Some(why) = is_alone {
+                return Err(Error::usage(format!(
+                    "the state is of shard {} and this dataset is shard {}; {why}: {DO_MERGE}",
+                    told(state.pair().as_slice()),
+                    told(part.as_slice())
+                )));
+            }
+        } else if state.inside != parts_inside(asked) {
+            return Err(others_inside(asked, &state.inside));
+        }
         return Ok((runs, Cow::Borrowed(state)));
     }
     let all: Vec<&State> = std::iter::once(state).chain(&state.others).collect();
-    let plan = &runs.bound.plan;
     may_differ(plan, &state.shards)?;
-    if let Some((index, of)) = part_of(plan)
+    if let Some((index, of)) = part
         && of == all.len() as u64
+        && let Some(own) = all.get(index as usize)
     {
-        return Ok((runs, Cow::Borrowed(all[index as usize])));
+        if own.inside != parts_inside(asked) {
+            return Err(others_inside(asked, &own.inside));
+        }
+        return Ok((runs, Cow::Borrowed(*own)));
     }
+    let inside = reads_own_part_inside(asked, part, &all)?;
     let left_out = |state: &State| state.left_out.iter().any(|one| one.elements > 0);
     let whole = all.iter().any(|state| state.failed > 0) || (may_leave_out(plan) && all.iter().any(|s| left_out(s)));
     let is_as_far = |one: &&State| (one.delivered, one.ended) == (state.delivered, state.ended);
-    if all.iter().all(is_as_far) && first_that_holds(plan, whole).op.part().is_some() {
+    if all.iter().all(is_as_far) && !inside && first_that_holds(plan, whole).op.part().is_some() {
         return Ok((runs, Cow::Borrowed(state)));
     }
-    let rests = Rests { of: all.len() as u64, whole };
+    let rests = Rests { of: all.len() as u64, whole, inside };
     copies(&runs, rests)?;
     let begin = all.iter().map(|state| begin_of(&runs, state, whole)).collect::<Result<_>>()?;
     let over = over(&runs, rests, begin)?;
     let state = joined(&runs, &over, &all)?;
     Ok((Cow::Owned(over), Cow::Owned(state)))
+}
+
+/// Whether functions read the part of whoever runs them. Other parts that they read must have been those for all ranks.
+fn reads_own_part_inside(asked: &Plan, part: Option<(u64, u64)>, all: &[&State]) -> Result<bool> {
+    let (here, first) = (parts_inside(asked), all[0]);
+    let is_own = all.iter().all(|state| state.pair().is_some_and(|pair| state.inside.contains(&pair)));
+    let mut common = first.inside.clone();
+    common.retain(|pair| all.iter().all(|state| state.inside.contains(pair)));
+    if is_own && all.len() == 1 {
+        common.retain(|pair| Some(*pair) != first.pair());
+    }
+    let read_by = |pair: Option<(u64, u64)>| {
+        let mut parts: BTreeSet<(u64, u64)> = common.iter().copied().collect();
+        parts.extend(pair.filter(|_| is_own));
+        parts.into_iter().collect::<Vec<_>>()
+    };
+    let is_clear = !(is_own && part.is_some_and(|part| common.contains(&part)));
+    match is_clear && here == read_by(part) && all.iter().all(|state| state.inside == read_by(state.pair())) {
+        true => Ok(is_own),
+        false => Err(others_inside(asked, &first.inside)),
+    }
+}
+
+fn told(parts: &[(u64, u64)]) -> String {
+    let each: Vec<String> = parts.iter().map(|(index, of)| format!("{index} of {of}")).collect();
+    if each.is_empty() { "none".into() } else { each.join(", ") }
+}
+
+fn others_inside(asked: &Plan, there: &[(u64, u64)]) -> Error {
+    Error::usage(format!(
+        "functions of the dataset read shard {}, and shard {} where the state was taken: only as many ranks as before can go on, \
+         each from its own state or from fl.merge_states of all",
+        told(&parts_inside(asked)),
+        told(there)
+    ))
 }
 
 /// How many copies there will be of what stands behind the first `shard`.
@@ -240,35 +371,27 @@ fn over(runs: &Runs, rests: Rests, begin: Vec<Begin>) -> Result<Runs> {
     let of = rests.of;
     let held = first_that_holds(&runs.asked, rests.whole);
     let tops = tops(held);
-    let (Some(shard), Some(_)) = (tops.first(), part_of(held)) else { return Err(unfit()) };
-    let mut below = HashSet::new();
-    tops.iter().for_each(|top| top.inputs[0].walk(&mut |p| _ = below.insert(p.id)));
-    // What functions read is not divided anew: each rank would have another part of it than those that had begun.
-    let mut divides = None;
-    held.walk(&mut |node| {
-        let own = |inner: &Plan| all_nodes(inner).iter().any(|p| p.op.part() == shard.op.part());
-        if !below.contains(&node.id) && inner_plans(node).iter().any(own) {
-            divides = Some(node.name());
-        }
-    });
-    if let Some(name) = divides {
+    let (Some(shard), Some(own)) = (tops.first(), part_of(held)) else {
         return Err(Error::usage(format!(
-            "the state is of {of} shards; ranks of another number cannot go on from it, since the function of {name} reads \
-             what shard divides"
+            "the state is of {of} shards inside of functions: only as many ranks as before can go on"
         )));
-    }
+    };
+    let (below, mut outside) = (below(&tops), HashSet::new());
+    held.walk(&mut |node| _ = outside.insert(node.id));
     let part = |index: u64| {
         // Random functions without a seed have one in each part, which a state says.
         let number = random_u64();
-        held.remade(|node, inputs| {
+        let becomes = |node: &Plan| {
             // What stands below `shard` is the dataset's own for the first of them: its seeds go on in later passes.
             if index == 0 && below.contains(&node.id) {
-                return Ok(node.clone());
+                return Becomes::Itself;
             }
-            let is_top = tops.iter().any(|top| top.id == node.id);
-            let part = if is_top { node.op.with_part(index, of) } else { None };
-            Plan::new(part.map_or_else(|| copy_of_op(node, Some(number)), Ok)?, inputs)
-        })
+            let is_inside = rests.inside && !outside.contains(&node.id) && node.op.part() == Some(own);
+            let part =
+                if is_inside || tops.iter().any(|top| top.id == node.id) { node.op.with_part(index, of) } else { None };
+            part.map_or(Becomes::Copied, Becomes::Another)
+        };
+        Copies::new(&becomes, Some(number)).of(held)
     };
     let rest = shard.op.rests(begin).ok_or_else(unfit)?;
     let parts = Plan::new(rest, (0..of).map(part).collect::<Result<_>>()?)?;
@@ -375,17 +498,19 @@ fn joined(runs: &Runs, over: &Runs, all: &[&State]) -> Result<State> {
             None => left_out.push(one.clone()),
         }
     }
+    let divided = Divided::of(over);
     Ok(State {
         seeds,
         drawn: drawn_by(runs, over, all)?,
         kept,
         left_out,
         at: None,
-        shards: shards_of(&over.bound.plan),
+        shards: divided.shards,
+        inside: divided.inside,
         delivered: all.iter().map(|state| state.delivered).max().unwrap_or(0),
         failed: all.iter().map(|state| state.failed).max().unwrap_or(0),
         ended: all.iter().all(|state| state.ended),
-        part: part_of(&over.bound.plan).map(|(index, _)| index),
+        part: divided.part,
         parts: over.parts.clone(),
         others: vec![],
         ..first.clone()

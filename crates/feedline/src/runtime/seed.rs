@@ -50,6 +50,15 @@ pub struct Seeds {
     taken: u64,
 }
 
+/// Nobody takes more: larger numbers are those of a damaged state.
+const MOST_TAKEN: u64 = u64::MAX / 4;
+
+impl Seeds {
+    pub fn are_possible(&self) -> bool {
+        self.first.max(self.taken) <= MOST_TAKEN
+    }
+}
+
 #[derive(Debug, Default)]
 struct Passes {
     pair: (u64, u64),
@@ -193,7 +202,7 @@ impl PassSeeds {
         passes.running.retain(|p| !Arc::ptr_eq(&p.finished, finished));
         (passes.next, passes.pair) = (first, pair);
         if taken > 0 {
-            passes.next = first.saturating_add(1);
+            passes.next = first + 1;
             passes.running.push(Pass { finished: finished.clone(), apart: false, first, taken });
         }
     }
@@ -254,7 +263,7 @@ impl Taken {
     /// Sets them to what a state says. Those that are running say later which are theirs.
     pub fn seek(&self, at: &mut At<'_>) -> Result<()> {
         for seeds in &self.seeds {
-            let (first, taken) = (at.up_to(u64::MAX / 4)?, at.up_to(u64::MAX / 4)?);
+            let (first, taken) = (at.up_to(MOST_TAKEN)?, at.up_to(MOST_TAKEN)?);
             seeds.set_taken(self, first, taken);
         }
         Ok(())
@@ -289,8 +298,8 @@ impl Seeded {
     }
     /// Takes those that a state says. Whoever starts next takes the ones behind them.
     pub fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
-        self.first = at.number()?;
-        let nth = at.up_to(u64::MAX / 4 - self.first.min(u64::MAX / 4))?;
+        self.first = at.up_to(MOST_TAKEN)?;
+        let nth = at.up_to(MOST_TAKEN)?;
         self.number = self.first + nth;
         if self.seeds.each_pass {
             let _brief = brief();

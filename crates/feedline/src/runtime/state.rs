@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Changes whenever states of before cannot be read any more.
-const VERSION: u64 = 9;
+const VERSION: u64 = 10;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -42,6 +42,9 @@ pub struct State {
     /// What operators had left out by then, ahead of the consumer too; exact counts are in the marks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) left_out: Vec<LeftOut>,
+    /// Which parts of how many functions read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) inside: Vec<(u64, u64)>,
     /// Of which pass each cache keeps the results.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) kept: Vec<Option<Json>>,
@@ -135,7 +138,7 @@ pub(super) fn set_seeds<'a>(
     for plan in plans {
         plan.walk_all(&mut |p| {
             if let Some(own) = p.op.seeds() {
-                match seeds.next() {
+                match seeds.next().filter(|seeds| seeds.are_possible()) {
                     Some(seeds) => own.restore(finished, seeds),
                     None => missing = true,
                 }
@@ -264,10 +267,9 @@ impl State {
         ranks::may_differ(plan, &self.shards)?;
         if let Some(why) = self.is_only_of_its_part(plan) {
             return Err(Error::usage(format!(
-                "the state is of one of {:?} shards and this dataset has {here:?}; {why}: take the states of all ranks, in the \
-                 same step, and go on from fl.merge_states(states). One state does for all only if nothing but map, batch, \
-                 padded_batch, ragged_batch and prefetch follows shard, and raises no error",
-                self.shards
+                "the state is of one of {:?} shards and this dataset has {here:?}; {why}: {}",
+                self.shards,
+                ranks::DO_MERGE
             )));
         }
         Ok(At::resharded(at))
@@ -306,6 +308,9 @@ impl State {
         let mut rest = json.as_object().cloned().unwrap_or_default();
         rest.remove("version");
         let others = rest.remove("others");
+        if others.iter().filter_map(Json::as_array).flatten().any(|other| other.get("others").is_some()) {
+            return Err(Error::usage("not a state of an iterator: of all ranks there is one, and not one of each"));
+        }
         let first: State = serde_json::from_value(Json::Object(rest))
             .map_err(|e| Error::usage(format!("not a state of an iterator: {e}")))?;
         let Some(others) = others else { return Ok(first) };

@@ -214,7 +214,7 @@ impl Part {
         }
     }
     /// Whether its function gives the input, once more for each element.
-    pub fn reads_input_in_function(&self) -> bool {
+    fn reads_input_in_function(&self) -> bool {
         matches!(self.name, "flat_map" | "interleave") && self.m % 7 == 0
     }
     /// Whether other processes draw other numbers.
@@ -481,6 +481,16 @@ fn towers_that_keep_elements() {
         parts.extend((0..draw(4)).map(|_| Part::any(if draw(2) == 0 { ENDING } else { ALL }, draw)));
         parts
     });
+}
+
+#[test]
+fn two_who_fill_a_cache_go_on_with_their_own_seeds() {
+    let part = |name, n, m| Part { name, n, m };
+    for (inner, turn) in [("flat_map", 0), ("flat_map", 1), ("interleave", 2), ("interleave", 3)] {
+        let parts = vec![part(inner, 24, 31), part("cache", 51, 51), part("choose", 11, 59)];
+        let tower = Tower { rows: 3, fails: false, parts, before: vec![], turn };
+        assert_eq!(fault(&tower), None, "{tower:?}");
+    }
 }
 
 #[test]

@@ -118,19 +118,10 @@ impl Case {
 fn any(names: &[&'static str], draw: &mut dyn FnMut(usize) -> usize) -> Part {
     loop {
         let part = Part::any(names, draw);
-        if part.name != "shard" && !part.is_by_chance() && !part.reads_input_in_function() {
+        if part.name != "shard" && !part.is_by_chance() {
             return part;
         }
     }
-}
-
-/// What stands above those that hold elements of one part sees other elements at its positions than before: so it must not
-/// draw by them.
-fn without_noise_above(mut behind: Vec<Part>) -> Vec<Part> {
-    while behind.last().is_some_and(|part| ["map", "noise", "prefetch"].contains(&part.name)) {
-        behind.pop();
-    }
-    behind
 }
 
 fn worlds(draw: &mut dyn FnMut(usize) -> usize) -> Vec<u64> {
@@ -148,7 +139,7 @@ fn every_operator_of_one_part_goes_on_with_any_number_of_parts() {
                 rows: 23,
                 fails: turn % 3 == 2,
                 before: vec![],
-                behind: without_noise_above(vec![any(&[name], &mut draw)]),
+                behind: vec![any(&[name], &mut draw)],
                 above: turn % 3,
                 worlds: worlds(&mut draw),
                 seed: turn as u64,
@@ -170,7 +161,7 @@ fn random_pipelines_go_on_with_any_number_of_parts() {
             rows: draw(30) as i64,
             fails: draw(4) == 0,
             before: parts(3, &mut draw),
-            behind: without_noise_above(parts(5, &mut draw)),
+            behind: parts(5, &mut draw),
             above: draw(3),
             worlds: worlds(&mut draw),
             seed: tower,

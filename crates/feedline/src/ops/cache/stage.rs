@@ -457,7 +457,8 @@ impl Stage for CacheStage {
             return self.read(filled, given, None);
         }
         // What lies ahead is read on to; what another pass kept is skipped; for anything else the pass begins anew.
-        let same = origin == self.origin || pure;
+        // Whoever has read nothing may be told later which seeds it begins with: that it looks the same says nothing.
+        let same = pure || origin == self.origin && (self.is_same() || self.given.results() > 0);
         if same && matches!(self.source, Source::Input(..)) && self.given.results() <= given.results() {
             self.drop = given.behind(self.given.results());
         } else if !self.go_on(given, |part| *part == origin || pure)? {
