@@ -53,6 +53,60 @@ def test_what_starts_again_inside_of_a_cycle_takes_its_own_seeds(name: str) -> N
     assert wrong(STARTED[name], every=3) == []
 
 
+def twice() -> fl.Dataset:
+    """Two functions open one dataset, each for itself."""
+    few = D.range(6).shuffle(3, seed=1).take(1)
+    first = D.range(20).flat_map(lambda x: few.map(lambda y: y + 10 * x))
+    return first.flat_map(lambda x: few.map(lambda y: y + 10 * x))
+
+
+def around() -> fl.Dataset:
+    """A function opens what the pipeline reads as well, and begins anew."""
+    few = D.range(5).shuffle(3, seed=1)
+    return few.repeat(4).flat_map(lambda x: few.take(2).map(lambda y: y + 10 * x))
+
+
+def nested_twice() -> fl.Dataset:
+    few = D.range(6).shuffle(3, seed=1).take(2)
+
+    def inner(x: Any) -> fl.Dataset:
+        return few.flat_map(lambda y: few.map(lambda z: z + 10 * y)).map(lambda y: y + 100 * x)
+
+    return few.repeat(4).flat_map(inner)
+
+
+#: One dataset that several open.
+SHARED: dict[str, Make] = {
+    "twice": twice,
+    "shuffled": lambda: twice().shuffle(4, seed=2),
+    "in turns": lambda: D.zip((twice(), twice().skip(3))).map(lambda x, y: 10_000 * x + y),
+    "around": around,
+    "nested": nested_twice,
+    "again": lambda: around().repeat(2),
+    "ahead": lambda: twice().map(lambda x: x, num_parallel_calls=2).prefetch(3),
+}
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_a_dataset_that_several_open_gives_each_its_own_orders(name: str) -> None:
+    """They do not depend on how far one reads ahead of another, which chunks and workers decide."""
+    make = SHARED[name]
+    expected = numbers(make())
+    ways = [{"chunk_rows": 1}, {"chunk_rows": 3}, {"chunk_rows": 100}, {"cpu_budget": 1}, {"rewrite": False}]
+    for way in ways:
+        assert numbers(make().with_options(**way)) == expected, way
+    assert wrong(make, every=3) == []
+    # The passes that follow have others; behind one that was left, how far workers were does not matter.
+    passes = [numbers(ds) for ds in [make()] * 3]
+    assert passes[0] == expected != passes[1] != passes[2]
+    behind = []
+    for way in ways:
+        ds = make().with_options(**way)
+        next(iter(ds))
+        behind.append(numbers(ds))
+    assert all(one == behind[0] != expected for one in behind)
+
+
 def counted(start: int = 0) -> Iterator[int]:
     yield from range(start, 30)
 

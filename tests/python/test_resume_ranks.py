@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import json
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -282,19 +284,182 @@ def test_states_that_do_not_belong_together_are_refused() -> None:
     damaged["others"] = damaged["others"] * 2
     with pytest.raises(ValueError, match="one of each of the 2"):
         fl.Dataset.range(20).shard(3, 0).shuffle(4).iter(damaged)
+    gone_on = [
+        fl.Dataset.range(20).shard(2, rank).shuffle(4).iter(fl.merge_states(three)) for rank in range(2)
+    ]
+    with pytest.raises(ValueError, match="gone on from states of other numbers of ranks"):
+        fl.merge_states([gone_on[0].state_dict(), two[1]])
     many = {**two[0], "parts": [{"of": 2**40}]}
     with pytest.raises(ValueError, match="4096 are possible"):
         fl.Dataset.range(20).shard(2, 0).shuffle(4).iter(many)
 
 
-def test_a_function_that_reads_what_shard_divides() -> None:
+Make = Callable[[int, int], fl.Dataset]
+
+
+def resharded(make: Make, steps: list[int], count: int) -> tuple[Counter[int], Counter[int]]:
+    """What ranks gave in so many steps with those who took over, and what they would have given."""
+    world = len(steps)
+    whole = Counter(int(v) for rank in range(world) for v in make(world, rank).iter(epoch=0))
+    its = [make(world, rank).iter(epoch=0) for rank in range(world)]
+    seen = Counter(int(v) for it, some in zip(its, steps, strict=True) for v in itertools.islice(it, some))
+    state = json.loads(json.dumps(fl.merge_states(it.state_dict() for it in its)))
+    for rank in range(count):
+        seen.update(int(v) for v in make(count, rank).iter(state))
+    return seen, whole
+
+
+def reading_own_part(count: int, rank: int) -> fl.Dataset:
+    mine = fl.Dataset.range(12).shard(count, rank)
+    return mine.flat_map(lambda v: mine.take(2).map(lambda w: w + 100 * v))
+
+
+def reading_a_part(count: int, rank: int) -> fl.Dataset:
+    """The same where the pipeline and its function have a dataset each."""
+    inner = fl.Dataset.range(12).shard(count, rank)
+    return (
+        fl.Dataset.range(12).shard(count, rank).flat_map(lambda v: inner.take(2).map(lambda w: w + 100 * v))
+    )
+
+
+def reading_one_part(count: int, rank: int) -> fl.Dataset:
+    """All ranks read the same part in the function."""
+    inner = fl.Dataset.range(6).shard(3, 0)
+    return fl.Dataset.range(12).shard(count, rank).flat_map(lambda v: inner.map(lambda w: w + 100 * v))
+
+
+def sharing_a_shuffle(count: int, rank: int) -> fl.Dataset:
+    few = fl.Dataset.range(6).shuffle(3, seed=1).take(1)
+    mine = fl.Dataset.range(20).shard(count, rank)
+    first = mine.flat_map(lambda v: few.map(lambda w: w + 10 * v))
+    return first.flat_map(lambda v: few.map(lambda w: w + 10 * v)).shuffle(3)
+
+
+def sharing_what_is_divided(count: int, rank: int) -> fl.Dataset:
+    whole = (
+        fl.Dataset.range(24)
+        .shuffle(8, seed=3)
+        .map(lambda v: v + fl.cast(fl.random.uniform([]) * 0, fl.int64))
+    )
+    mine = whole.shard(count, rank)
+    return mine.flat_map(lambda v: whole.take(0).concatenate(fl.Dataset.from_tensors(v))).shuffle(4)
+
+
+@pytest.mark.parametrize("steps, count", [([3, 1], 3), ([1, 0, 4], 2), ([2, 2], 1)], ids=str)
+@pytest.mark.parametrize(
+    "make",
+    [reading_own_part, reading_a_part, reading_one_part, sharing_a_shuffle, sharing_what_is_divided],
+    ids=lambda make: make.__name__,
+)
+def test_what_functions_read_is_that_of_their_part(make: Make, steps: list[int], count: int) -> None:
+    seen, whole = resharded(make, steps, count)
+    assert seen == whole
+
+
+def test_another_number_is_refused_where_functions_read_other_parts() -> None:
+    """By all ranks alike: one that goes on while others do not would wait for them."""
+
+    def inside(count: int, rank: int) -> fl.Dataset:
+        return fl.Dataset.range(3).flat_map(
+            lambda v: fl.Dataset.range(10).shard(count, rank).map(lambda w: w + 10 * v)
+        )
+
+    def another(count: int, rank: int) -> fl.Dataset:
+        part = fl.Dataset.range(12).shard(2 * count, 2 * rank)
+        return fl.Dataset.range(24).shard(count, rank).flat_map(lambda v: part.map(lambda w: w + 100 * v))
+
+    for make in inside, another:
+        its = [iter(make(2, rank)) for rank in range(2)]
+        for it in its:
+            next(it)
+        states = [it.state_dict() for it in its]
+        for state in fl.merge_states(states), states[0]:
+            for rank in range(3):
+                with pytest.raises(ValueError, match=r"only as many ranks as before|fl\.merge_states"):
+                    make(3, rank).iter(state)
+        # As many as before go on, each where its own was.
+        for rank, it in enumerate(its):
+            rest = [int(v) for v in it]
+            assert [int(v) for v in make(2, rank).iter(fl.merge_states(states))] == rest
+
+
+def test_shards_above_each_other_are_refused() -> None:
     def part(count: int, rank: int) -> fl.Dataset:
-        mine = fl.Dataset.range(12).shard(count, rank)
-        return mine.flat_map(lambda _: mine.take(2))
+        mine = fl.Dataset.range(48).shard(count, rank)
+        return mine.concatenate(mine.shard(count, rank)).shuffle(4)
 
     state = fl.merge_states(iter(part(2, rank)).state_dict() for rank in range(2))
-    with pytest.raises(ValueError, match="function of flat_map reads what shard divides"):
+    with pytest.raises(ValueError, match="only the last may differ"):
         part(3, 0).iter(state)
+
+
+def test_the_state_of_another_rank_is_refused_where_ranks_differ() -> None:
+    def held(rank: int) -> fl.Dataset:
+        return fl.Dataset.range(30).shard(3, rank).shuffle(8)
+
+    def dealt(rank: int) -> fl.Dataset:
+        return fl.Dataset.range(30).shard(3, rank).map(lambda v: v).batch(2)
+
+    for make, is_refused in (held, True), (dealt, False):
+        it = iter(make(0))
+        next(it)
+        state = it.state_dict()
+        assert len(list(make(0).iter(state))) == len(list(it))
+        if is_refused:
+            with pytest.raises(
+                ValueError, match=r"shard 0 of 3 and this dataset is shard 1 of 3; shuffle behind shard"
+            ):
+                make(1).iter(state)
+        else:
+            assert next(make(1).iter(state)).tolist() == [7, 10]
+
+
+def test_a_state_of_all_that_was_loaded_can_be_saved_again() -> None:
+    state = fl.merge_states(ranks_of(3))
+    assert fl.merge_states([state, json.loads(json.dumps(state)), state]) == state
+    assert fl.merge_states([{"pass": state}, {"pass": state}]) == {"pass": state}
+
+
+def test_damaged_states_are_refused() -> None:
+    ds = fl.Dataset.range(20).shard(2, 0).shuffle(4, seed=1)
+    state = fl.merge_states(
+        iter(fl.Dataset.range(20).shard(2, rank).shuffle(4, seed=1)).state_dict() for rank in range(2)
+    )
+    within: Any = state
+    for _ in range(5000):
+        within = {**state, "others": [within]}
+    itself: list[Any] = []
+    itself.append(itself)
+    first: Any = copy.deepcopy(state)
+    first["seeds"][0]["first"] = 2**64 - 1
+    taken: Any = copy.deepcopy(state)
+    taken["others"][0]["seeds"][0]["taken"] = 2**64 - 1
+    for damaged in within, {**state, "at": itself}, first:
+        with pytest.raises(ValueError, match=r"inside of each other|damaged|of all ranks there is one"):
+            ds.iter(damaged)
+    for damaged in first, taken:
+        with pytest.raises(ValueError, match="damaged"):
+            list(fl.Dataset.range(20).shard(3, 0).shuffle(4, seed=1).iter(damaged))
+
+
+def with_seeded_noise(count: int, rank: int) -> fl.Dataset:
+    chosen = fl.Dataset.range(60).shard(count, rank).filter(lambda v: v % 3 != 1)
+    return chosen.map(lambda v: (v, fl.random.uniform([], seed=5)))
+
+
+def test_random_functions_go_on_with_the_numbers_of_their_elements() -> None:
+    """Also those that run for a rank's own share alone: no number comes twice in a pass."""
+    whole = {int(v): float(x) for rank in range(4) for v, x in with_seeded_noise(4, rank)}
+    assert len(set(whole.values())) == 40
+    its = [iter(with_seeded_noise(4, rank)) for rank in range(4)]
+    seen = {int(v): float(x) for rank, it in enumerate(its) for v, x in itertools.islice(it, 1 + rank % 2)}
+    state = fl.merge_states(it.state_dict() for it in its)
+    for count in 3, 2:
+        its = [with_seeded_noise(count, rank).iter(state) for rank in range(count)]
+        seen |= {int(v): float(x) for it in its for v, x in itertools.islice(it, 3)}
+        state = fl.merge_states(it.state_dict() for it in its)
+    seen |= {int(v): float(x) for v, x in with_seeded_noise(1, 0).iter(state)}
+    assert seen == whole
 
 
 def test_a_pass_that_reads_the_rests_of_all_parts_explains_itself() -> None:

@@ -2,9 +2,9 @@
 
 use crate::element::{Buf, Element, Spec, Value};
 use crate::error::{Error, Result};
-use crate::expr::{Arg, Graph};
+use crate::expr::{Arg, Graph, Kind};
 use crate::options::{OnError, Options};
-use crate::plan::{Card, Plan};
+use crate::plan::{self, Card, Plan};
 use crate::runtime::{At, Begin, BuildCx, Built, Ends, Index, Mark, PassSeeds, Run};
 use serde::{Deserialize, Serialize};
 use std::any::Any;
@@ -272,6 +272,22 @@ impl Function {
     }
     pub fn spec(&self) -> &Spec {
         &self.0.spec
+    }
+    /// Every dataset that it contains.
+    pub fn each_dataset(&self, f: &mut impl FnMut(&plan::Bound)) {
+        fn inside(graph: &Graph, f: &mut impl FnMut(&plan::Bound)) {
+            for node in &graph.nodes {
+                match &node.kind {
+                    Kind::Dataset(nested) => nested.0.as_any().downcast_ref().into_iter().for_each(&mut *f),
+                    Kind::Cond { then, otherwise, .. } => {
+                        inside(then, f);
+                        inside(otherwise, f);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        inside(&self.0, f);
     }
     /// Ready to run: with the values that it refers to.
     pub fn bound(&self, cx: &BuildCx) -> Bound {

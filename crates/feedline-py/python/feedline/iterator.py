@@ -23,9 +23,9 @@ def merge_states(states: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     - For as many ranks as before, each goes on exactly where the rank with its index was.
     - For another number, what is left of all parts is dealt out anew. Where nothing but `map`, `prefetch`,
       `batch`, `padded_batch` and `ragged_batch` follows `shard`, no element failed in them, and all ranks
-      have gone equally far, this costs nothing. Otherwise each rank reads the rest of all parts, up to the
-      end of this pass, and keeps its share: then it takes as much memory as all parts together. Those
-      operators are run for its share only, where no others follow them and no element failed.
+      have gone equally far, this costs nothing. Otherwise each rank reads the rests of all parts, up to the
+      end of this pass, and keeps its share: what stands in front of those operators runs once for each part,
+      and takes as much memory. They are run for its share only, where no element failed.
 
     Args:
         states: What `state_dict()` gave on each rank, in any order: of iterators, or of what `to_torch` and

@@ -79,10 +79,9 @@ mod zip;
 
 use crate::element::{Chunk, DType, Pos, Spec, Tensor};
 use crate::error::{Error, Result};
-use crate::expr::{Graph, Kind};
 use crate::op::{Function, OpInfo, Props};
 use crate::options::OnError;
-use crate::plan::{Bound, Card, Plan};
+use crate::plan::{Card, Plan};
 use crate::runtime::{At, BuildCx, EndsBelow, Mark, PassSeeds, Stage, Taken, unfit};
 
 /// Every operator.
@@ -358,12 +357,13 @@ fn function_props(functions: &[&Function]) -> Props {
         let graph = &function.0;
         props.host |= map::is_serial_host(graph);
         props.pure &= graph.is_pure();
-        for_each_dataset(graph, &mut |plan| {
+        let mut add = |plan: &Plan| {
             let own = plan.op.props();
             // Inside of a function there is nobody to wait but the one who calls it.
             props.host |= own.host || plan.is::<map::Map>().is_some_and(|map| map.workers.is_some());
             props.pure &= own.pure;
-        });
+        };
+        function.each_dataset(&mut |dataset| dataset.plan.walk(&mut add));
     }
     props
 }
@@ -372,32 +372,15 @@ fn function_props(functions: &[&Function]) -> Props {
 fn seeds_taken(cx: &BuildCx, functions: &[&Function]) -> (Taken, BuildCx) {
     /// Those of functions inside of functions, too.
     fn find(function: &Function, out: &mut Vec<std::sync::Arc<PassSeeds>>) {
-        for_each_dataset(&function.0, &mut |plan| {
+        let mut add = |plan: &Plan| {
             out.extend(plan.op.seeds().cloned());
             plan.op.functions().into_iter().for_each(|function| find(function, out));
-        });
+        };
+        function.each_dataset(&mut |dataset| dataset.plan.walk(&mut add));
     }
     let mut seeds = Vec::new();
     functions.iter().for_each(|function| find(function, &mut seeds));
     Taken::of(cx, &seeds)
-}
-
-/// Every operator of every dataset that a function contains.
-fn for_each_dataset(graph: &Graph, f: &mut impl FnMut(&Plan)) {
-    for node in &graph.nodes {
-        match &node.kind {
-            Kind::Dataset(nested) => {
-                if let Some(bound) = nested.0.as_any().downcast_ref::<Bound>() {
-                    bound.plan.walk(f);
-                }
-            }
-            Kind::Cond { then, otherwise, .. } => {
-                for_each_dataset(then, f);
-                for_each_dataset(otherwise, f);
-            }
-            _ => {}
-        }
-    }
 }
 
 #[cfg(test)]

@@ -19,7 +19,6 @@ pub use written::{read_plan, write_plan};
 
 use crate::element::{Buf, Nested, NestedDataset, Spec, Value};
 use crate::error::{Error, Result};
-use crate::expr::{Graph, Kind};
 use crate::op::Op;
 use crate::options::Options;
 use crate::rewrite::{Log, Rewritten, rewrite};
@@ -194,24 +193,10 @@ impl Plan {
         fn visit(plan: &Plan, seen: &mut HashSet<u64>, f: &mut impl FnMut(&Plan)) {
             if seen.insert(plan.id) {
                 plan.inputs.iter().for_each(|i| visit(i, seen, f));
-                plan.op.functions().iter().for_each(|function| inside(&function.0, seen, f));
-                f(plan);
-            }
-        }
-        fn inside(graph: &Graph, seen: &mut HashSet<u64>, f: &mut impl FnMut(&Plan)) {
-            for node in &graph.nodes {
-                match &node.kind {
-                    Kind::Dataset(nested) => {
-                        if let Some(bound) = nested.0.as_any().downcast_ref::<Bound>() {
-                            visit(&bound.plan, seen, f);
-                        }
-                    }
-                    Kind::Cond { then, otherwise, .. } => {
-                        inside(then, seen, f);
-                        inside(otherwise, seen, f);
-                    }
-                    _ => {}
+                for function in plan.op.functions() {
+                    function.each_dataset(&mut |dataset| visit(&dataset.plan, seen, f));
                 }
+                f(plan);
             }
         }
         visit(self, &mut HashSet::new(), f);

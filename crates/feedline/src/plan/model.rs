@@ -1,7 +1,6 @@
 //! A plan in numbers: what its last pass measured, as the model of `tune` wants it.
 
-use super::{Bound, Plan};
-use crate::expr::{Graph, Kind};
+use super::Plan;
 use crate::runtime::{Meter, Meters};
 use crate::tune::{Lane, Model, Part};
 use std::collections::{HashMap, HashSet};
@@ -10,22 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The datasets in an operator's functions, as they run.
 pub fn inner_plans(plan: &Plan) -> Vec<Plan> {
-    fn inside(graph: &Graph, out: &mut Vec<Plan>) {
-        for node in &graph.nodes {
-            match &node.kind {
-                Kind::Dataset(nested) => {
-                    out.extend(nested.0.as_any().downcast_ref::<Bound>().and_then(|b| b.plan.runs().ok()));
-                }
-                Kind::Cond { then, otherwise, .. } => {
-                    inside(then, out);
-                    inside(otherwise, out);
-                }
-                _ => {}
-            }
-        }
-    }
     let mut out = Vec::new();
-    plan.op.functions().iter().for_each(|f| inside(&f.0, &mut out));
+    plan.op.functions().iter().for_each(|f| f.each_dataset(&mut |dataset| out.extend(dataset.plan.runs().ok())));
     out
 }
 

@@ -20,7 +20,7 @@ use crate::expr::Arg;
 use crate::options::{OnError, Options};
 use crate::plan::{Bound, Plan};
 use feedline_io::Witness;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
@@ -47,6 +47,8 @@ pub struct Run {
     pub trace: Option<Arc<Trace>>,
     /// The place of each operator in the plan, from the sources on.
     pub numbers: HashMap<u64, u64>,
+    /// Of which seeds each operator takes its own (`seed.rs`).
+    pub shared_seeds: HashSet<usize>,
     pub budget: Arc<Budget>,
     /// Its threads, if it asks for fewer than there are.
     pub share: Option<Arc<super::pool::Share>>,

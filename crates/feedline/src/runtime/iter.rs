@@ -150,6 +150,7 @@ fn traced_run(plan: &Plan, epoch: u64, pool: Arc<Pool>, trace: Option<Arc<Trace>
         stall: super::stall::threshold(&plan.options),
         consumer: Mutex::new(Consumer::default()),
         numbers: super::errors::numbers(plan),
+        shared_seeds: super::seed::shared_seeds(plan),
         errors,
         trace,
         options: plan.options.clone(),

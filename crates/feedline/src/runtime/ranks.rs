@@ -34,7 +34,7 @@ use crate::element::Spec;
 use crate::error::{Error, Result};
 use crate::op::{Op, OpInfo};
 use crate::options::{OnError, Options};
-use crate::plan::{Becomes, Bound, Card, Copies, Plan, inner_plans};
+use crate::plan::{Becomes, Bound, Card, Copies, Plan};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -86,8 +86,9 @@ impl Divided {
 /// lost where a plan is written and read.)
 fn parts_inside(plan: &Plan) -> Vec<(u64, u64)> {
     let mut parts = BTreeSet::new();
-    plan.walk_all(&mut |node| {
-        inner_plans(node).iter().for_each(|inner| inner.walk(&mut |p| parts.extend(p.op.part())));
+    let mut add = |node: &Plan| parts.extend(node.op.part());
+    plan.walk_all(&mut |opener| {
+        opener.op.functions().iter().for_each(|f| f.each_dataset(&mut |dataset| dataset.plan.walk(&mut add)));
     });
     parts.into_iter().collect()
 }
@@ -115,7 +116,8 @@ fn above(plan: &Plan, whole: bool) -> Vec<&Plan> {
 /// Whether its function reads what `shard` divides.
 fn reads_parts(node: &Plan) -> bool {
     let mut reads = false;
-    inner_plans(node).iter().for_each(|inner| inner.walk_all(&mut |p| reads |= p.op.part().is_some()));
+    let mut look = |inner: &Plan| reads |= inner.op.part().is_some();
+    node.op.functions().iter().for_each(|f| f.each_dataset(&mut |dataset| dataset.plan.walk_all(&mut look)));
     reads
 }
 
@@ -233,13 +235,15 @@ impl State {
                 ));
             }
             state.plan.check(&first.plan).map_err(|e| Error::usage(format!("shard {part}: {}", e.message())))?;
-            if state.of() != Some(of) || state.shards.len() != first.shards.len() {
-                let its = state.of().unwrap_or_default();
-                return Err(Error::usage(format!("shard {part} is one of {its}, others are of {of}")));
-            }
-            if state.shards != first.shards || state.parts != first.parts {
+            if state.parts != first.parts {
                 return Err(Error::usage(format!(
                     "shard {part} and others have gone on from states of other numbers of ranks: they are not of one pass"
+                )));
+            }
+            if state.shards != first.shards || state.of() != Some(of) {
+                return Err(Error::usage(format!(
+                    "shard {part} is one of {:?}, others of {:?}",
+                    state.shards, first.shards
                 )));
             }
             if state.epoch != first.epoch {
@@ -358,8 +362,8 @@ fn copies(runs: &Runs, rests: Rests) -> Result<u64> {
         0 => Err(unfit()),
         copies if copies <= MOST => Ok(copies),
         copies => Err(Error::usage(format!(
-            "in this pass ranks of another number took over {} times, and would read the rests of {copies} parts; {MOST} are \
-             possible: take states when all ranks have made equally many steps, or go on with as many ranks as before",
+            "ranks of another number would take over for the {}. time in this pass, and read the rests of {copies} parts; {MOST} \
+             are possible: take states when all ranks have made equally many steps, or go on with as many ranks as before",
             runs.parts.len() + 1
         ))),
     }

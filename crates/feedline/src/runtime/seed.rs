@@ -8,7 +8,8 @@
 //! 2. The same goes for a part of a pipeline that somebody above may leave early (`take`, `take_while`, `zip`): whoever starts
 //!    others there takes one seed of the pass, and those that follow it in a *branch* of its own, of which the pass sees
 //!    nothing. And for datasets that are read in turns (`interleave`): how far each of them has come when another starts
-//!    something depends on workers and chunks. Seeds of such a branch lie far from all others.
+//!    something depends on workers and chunks. Or for a dataset that several functions open. Seeds of such a branch lie far from
+//!    all others.
 //! 3. Whoever keeps a pass on disk for all that follow keeps the first one, whichever it is in: it takes the first seeds, in a
 //!    branch, too, as does a cache inside of a function. Otherwise it would matter how much of it workers had begun to keep
 //!    when a pass was left. Values around such a dataset have seeds of their own.
@@ -27,6 +28,7 @@ use crate::expr::funcs::fingerprint64;
 use crate::plan::Plan;
 use feedline_io::brief;
 use serde::{Deserialize, Serialize};
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 
@@ -81,7 +83,29 @@ struct Pass {
     taken: u64,
 }
 
+/// Seeds of datasets that several operators open in their functions, or one of them and the pipeline itself: in which order they
+/// do so depends on chunks, so each takes its own.
+pub fn shared_seeds(plan: &Plan) -> HashSet<usize> {
+    let (mut openers, mut shared) = (HashMap::new(), HashSet::new());
+    let mut note = |node: &Plan, opener: Option<u64>| {
+        if let Some(seeds) = node.op.seeds().filter(|seeds| seeds.each_pass) {
+            let before = openers.insert(seeds.address(), opener);
+            shared.extend(before.filter(|before| *before != opener).map(|_| seeds.address()));
+        }
+    };
+    plan.walk(&mut |node| note(node, None));
+    plan.walk_all(&mut |opener| {
+        let mut note = |node: &Plan| note(node, Some(opener.id));
+        opener.op.functions().iter().for_each(|f| f.each_dataset(&mut |dataset| dataset.plan.walk(&mut note)));
+    });
+    shared
+}
+
 impl PassSeeds {
+    /// Tells them from others.
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
     /// Without seeds the pair is random. One seed alone is the operator's own.
     pub fn new(seed: Option<i64>, seed2: Option<i64>, each_pass: bool) -> PassSeeds {
         let own = |s: i64| s.rem_euclid(SEED_RANGE) as u64;
@@ -133,14 +157,14 @@ impl PassSeeds {
     }
     /// Takes one of the pass's seeds, for a branch that goes on from there, or far away. Whoever reads again takes none
     /// before it was told of some.
-    fn branch(&self, cx: &BuildCx, branch: &Arc<AtomicBool>) {
+    fn branch(&self, cx: &BuildCx, branch: &Arc<AtomicBool>, is_far: bool) {
         let _brief = brief();
         let mut passes = lock(&self.passes);
         let is_told = !cx.again || passes.of(&cx.pass).is_some();
         if self.each_pass && is_told && passes.of(branch).is_none() {
             let (_, number) = passes.take(&cx.pass);
             // Below 2^52: all programs that read JSON have such numbers.
-            let first = if cx.in_turns { mix(number, 1) >> 12 } else { number };
+            let first = if is_far { mix(number, 1) >> 12 } else { number };
             if passes.running.len() >= passes.many {
                 passes.sweep();
                 passes.many = 2 * passes.running.len().max(FEW_PASSES);
@@ -226,12 +250,13 @@ impl Taken {
     pub fn of<'a>(cx: &BuildCx, seeds: impl IntoIterator<Item = &'a Arc<PassSeeds>>) -> (Taken, BuildCx) {
         let seeds: Vec<Arc<PassSeeds>> = seeds.into_iter().cloned().collect();
         let mut cx = cx.clone();
-        if cx.cut == Some(0) || cx.in_turns {
+        let is_far = cx.in_turns || seeds.iter().any(|seeds| cx.run.shared_seeds.contains(&seeds.address()));
+        if cx.cut == Some(0) || is_far {
             let branch = Arc::default();
             // A state tells where it is.
             let told_later = cx.moving.load(Relaxed) || !cx.again && cx.run.resuming.load(Relaxed);
             if !told_later {
-                seeds.iter().for_each(|seeds| seeds.branch(&cx, &branch));
+                seeds.iter().for_each(|seeds| seeds.branch(&cx, &branch, is_far));
             }
             // Whatever starts others further down is part of it.
             (cx.pass, cx.branch, cx.cut, cx.in_turns) = (branch, true, None, false);

@@ -169,3 +169,48 @@ fn random_pipelines_go_on_with_any_number_of_parts() {
         case.check().unwrap_or_else(|e| panic!("tower {tower}, {case:?}: {e}"));
     }
 }
+
+/// States of all ranks come from anywhere, as others do.
+#[test]
+fn a_state_of_all_ranks_that_was_tampered_with_is_refused_or_runs() {
+    let (mut draw, mut faults) = (draws(4711), std::collections::BTreeMap::new());
+    for tower in 0..12 {
+        let behind: Vec<Part> = (0..1 + draw(2)).map(|_| any(ALL, &mut draw)).collect();
+        let case = Case { rows: 17, fails: false, before: vec![], behind, above: 1, worlds: vec![2], seed: tower };
+        let way = &ways()[1];
+        let state_of = |runs: &dyn Fn(u64) -> Iter| {
+            let states = (0..2).map(|index| {
+                let mut iter = runs(index);
+                (0..=index).for_each(|_| drop(iter.next()));
+                iter.state().unwrap()
+            });
+            State::merge(states.collect::<Vec<_>>()).unwrap()
+        };
+        let first = state_of(&|index| Iter::new(case.runs(2, index, way), 0, pool(1)).unwrap());
+        // And one of ranks that had taken over.
+        let three: Vec<State> = (0..3)
+            .map(|index| Iter::resume(case.runs(3, index, way), &first, pool(1)).unwrap().state().unwrap())
+            .collect();
+        for state in [first, State::merge(three).unwrap()] {
+            let json = state.to_json().unwrap();
+            for _ in 0..60 {
+                let mut mutant = json.clone();
+                let keys: Vec<String> = mutant.as_object().unwrap().keys().cloned().collect();
+                mutate(&mut mutant[&keys[draw(keys.len())]], &mut draw);
+                let text = mutant.to_string();
+                let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                    let Ok(state) = State::from_json(&mutant) else { return Ok(()) };
+                    let Ok(mut iter) = Iter::resume(case.runs(2, 0, way), &state, pool(2)) else { return Ok(()) };
+                    iter.by_ref()
+                        .take(50)
+                        .find_map(|e| e.err().filter(|e| e.message().contains("panicked")))
+                        .map_or(Ok(()), Err)
+                }));
+                if !matches!(result, Ok(Ok(()))) {
+                    faults.insert(format!("{case:?}: {result:?}"), text);
+                }
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{} faults: {faults:#?}", faults.len());
+}
