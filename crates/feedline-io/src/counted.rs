@@ -134,7 +134,7 @@ mod tests {
             }
         }));
         let Err(panic) = endless;
-        let NoRoom { bytes } = *panic.downcast_ref::<NoRoom>().expect("no other panic");
+        let NoRoom { bytes, .. } = *panic.downcast_ref::<NoRoom>().expect("no other panic");
         assert!(bytes > 32 << 20 && step.peak() <= 32 << 20, "{bytes}");
         drop((step, entered));
         assert_eq!(account.live(), 0);

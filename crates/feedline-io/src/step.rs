@@ -35,10 +35,18 @@ pub enum Standing {
     First,
 }
 
-/// There was no room for a step that would have taken `bytes` in all.
+/// There was no room for a step that would have taken `bytes` in all, beside its rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoRoom {
     pub bytes: usize,
+    pub beside: usize,
+}
+
+impl NoRoom {
+    /// Both.
+    pub fn all(self) -> usize {
+        self.bytes.saturating_add(self.beside)
+    }
 }
 
 struct Now {
@@ -157,7 +165,7 @@ pub fn ask(bytes: usize) {
             // What its rows take is there for sure; what is there in all may be a little more.
             _ => with_rows <= now.most.get() || live <= account.limit() + account.limit() / SMALL,
         };
-        (!fits || all > now.most.get()).then_some(NoRoom { bytes: all })
+        (!fits || all > now.most.get()).then_some(NoRoom { bytes: all, beside: now.beside.get() })
     });
     unwind(refused);
 }
@@ -173,7 +181,7 @@ pub fn ask_once() {
         // The one in front may be just as large.
         let coming = if is_large { others.saturating_mul(2) } else { 0 };
         let fits = account.live().saturating_add(coming) <= account.limit();
-        (!fits).then_some(NoRoom { bytes: others })
+        (!fits).then_some(NoRoom { bytes: others, beside: 0 })
     });
     unwind(refused);
 }

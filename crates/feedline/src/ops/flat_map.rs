@@ -250,7 +250,7 @@ impl Inners {
             Err(panic) => match panic.downcast_ref::<NoRoom>() {
                 None => resume_unwind(panic),
                 Some(no_room) if chunk.rows() == 1 => {
-                    out.push(Item::Fail(chunk.blame(budget.refused(no_room.bytes), 0)))
+                    out.push(Item::Fail(chunk.blame(budget.refused(no_room.all()), 0)))
                 }
                 Some(_) => (0..chunk.rows()).for_each(|row| self.run(chunk.slice(row..row + 1), out)),
             },

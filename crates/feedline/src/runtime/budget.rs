@@ -190,19 +190,23 @@ impl Budget {
     }
     /// Why there is no room for a step of so many bytes, though nothing can go on without it.
     pub fn refused(&self, bytes: usize) -> Error {
-        let (limit, needed) = (self.limit, enough(self.limit_for(bytes)));
-        let beside = match bytes > limit {
-            true => String::new(),
-            false => format!(", of which operators keep {}", bytes_text(limit - self.left())),
+        // What operators keep may be less by now: a lower limit than there is would not have been enough.
+        let (limit, kept) = (self.limit, self.limit - self.left());
+        let needed = enough(self.limit_for(bytes).max(limit + limit / LARGE_STEP));
+        let why = match bytes > limit {
+            true => format!("more than the memory_limit of {}", bytes_text(limit)),
+            false if bytes > limit - kept => {
+                let kept = bytes_text(kept);
+                format!("more than the memory_limit of {}, of which operators keep {kept}", bytes_text(limit))
+            }
+            false => format!("too much beside what else there was under the memory_limit of {}", bytes_text(limit)),
         };
         Error::new(
             Kind::Budget,
             format!(
-                "what is made of one element takes {} at once, which is more than the memory_limit of {}{beside}: raise it \
-                 to {needed} or more, or make less of it (decode a part of a picture or a smaller one, leave out what takes \
-                 most)",
+                "what is made of one element takes {} at once, which is {why}: raise it to {needed} or more, or make less of it \
+                 (decode a part of a picture or a smaller one, leave out what takes most)",
                 bytes_text(bytes),
-                bytes_text(limit),
             ),
         )
     }
@@ -663,6 +667,18 @@ mod tests {
         assert!(!budget.has_room(0, 17 << 20));
         drop(second);
         assert!(budget.has_room(0, 32 << 20));
+    }
+
+    #[test]
+    fn what_is_refused_is_never_told_to_have_less() {
+        let budget = Budget::new(64 << 20, usize::MAX);
+        let told = |mb: usize| budget.refused(mb << 20).to_string();
+        assert!(told(80).contains("more than the memory_limit of 67.1 MB: raise it to 94.4 MB"), "{}", told(80));
+        // What was kept beside it is gone.
+        assert!(told(30).contains("beside what else there was under the memory_limit of 67.1 MB: raise it to 71.4 MB"));
+        let mut hold = Hold::new(&budget, Arc::default());
+        assert_eq!(hold.set(40 << 20), Ok(()));
+        assert!(told(30).contains("of which operators keep 41.9 MB: raise it to 77.4 MB"), "{}", told(30));
     }
 
     #[test]

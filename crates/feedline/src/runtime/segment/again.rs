@@ -81,7 +81,7 @@ struct Done {
 /// Rows for which functions found no room, or which they have left.
 struct Back {
     parts: VecDeque<Part>,
-    bytes: usize,
+    no_room: NoRoom,
 }
 
 impl Again {
@@ -129,11 +129,11 @@ impl Shared {
                 self.fill(number, items, bytes, took, false);
             }
             Err(Unfinished::Panic(panic)) => return (Err(panic), took),
-            Err(Unfinished::Back(Back { parts, bytes })) if rows == 1 && standing == Standing::First => {
-                return (Ok(Some(self.refused(parts, bytes))), 0);
+            Err(Unfinished::Back(Back { parts, no_room })) if rows == 1 && standing == Standing::First => {
+                return (Ok(Some(self.refused(parts, no_room))), 0);
             }
-            Err(Unfinished::Back(Back { parts, bytes })) => {
-                (again.parts, again.bytes, again.rows) = (parts, bytes, (rows / FEWER).max(1));
+            Err(Unfinished::Back(Back { parts, no_room })) => {
+                (again.parts, again.bytes, again.rows) = (parts, no_room.bytes, (rows / FEWER).max(1));
             }
         }
         if self.bounds.chunk_rows.is_none() {
@@ -188,16 +188,16 @@ impl Shared {
             items = match ran {
                 Ok(items) => items,
                 Err(panic) => {
-                    if let (Some(&NoRoom { bytes }), Some(pos)) = (panic.downcast_ref::<NoRoom>(), last) {
-                        self.budget.note_step(bytes, self.most_step());
-                        let error = self.budget.refused(bytes.saturating_add(beside)).in_op(self.name);
+                    if let (Some(no_room), Some(pos)) = (panic.downcast_ref::<NoRoom>(), last) {
+                        self.budget.note_step(no_room.bytes, self.most_step());
+                        let error = self.budget.refused(no_room.all()).in_op(self.name);
                         return (Ok(Done { items: vec![Item::Fail(pos.blame(error, 0))], left: rest }), took);
                     }
                     let unfinished = match (panic.downcast_ref::<NoRoom>(), kept) {
-                        (Some(&NoRoom { bytes }), Some(items)) => {
-                            self.budget.note_step(bytes, self.most_step());
+                        (Some(&no_room), Some(items)) => {
+                            self.budget.note_step(no_room.bytes, self.most_step());
                             rest.push_front(Part { at, items });
-                            Unfinished::Back(Back { parts: rest, bytes })
+                            Unfinished::Back(Back { parts: rest, no_room })
                         }
                         _ => Unfinished::Panic(panic),
                     };
@@ -291,13 +291,13 @@ impl Shared {
                 (items, false)
             }
             Err(Unfinished::Panic(panic)) => (vec![Item::Fail(panic_error(panic))], true),
-            Err(Unfinished::Back(Back { parts, bytes })) if rows == 1 && standing == Standing::First => {
-                (self.refused(parts, bytes), false)
+            Err(Unfinished::Back(Back { parts, no_room })) if rows == 1 && standing == Standing::First => {
+                (self.refused(parts, no_room), false)
             }
-            Err(Unfinished::Back(Back { parts, bytes })) => {
+            Err(Unfinished::Back(Back { parts, no_room })) => {
                 again.put_in_front(parts);
                 // In front it is done with fewer rows; one alone waits until it is there.
-                (again.rows, again.bytes, again.tried) = ((rows / FEWER).max(1), bytes, rows == 1);
+                (again.rows, again.bytes, again.tried) = ((rows / FEWER).max(1), no_room.bytes, rows == 1);
                 let mut queue = lock(&self.queue);
                 queue.redo = Redo::No;
                 match queue.over {
@@ -330,11 +330,11 @@ impl Shared {
     }
 
     /// For a row of which too much would be made.
-    fn refused(&self, row: VecDeque<Part>, bytes: usize) -> Vec<Item> {
-        row.iter().flat_map(|part| &part.items).map(|item| self.refused_row(item, bytes)).collect()
+    fn refused(&self, row: VecDeque<Part>, no_room: NoRoom) -> Vec<Item> {
+        row.iter().flat_map(|part| &part.items).map(|item| self.refused_row(item, no_room)).collect()
     }
-    fn refused_row(&self, item: &Item, bytes: usize) -> Item {
-        let error = self.budget.refused(bytes);
+    fn refused_row(&self, item: &Item, no_room: NoRoom) -> Item {
+        let error = self.budget.refused(no_room.all());
         match item {
             Item::Rows(chunk) => Item::Fail(chunk.blame(error.in_op(self.name), 0)),
             Item::Fail(_) => Item::Fail(error),
