@@ -655,7 +655,8 @@ def test_workers_are_processes() -> None:
         assert (sample["array"] == i).all() and sample["text"] == f"n{i}"
         turned += 1
         sample["array"] += 1
-    assert {sample["process"] for sample in epochs[1]} <= {sample["process"] for sample in epochs[0]}
+    # The same in both, of which one may have been too late for the first.
+    assert len({sample["process"] for samples in epochs for sample in samples}) <= 2
 
 
 def test_random_numbers_do_not_depend_on_the_number_of_workers() -> None:
