@@ -1,13 +1,14 @@
 """What AUTOTUNE reaches, beside the best of a few configurations set by hand, on pipelines whose costs are known.
 
-    python bench/tuning.py [NAME ...] [--warm 6] [--seconds 48] [--out bench/results]
+    python bench/tuning.py [NAME ...] [--warm 6] [--seconds 300] [--out bench/results]
 
 Each is a process of its own: AUTOTUNE, which runs `--warm` seconds, and each configuration (a number of parallel calls, a length
 of the last queue, sometimes rows a chunk), which runs a fifth of that. Then they take turns, short parts of a second each, in
 another order every round: what a shared machine does meanwhile, which is more than what is measured here, falls on all of a
-round alike. So rates are compared within rounds, and the ratio is the median of these. (In one process they shared workers and
+round alike. So rates are compared within rounds, and the ratio is the median of these. There are rounds until its standard
+error is small, or for `--seconds`: files that come in bursts want more of them than sums. (In one process they shared workers and
 Python's lock, of which there is one: whoever came behind one that still filled a long queue was slower for it.) Those that
-are far behind are left out after a third of the rounds. Which is the best is taken from every second round, and compared in
+are far behind are left out after a few rounds. Which is the best is taken from every second round, and compared in
 the others, and the other way round: the luckiest of several that are equally good is no measure. Where elements cost
 differently, a turn counts what those cost that came in it, and not how many they were: of costs with a heavy tail another
 turn of 800 has a tenth more.
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import random
@@ -48,6 +50,8 @@ SETTLE_S, WINDOW_S = 0.1, 0.15
 # How long one that fills its queue is waited for, and how long it is looked at to see whether it still does.
 MOST_FILLING_S, LOOK_S = 2.0, 0.02
 LEAST_ROUNDS = 12
+# The standard error of a ratio that is good enough.
+MOST_ERROR = 0.01
 # In a batch of those whose elements cost differently.
 ROWS = 8
 # A configuration that is slower than this share of the best one need not be measured to the end.
@@ -330,18 +334,21 @@ def rate(case: Case, turns: list[dict[str, float]]) -> float:
 def measure(name: str, warm: float, seconds: float) -> dict[str, Any]:
     """All configurations of one pipeline: of each its turns, the first of them AUTOTUNE."""
     case = CASES[name]
-    rounds = max(LEAST_ROUNDS, int(seconds / (len(GRID) + 1) / (WINDOW_S + SETTLE_S) / case.times))
+    begin = time.monotonic()
     running: list[Child] = []
     try:
         for number in range(len(GRID) + 1):
             running.append(Child(name, number, warm))
         turns: list[list[dict[str, float]]] = [[] for _ in running]
         order = [0, *(number for number, (_, _, rows) in enumerate(GRID, 1) if rows <= case.most_rows)]
-        for number in range(rounds):
+        for number in itertools.count(1):
             random.shuffle(order)
             for which in order:
                 turns[which].append(running[which].told("turn"))
-            if number == rounds // 3:
+            late = time.monotonic() - begin > seconds
+            if number >= LEAST_ROUNDS and (late or ratio_to_best(case, turns)[2] <= MOST_ERROR):
+                break
+            if number == LEAST_ROUNDS // 2:
                 best = max(rate(case, own) for own in turns[1:] if own)
                 order = [which for which in order if which == 0 or rate(case, turns[which]) > BEHIND * best]
         seen = [process.told("end") for process in running]
@@ -351,8 +358,8 @@ def measure(name: str, warm: float, seconds: float) -> dict[str, Any]:
     return {"turns": turns, **{what: max(each[what] for each in seen) for what in ("workers", "io", "budget")}}
 
 
-def ratio_to_best(case: Case, turns: list[list[dict[str, float]]]) -> tuple[float, int]:
-    """AUTOTUNE's rate as a share of that of the best by hand, and which that is."""
+def ratio_to_best(case: Case, turns: list[list[dict[str, float]]]) -> tuple[float, int, float]:
+    """AUTOTUNE's rate as a share of that of the best by hand, which that is, and the standard error of the share."""
     auto, *by_hand = turns
     # In a turn of a slow one there may be nothing.
     shares = {number: [rate(case, [a]) / max(rate(case, [b]), 1e-9) for a, b in zip(auto, own, strict=True)]
@@ -361,13 +368,17 @@ def ratio_to_best(case: Case, turns: list[list[dict[str, float]]]) -> tuple[floa
     for half in (0, 1):
         best = min(shares, key=lambda number: median(shares[number][half::2]))
         ratios.append(median(shares[best][1 - half::2]))
-    return sum(ratios) / 2, min(shares, key=lambda number: median(shares[number]))
+    best = min(shares, key=lambda number: median(shares[number]))
+    middle = median(shares[best])
+    # Of a median, as far as what is measured is normal; its spread as that of the middle half, so that single turns count little.
+    spread = 1.4826 * median(abs(share - middle) for share in shares[best])
+    return sum(ratios) / 2, best, 1.2533 * spread / len(auto) ** 0.5
 
 
 def line(name: str, found: dict[str, Any]) -> tuple[str, list[str]]:
     """The row of the table, and what is not as it should be."""
     auto, *by_hand = found["turns"]
-    ratio, best = ratio_to_best(CASES[name], found["turns"])
+    ratio, best, error = ratio_to_best(CASES[name], found["turns"])
     case, wrong, workers, budget = CASES[name], [], found["workers"], found["budget"]
     cpu = a_second(auto, "cpu")
     slower = a_second(auto, "own") / a_second(auto, "alone") - 1 if case.work else 0.0
@@ -382,7 +393,7 @@ def line(name: str, found: dict[str, Any]) -> tuple[str, list[str]]:
     if case.work and slower > MOST_SLOWER:
         wrong.append(f"{name}: the consumer's own work takes {slower:.1%} longer")
     cells = [name, case.tells, f"{a_second(auto, 'count'):,.0f}", f"{a_second(by_hand[best], 'count'):,.0f}",
-             "{}, {}".format(*GRID[best]) + (f", {GRID[best][2]}" if GRID[best][2] else ""), f"{ratio:.2f}", f"{workers} of {budget} + {found['io']}", f"{cpu:.2f}",
+             "{}, {}".format(*GRID[best]) + (f", {GRID[best][2]}" if GRID[best][2] else ""), f"{ratio:.2f} ± {error:.2f}", f"{workers} of {budget} + {found['io']}", f"{cpu:.2f}",
              f"{slower:+.1%}" if case.work else ""]
     return "| " + " | ".join(cells) + " |", wrong
 
@@ -395,8 +406,8 @@ def awake(case: Case) -> float:
 HEAD = """# AUTOTUNE beside what is set by hand
 
 Written by `make bench-tuning`: elements a second after {warm:g} s of AUTOTUNE, and of the best of {grid} configurations
-(parallel calls, elements ahead, rows a chunk where they are set) that take turns with it, each in a process, on {cores} cores, {seconds:g} s in all. The ratio is
-the median of those within rounds of turns. Of "shifting" chunks of 256 rows are left out: one takes longer than a turn.
+(parallel calls, elements ahead, rows a chunk where they are set) that take turns with it, each in a process, on {cores} cores, {seconds:g} s at most. The ratio is
+the median of those within rounds of turns, with its standard error. Of "shifting" chunks of 256 rows are left out: one takes longer than a turn.
 
 | pipeline | | AUTOTUNE | best by hand | which | ratio | threads: workers, I/O | CPUs | consumer slower |
 |---|---|---|---|---|---|---|---|---|
@@ -407,7 +418,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", choices=[*CASES, []], metavar="NAME")
     parser.add_argument("--warm", type=float, default=6)
-    parser.add_argument("--seconds", type=float, default=48, help="for all turns of a pipeline")
+    parser.add_argument("--seconds", type=float, default=300, help="for all turns of a pipeline, at most")
     parser.add_argument("--out", type=Path, default=HERE / "results")
     given = parser.parse_args()
     text, wrong = HEAD.format(warm=given.warm, grid=len(GRID), cores=CORES, seconds=given.seconds), []
