@@ -119,6 +119,10 @@ pub trait Op: fmt::Debug + Send + Sync + Any {
     fn layers(&self) -> usize {
         1
     }
+    /// Whether it works ahead of whoever reads it, by a number that was asked for.
+    fn is_queue(&self) -> bool {
+        false
+    }
     /// Which part of its input's elements it gives, counted from 0, and of how many; `None` for every operator but `shard`.
     fn part(&self) -> Option<(u64, u64)> {
         None

@@ -17,7 +17,7 @@ pub struct Options {
     /// Bytes that this pipeline may hold, in buffers and on their way.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_limit: Option<usize>,
-    /// Work ahead of the consumer (on unless said otherwise).
+    /// Work ahead of the consumer: on unless said otherwise, here or by a last `prefetch`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prefetch: Option<bool>,
     /// Improve the plan before running it (on unless said otherwise).

@@ -207,7 +207,8 @@ class Options(_Fields):
             as "256MB". Batches that the consumer holds are not counted.
         cpu_budget: At most this many workers on this pipeline at once.
         leave_cores: Cores that this pipeline leaves to others.
-        prefetch: False does no work ahead of the consumer.
+        prefetch: False does no work ahead of the consumer, but in `prefetch` operators; True does some behind
+            a last `prefetch(n)`, too.
         rewrite: False runs the plan as written.
         on_error: What becomes of elements that fail, where an operator does not say otherwise: "raise" (an
             error in their place), "skip" (they are left out and counted), "quarantine" (and written to a

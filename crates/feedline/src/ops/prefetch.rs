@@ -78,6 +78,9 @@ impl Op for Prefetch {
     fn index(&self, cx: &BuildCx, node: &Plan) -> Result<Option<Arc<dyn Index>>> {
         cx.index(&node.inputs[0])
     }
+    fn is_queue(&self) -> bool {
+        self.buffer_size.is_some_and(|n| n.known().is_none_or(|n| n > 0))
+    }
     fn tunables(&self) -> &'static [&'static str] {
         &["buffer_size"]
     }

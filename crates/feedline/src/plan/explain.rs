@@ -172,10 +172,12 @@ fn text(plan: &Plan, runs: &Plan, log: &[(&'static str, String)], meters: Option
     out.push_str("as written\n");
     let rows = lines(plan).into_iter().map(|l| vec![l.label, element_text(&l.plan), card_text(&l.plan)]).collect();
     table(&mut out, &["operator", "element", "elements"], rows);
+    // As `BuildCx::root` does.
+    let added = runs.options.prefetch.unwrap_or(!runs.has_last_queue());
     if log.is_empty() {
-        out.push_str("\nno rewrites; a final prefetch is added\n");
+        out.push_str(if added { "\nno rewrites; a final prefetch is added\n" } else { "\nno rewrites\n" });
     } else {
-        out.push_str("\nrewrites (and a final prefetch is added)\n");
+        out.push_str(if added { "\nrewrites (and a final prefetch is added)\n" } else { "\nrewrites\n" });
         for (rule, on) in log {
             let _ = writeln!(out, "  {rule}: {}", cut(on, 90));
         }

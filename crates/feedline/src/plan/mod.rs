@@ -142,6 +142,10 @@ impl Plan {
     pub fn ran(&self) -> Result<Plan> {
         self.meters().and_then(|meters| meters.ran.get().cloned()).map_or_else(|| self.runs(), Ok)
     }
+    /// Whether it says by itself how much lies ready at its end: a queue behind that one would hold more than was asked for.
+    pub fn has_last_queue(&self) -> bool {
+        self.op.is_queue() || self.op.options().is_some() && self.inputs.first().is_some_and(Plan::has_last_queue)
+    }
     /// How many passes were started.
     pub fn passes(&self) -> u64 {
         self.passes.load(Relaxed)

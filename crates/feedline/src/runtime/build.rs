@@ -248,6 +248,7 @@ impl BuildCx {
     pub fn root(&self, plan: &Plan) -> Result<Box<dyn Stage>> {
         match self.run.options.prefetch {
             Some(false) => Ok(Box::new(Replay::new(self.stage(plan)?))),
+            None if plan.has_last_queue() => Ok(Box::new(Replay::new(self.stage(plan)?))),
             _ => Ok(Box::new(self.ahead(plan, |bounds| bounds.tuned = true)?)),
         }
     }

@@ -110,12 +110,12 @@ fn prefetch_bounds_what_is_begun() {
     let workers = 4;
     let pool = Pool::new(workers);
     for how in [at_once(-1), python(at_once(-1))] {
-        for (size, prefetch) in [(1, false), (3, false), (12, false), (3, true)] {
+        for (size, prefetch) in [(1, None), (12, None), (1, Some(false)), (12, Some(false)), (3, Some(true))] {
             let calls = Calls::new();
             let plan = make("prefetch", json!({ "buffer_size": size }), vec![counted(range(ROWS), &calls, how)]);
-            let mut iter = pass(&plan, Options { prefetch: Some(prefetch), ..Options::default() }, &pool);
-            // Where there is work ahead of the loop there is a queue behind it, which is full, too.
-            let ready = size + if prefetch { READY } else { 0 };
+            let mut iter = pass(&plan, Options { prefetch, ..Options::default() }, &pool);
+            // Whoever asks for a queue ahead of the loop has it behind that one, and it is full, too.
+            let ready = size + if prefetch == Some(true) { READY } else { 0 };
             for taken in [1, 2] {
                 iter.next().unwrap().unwrap();
                 let begun = calls.until_still();
