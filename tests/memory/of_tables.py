@@ -178,3 +178,22 @@ def feather_coded_does_not(folder: Path) -> fl.Dataset:
     return fl.ArrowDataset(str(folder / "coded_does_not.feather")).map(
         lambda row: fl.strings.length(row["x"])
     )
+
+
+def wide_rows(name: str, rows: Callable[[Path], Any]) -> None:
+    """Rows of 80 kB in batches of 10 MB or more: drawn here and there, by number, and their numbers alone."""
+    PIPELINES[f"wide_{name}_shuffled"] = lambda folder: (
+        rows(folder).shuffle(250, seed=1).map(lambda row: row["x"]).batch(16)
+    )
+    PIPELINES[f"wide_{name}_by_number"] = lambda folder: (
+        rows(folder).shuffle(seed=1).take(600).map(lambda row: row["x"]).batch(16)
+    )
+    PIPELINES[f"wide_{name}_kept"] = lambda folder: (
+        rows(folder).map(lambda row: row["n"]).shuffle(1_000, seed=1).cache().repeat(2)
+    )
+
+
+wide_rows("set", lambda folder: fl.Dataset.load(str(folder / "wide")))
+wide_rows("batches", lambda folder: fl.ArrowDataset(str(folder / "wide.feather")))
+wide_rows("batch", lambda folder: fl.ArrowDataset(str(folder / "wide_whole.feather")))
+wide_rows("groups", lambda folder: fl.ParquetDataset(str(folder / "wide.parquet")))

@@ -29,6 +29,9 @@ WORD, WORDS = 50_000, 400
 TEXTS = 250_000
 """Rows of a table of strings, each another one: 120 MB."""
 
+WIDE, WIDE_ROWS = 10_000, 1_500
+"""Items of rows of 80 kB, 120 MB together, which come in batches of 10 MB, or in one."""
+
 SIDES = (4000, 3500)
 """Of pictures that take 42 MB when they are decoded."""
 
@@ -86,6 +89,16 @@ def write(folder: Path) -> None:
     (folder / "zeros.zlib").write_bytes(zlib.compress(bytes(20 << 20)))
     lists = pa.array([[7] * 1000]).take(pa.array(np.zeros(LONG_ROWS // 6, np.int32)))
     pq.write_table(pa.table({"list": lists}), folder / "lists.parquet", row_group_size=LONG_ROWS)
+    wide = fl.Dataset.range(WIDE_ROWS).map(lambda n: {"x": fl.fill([WIDE], n), "n": n})
+    wide.save(str(folder / "wide"))
+    everything = next(iter(wide.batch(WIDE_ROWS)))
+    x = pa.FixedSizeListArray.from_arrays(everything["x"].ravel(), WIDE)
+    table = pa.table({"x": x, "n": everything["n"]})
+    for name, rows in [("wide", WIDE_ROWS // 12), ("wide_whole", WIDE_ROWS)]:
+        pyarrow.feather.write_feather(
+            table, folder / f"{name}.feather", chunksize=rows, compression="uncompressed"
+        )
+    pq.write_table(table, folder / "wide.parquet", row_group_size=WIDE_ROWS // 4)
     write_long_rows(folder)
 
 

@@ -40,7 +40,8 @@ pub fn to_buffer(buf: Buf) -> Buffer {
     Buffer::from(to_bytes(buf))
 }
 
-/// Arrow's memory as a block, on the same memory. If nobody else holds it, whoever gets the block may write it.
+/// Arrow's memory as a block, on the same memory. If nobody else holds it, whoever gets the block may write it. Otherwise it is
+/// a part of what was read, all of which is gone with the last of its parts: it is not there anyway, as the user's arrays are.
 pub fn from_buffer(buffer: Buffer) -> Buf {
     match buffer.into_mutable() {
         Ok(mut own) => {
@@ -49,9 +50,11 @@ pub fn from_buffer(buffer: Buffer) -> Buf {
             unsafe { Buf::adopted(ptr, len, Box::new(own)) }
         }
         Err(shared) => {
-            let (ptr, len) = (shared.as_ptr(), shared.len());
+            let (ptr, len, all) = (shared.as_ptr(), shared.len(), shared.capacity());
             // SAFETY: the buffer keeps its memory alive, and nobody writes memory that is shared.
-            unsafe { Buf::foreign(ptr, len, Box::new(shared)) }
+            let part = unsafe { Buf::foreign(ptr, len, Box::new(shared)) };
+            part.claim(all.max(len));
+            part
         }
     }
 }
@@ -157,4 +160,18 @@ fn replaced(field: &Field, other: &dyn Fn(&DataType) -> Option<DataType>) -> Fie
         other => other.clone(),
     };
     field.clone().with_data_type(data_type)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_what_was_read_are_not_there_anyway() {
+        let read = to_buffer(Buf::zeroed(1000));
+        let part = from_buffer(read.slice_with_length(100, 300));
+        drop(read);
+        assert!(part.is_frozen() && !part.is_kept());
+        assert_eq!((part.len(), part.held_bytes()), (300, 1000));
+    }
 }

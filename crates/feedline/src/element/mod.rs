@@ -23,6 +23,7 @@ pub use packed::Packed;
 pub use pos::{Origin, Pos, RowSource, Traced};
 pub use slot::{Slot, Slots};
 pub use spec::{Dims, Leaf, Spec, Tree};
+pub(crate) use tensor::is_waste;
 pub use tensor::{IntoShape, Shape, Strings, StringsBuilder, Tensor, check_room, count};
 pub use value::{Nested, NestedDataset, READ_NESTED, Ragged, Sparse, Value};
 pub use values::Values;

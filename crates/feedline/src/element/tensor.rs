@@ -96,7 +96,7 @@ pub struct Strings {
 /// Blocks that hold no more than this beside some strings are no waste.
 const SPARE_BYTES: usize = 64 << 10;
 /// Whether blocks of so many bytes are too much to keep for so many of them.
-pub(super) fn is_waste(kept: usize, used: usize) -> bool {
+pub(crate) fn is_waste(kept: usize, used: usize) -> bool {
     kept > 2 * used + SPARE_BYTES
 }
 

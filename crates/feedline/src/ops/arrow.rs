@@ -124,6 +124,9 @@ impl Table for Files {
     fn reads(&self) -> bool {
         true
     }
+    fn lends(&self) -> bool {
+        true
+    }
     fn check(&self, block: usize) -> Result<()> {
         self.files[self.blocks[block].0].check_unchanged()
     }

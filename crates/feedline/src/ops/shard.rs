@@ -364,6 +364,9 @@ impl Index for ShardIndex {
         let rows: Vec<u64> = rows.iter().map(|r| (r * self.every + self.index) % all).collect();
         self.input.get(&rows)
     }
+    fn together(&self) -> usize {
+        self.input.together()
+    }
 }
 
 #[cfg(test)]

@@ -115,6 +115,9 @@ impl Index for SkipIndex {
         let rows: Vec<u64> = rows.iter().map(|r| r + self.by).collect();
         self.input.get(&rows)
     }
+    fn together(&self) -> usize {
+        self.input.together()
+    }
 }
 
 #[cfg(test)]

@@ -155,6 +155,9 @@ impl Table for StoredSet {
         let Block { file, batch, .. } = self.blocks[block];
         vec![self.files[file].body(batch)]
     }
+    fn lends(&self) -> bool {
+        true
+    }
     fn check(&self, block: usize) -> Result<()> {
         self.files[self.blocks[block].file].check_unchanged()
     }

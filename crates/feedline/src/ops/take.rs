@@ -124,6 +124,9 @@ impl Index for TakeIndex {
     fn get(&self, rows: &[u64]) -> Result<Chunk> {
         self.input.get(rows)
     }
+    fn together(&self) -> usize {
+        self.input.together()
+    }
 }
 
 #[cfg(test)]

@@ -15,4 +15,8 @@ pub trait Index: Send + Sync {
     }
     /// The elements with these numbers (each below `len`), in this order. Fails if any of them does.
     fn get(&self, rows: &[u64]) -> Result<Chunk>;
+    /// So many elements from anywhere, asked for together, cost much less than one by one.
+    fn together(&self) -> usize {
+        1
+    }
 }

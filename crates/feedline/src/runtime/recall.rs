@@ -27,11 +27,13 @@ pub struct Run {
 pub struct Numbers {
     pub len: u64,
     pub at: u64,
+    /// Not fewer at a time.
+    pub together: usize,
 }
 
 impl Stage for Numbers {
     fn next(&mut self, _: &mut Cx<'_>, want: usize) -> Pull {
-        let (first, rows) = (self.at, (self.len - self.at).min(want as u64).min(1 << 16));
+        let (first, rows) = (self.at, (self.len - self.at).min(want.max(self.together) as u64).min(1 << 16));
         if rows == 0 {
             return Pull::End;
         }
@@ -72,7 +74,7 @@ impl BuildCx {
     /// The rows of these runs of an input of `node`, one after the other.
     pub fn recall(&self, node: &Plan, input: &Plan, runs: Vec<Run>) -> Result<Box<dyn Stage>> {
         let cx = BuildCx { nested: true, sparse: true, ..self.clone() };
-        let head = Numbers { len: runs.len() as u64, at: 0 };
+        let head = Numbers { len: runs.len() as u64, at: 0, together: 1 };
         let function = Recall { cx, plan: input.clone(), runs, idle: Mutex::new(vec![]) };
         Ok(self.closed(self.open(node, Box::new(head), Arc::new(function)), node))
     }
@@ -86,7 +88,7 @@ impl BuildCx {
         if numbers.last().is_some_and(|last| *last >= input.len()) {
             return Err(super::mark::unfit());
         }
-        let head = Numbers { len: numbers.len() as u64, at: 0 };
+        let head = Numbers { len: numbers.len() as u64, at: 0, together: 1 };
         let function = Gather { input, numbers };
         Ok(self.closed(self.open(node, Box::new(head), Arc::new(function)), node))
     }

@@ -164,8 +164,13 @@ impl Op for Shuffle {
     fn build(&self, cx: &BuildCx, node: &Plan) -> Result<Built> {
         if self.is_permutation() {
             let index = self.permuted(cx, &node.inputs[0])?;
-            let head = Numbers { len: index.len(), at: 0 };
-            return Ok(cx.open(node, Box::new(head), Arc::new(Gather(index))));
+            let together = index.input.together();
+            let head = Box::new(Numbers { len: index.len(), at: 0, together });
+            let gather = Arc::new(Gather(index));
+            return Ok(match together {
+                1 => cx.open(node, head, gather),
+                _ => cx.open_coarse(node, head, gather),
+            });
         }
         let size = self.buffer_size.map_or(Ok(usize::MAX), |n| buffer_rows(n.get(cx)?))?;
         let bytes = self.buffer_bytes.map(|n| n.get(cx)).transpose()?;

@@ -68,6 +68,9 @@ impl Index for PermutedIndex {
         let rows: Vec<u64> = rows.iter().map(|&r| self.order.at(r)).collect();
         self.input.get(&rows)
     }
+    fn together(&self) -> usize {
+        self.input.together()
+    }
 }
 
 /// Fetches the elements of rows that are numbers of the new order; workers do that side by side.

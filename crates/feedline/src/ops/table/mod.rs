@@ -13,7 +13,7 @@ mod pieces;
 
 pub use pieces::{Pieces, TableIndex};
 
-use crate::element::{Chunk, Column, Dims, Leaf, Pos, Spec};
+use crate::element::{Chunk, Column, Dims, Leaf, Pos, Spec, is_waste};
 use crate::error::{Error, Kind, Result};
 use crate::plan::Plan;
 use crate::runtime::bytes_text as size;
@@ -72,6 +72,10 @@ pub trait Table: Send + Sync + 'static {
         Ok(Takes::default())
     }
     fn decode(&self, number: usize, rows: Range<usize>, block: &Self::Block) -> Result<Decoded>;
+    /// Whether its pieces point into what was read of their block, and keep all of that alive.
+    fn lends(&self) -> bool {
+        false
+    }
     /// Whether it stands for a stream, of which no block may be left out: what cannot be read ends the pass.
     fn is_stream(&self) -> bool {
         false
@@ -577,6 +581,7 @@ impl<T: Table> ChunkFn for Decode<T> {
         });
         let mut loaded = lock(&self.loaded);
         let promises = loaded.get_mut(&number).map(|l| (l.promise.take(), l.pieces.pop()));
+        let read = loaded.get(&number).map_or(0, |l| l.bytes);
         let done = match loaded.get_mut(&number) {
             Some(l) if l.left <= chunk.rows() => loaded.remove(&number),
             Some(l) => {
@@ -592,7 +597,9 @@ impl<T: Table> ChunkFn for Decode<T> {
                 decoded.bad = located(&*self.table, first, decoded.bad);
                 decoded.bad.iter_mut().for_each(|(_, error)| *error = error.clone().in_op(self.name));
                 let is_large = is_large(self.table.shared_bytes(number), self.limit);
-                split(decoded, chunk, is_large, out);
+                // Its share of what was read.
+                let part = chunk.rows() as f64 / rows_in(&*self.table, number).max(1) as f64;
+                split(decoded, chunk, |rows| is_large || lent(&*self.table, rows, (read as f64 * part) as usize), out);
             }
             Err(error) => {
                 let rows = chunk.rows();
@@ -607,12 +614,17 @@ impl<T: Table> ChunkFn for Decode<T> {
     }
 }
 
+/// Whether rows keep alive much more than they are: of what was read, of which this is theirs, most are other columns.
+fn lent(table: &impl Table, rows: &Chunk, read: usize) -> bool {
+    table.lends() && is_waste(read, rows.nbytes())
+}
+
 /// The good rows in their order, with an error in the place of each bad one. Rows of a piece may point into what it shares
-/// with the whole block.
-fn split(decoded: Decoded, chunk: Chunk, is_large: bool, out: &mut Vec<Item>) {
+/// with the whole block: `are_apart` says if they should not.
+fn split(decoded: Decoded, chunk: Chunk, are_apart: impl FnOnce(&Chunk) -> bool, out: &mut Vec<Item>) {
     let (rows, pos) = (chunk.rows(), chunk.pos.clone());
     let chunk = Chunk::new(rows, pos.clone(), decoded.columns);
-    let chunk = if is_large { chunk.apart() } else { chunk.without_waste() };
+    let chunk = if are_apart(&chunk) { chunk.apart() } else { chunk.without_waste() };
     if decoded.bad.is_empty() {
         return out.push(Item::Rows(chunk));
     }
