@@ -78,6 +78,59 @@ def test_affinities_that_change_are_followed() -> None:
     assert narrow[3] <= 1.1
 
 
+EXPLAINED = """if True:
+    import json, os, time
+    import feedline as fl
+
+    def said():
+        text = next(line.strip() for line in it.explain().splitlines() if "at once (" in line)
+        told = json.loads(it.explain("json"))
+        chosen = told["tuning"][0]
+        assert chosen["what"] == "workers" and told["pass"]["cores"] == chosen["value"]
+        return [text, chosen["value"], chosen["why"]]
+
+    cores = sorted(os.sched_getaffinity(0))
+    ds = fl.Dataset.range(1 << 40).map(lambda x: fl.reduce_sum(fl.fill([20_000], x)))
+    it = iter(ds)
+    next(it)
+    found = [said()]
+    os.sched_setaffinity(0, cores[:1])
+    # Also while nobody works, since the queue is full.
+    found.append(said())
+    end = time.monotonic() + 2.5
+    while time.monotonic() < end:
+        next(it)
+    found.append(said())
+    fl.configure(cpu_budget=5)
+    found.append(said())
+    it.close()
+    # What it was like at its end.
+    fl.configure(cpu_budget=3)
+    found.append(said())
+    it = iter(ds.with_options(cpu_budget=2))
+    found.append(said())
+    fl.configure(cpu_budget=1)
+    found.append(said())
+    print(json.dumps([len(cores), found]))
+"""
+
+
+def test_a_running_pass_tells_the_workers_that_it_has_now() -> None:
+    cores, (before, *found) = run(EXPLAINED)
+    machine, asked = "as many cores as this process may use", "cpu_budget asks for it"
+    assert before[1:] == [cores, machine]
+    alone, five = [f"1 worker at once ({machine})", 1, machine], [f"5 workers at once ({asked})", 5, asked]
+    own = "the pipeline's cpu_budget asks for it"
+    assert found == [
+        alone,
+        alone,
+        five,
+        five,
+        [f"2 workers at once ({own})", 2, own],
+        [f"1 worker at once ({asked})", 1, asked],
+    ]
+
+
 TOLD = """if True:
     import json, queue, sys
     import feedline as fl

@@ -25,15 +25,85 @@ def noise(x: Any) -> Any:
     return fl.cast(x, fl.float32) + fl.random.uniform([])
 
 
+RNG = np.random.default_rng(3)
+
+
+def noisy_copies(i: Any) -> fl.Dataset:
+    return D.range(3).map(lambda x: x + fl.random.uniform([], maxval=9, dtype=fl.int64))
+
+
+def mixed_copies(i: Any, again: bool = True) -> fl.Dataset:
+    return D.range(3).shuffle(3, reshuffle_each_iteration=again)
+
+
+def sampled(again: bool) -> fl.Dataset:
+    parts = [D.range(5), D.range(5, 10)]
+    return D.sample_from_datasets(parts, seed=1, rerandomize_each_iteration=again)
+
+
+def augmented(x: Any) -> Any:
+    return x + RNG.normal()
+
+
+def augmented_copies(i: Any) -> fl.Dataset:
+    return D.range(3).map(augmented, python=True, output_signature=fl.TensorSpec((), fl.float64))
+
+
+def augmented_by_its_number(x: Any) -> Any:
+    return x + np.random.default_rng(int(x)).normal()
+
+
+def files() -> fl.Dataset:
+    return D.list_files([str(ROOT / "docs" / "guide.md"), str(ROOT / "docs" / "warnings.md")])
+
+
 # Code: what has the mistake, what has not.
 PAIRS: dict[str, tuple[list[Callable[[], fl.Dataset]], list[Callable[[], fl.Dataset]]]] = {
     "FL006": (
-        [lambda: D.range(9).map(noise).cache(), lambda: D.range(9).map(noise).batch(2).cache().repeat()],
-        [lambda: D.range(9).cache().map(noise), lambda: D.range(9).map(lambda x: x + 1).cache()],
+        [
+            lambda: D.range(9).map(noise).cache(),
+            lambda: D.range(9).map(noise).batch(2).cache().repeat(),
+            lambda: D.range(9).flat_map(noisy_copies).cache(),
+            lambda: D.range(9).interleave(noisy_copies).batch(2).cache(),
+            lambda: D.range(9).interleave(noisy_copies, num_parallel_calls=2).snapshot("folder"),
+            lambda: D.range(9).flat_map(lambda i: D.range(i).flat_map(noisy_copies)).cache(),
+            lambda: D.random(seed=1, rerandomize_each_iteration=True).take(9).cache(),
+            lambda: D.range(9).map(augmented, python=True).cache(),
+            lambda: D.range(9).map(lambda x: fl.py_function(augmented, [x], fl.float64)).cache(),
+            lambda: D.range(9).flat_map(augmented_copies).cache(),
+        ],
+        [
+            lambda: D.range(9).cache().map(noise),
+            lambda: D.range(9).map(lambda x: x + 1).cache(),
+            lambda: D.range(9).cache().flat_map(noisy_copies),
+            lambda: D.range(9).flat_map(lambda i: D.range(i).map(lambda x: x + 1)).cache(),
+            lambda: D.random(seed=1).take(9).cache(),
+            lambda: D.range(9).cache().map(augmented, python=True),
+            lambda: D.range(9).map(lambda x: int(x) + 1, python=True).cache(),
+            lambda: D.range(9).map(augmented_by_its_number, python=True).cache(),
+        ],
     ),
     "FL007": (
-        [lambda: D.range(9).shuffle(9).cache()],
-        [lambda: D.range(9).cache().shuffle(9), lambda: D.range(9).shuffle(9).cache().shuffle(9)],
+        [
+            lambda: D.range(9).shuffle(9).cache(),
+            lambda: D.range(9).flat_map(mixed_copies).cache(),
+            lambda: D.range(9).interleave(mixed_copies).batch(2).snapshot("folder"),
+            lambda: sampled(True).cache(),
+            lambda: D.range(9).flat_map(lambda i: sampled(True)).cache(),
+            lambda: files().cache(),
+            lambda: files().interleave(fl.TextLineDataset).cache(),
+        ],
+        [
+            lambda: D.range(9).cache().shuffle(9),
+            lambda: D.range(9).shuffle(9).cache().shuffle(9),
+            lambda: D.range(9).cache().flat_map(mixed_copies),
+            lambda: D.range(9).flat_map(mixed_copies).cache().shuffle(9),
+            lambda: D.range(9).shuffle(9).cache().window(3).flat_map(lambda w: w.shuffle(3)),
+            lambda: D.range(9).flat_map(lambda i: mixed_copies(i, again=False)).cache(),
+            lambda: sampled(False).cache(),
+            lambda: sampled(True).cache().shuffle(9),
+            lambda: files().cache().shuffle(9),
+        ],
     ),
     "FL008": (
         [
@@ -142,6 +212,18 @@ def test_a_finding_says_where_what_and_what_to_write() -> None:
     assert found.code == "FL008" and found.at.startswith("shuffle(buffer_size=4")
     assert "batch" in found.text and found.fix == ".shuffle(buffer_size).batch(batch_size)"
     assert str(found).startswith("FL008 shuffle(")
+
+
+def test_a_finding_says_in_which_function_and_how_sure_it_is() -> None:
+    (found,) = D.range(9).flat_map(noisy_copies).cache().lint()
+    assert "in the function of flat_map draws random numbers before cache()" in found.text
+    (found,) = D.range(9).map(augmented, python=True).cache().lint()
+    assert "augmented" in found.text and "may draw random numbers" in found.text
+    (found,) = D.range(9).interleave(mixed_copies).cache().lint()
+    assert found.text.startswith("shuffle() in the function of interleave stands before cache()")
+    (found,) = sampled(True).cache().lint()
+    assert found.text.startswith("sample_from_datasets() stands before cache()")
+    assert found.fix.startswith("sample_from_datasets([part.cache(), ...])")
 
 
 def test_the_first_iterator_warns_and_later_ones_do_not() -> None:

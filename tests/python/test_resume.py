@@ -441,6 +441,33 @@ def test_a_plain_generator_says_that_it_cannot_be_resumed() -> None:
     it.state_dict()
 
 
+def test_of_several_generators_the_plain_one_is_named() -> None:
+    class Called:
+        def __call__(self) -> Any:
+            return iter(range(4))
+
+    def up_to(n: Any) -> Any:
+        yield from range(int(n))
+
+    def source(generator: Any, **given: Any) -> fl.Dataset:
+        return fl.Dataset.from_generator(generator, output_signature=SCALAR, **given)
+
+    kinds = {"counted": source(counted), "up_to": source(up_to, args=[4]), "Called": source(Called())}
+    for name, plain in kinds.items():
+        # One that tells where it is stands on either side.
+        it = iter(fl.Dataset.zip((source(Counter), plain, source(Counter))))
+        next(it)
+        with pytest.raises(
+            fl.errors.FailedPreconditionError, match=rf"from_generator\((?!Counter).*{name}\): "
+        ):
+            it.state_dict()
+        # The same where it would be called once more.
+        it = plain.iter(chunk_rows=100)
+        next(it)
+        with pytest.raises(fl.errors.FailedPreconditionError, match=rf"from_generator\(.*{name}\): "):
+            it.state_dict()
+
+
 def test_a_generator_whose_state_is_no_json_says_so() -> None:
     class Strange(Counter):
         def state_dict(self) -> Any:

@@ -52,6 +52,15 @@ impl Generator for PyGenerator {
     fn code(&self) -> Option<String> {
         crate::host::code_of(&self.callable)
     }
+    fn name(&self) -> Option<String> {
+        // `args=` makes a partial of it, which has no name of its own.
+        let inner = attach(|py| {
+            let callable = self.callable.bind(py);
+            let is_partial = callable.is_instance(&py.import("functools")?.getattr("partial")?)?;
+            if is_partial { callable.getattr("func").map(Bound::unbind) } else { Ok(self.callable.clone_ref(py)) }
+        });
+        inner.and_then(|inner: PyResult<_>| inner.ok()).map(|inner| crate::host::name_of(&inner))
+    }
     fn open(&self) -> Result<Box<dyn Cursor>> {
         attach(|py| {
             let of = self.callable.bind(py).call0()?;

@@ -91,6 +91,14 @@ pub fn code_of(callable: &Py<PyAny>) -> Option<String> {
     asked(callable, "code_of")
 }
 
+/// Whether it seems to draw random numbers: `feedline.function_randomness` reads its code.
+fn may_draw(callable: &Py<PyAny>) -> bool {
+    let own = |py: Python<'_>| -> PyResult<bool> {
+        py.import("feedline.function_randomness")?.call_method1("may_draw", (callable,))?.extract()
+    };
+    attach(|py| own(py).unwrap_or(false)).unwrap_or(false)
+}
+
 fn asked<T: for<'a, 'py> FromPyObject<'a, 'py, Error = PyErr>>(callable: &Py<PyAny>, what: &str) -> Option<T> {
     let own = |py: Python<'_>| -> PyResult<Option<T>> {
         py.import("feedline.function_identity")?.call_method1(what, (callable,))?.extract()
@@ -177,6 +185,9 @@ impl HostFn for PyFunc {
     }
     fn code(&self) -> Option<String> {
         code_of(&self.func)
+    }
+    fn may_draw(&self) -> bool {
+        may_draw(&self.func)
     }
     fn call(&self, args: Element) -> Result<Element> {
         self.spent.calls.fetch_add(1, Relaxed);

@@ -58,7 +58,9 @@ def configure(
         leave_cores: So many of these cores are left to others, such as the thread that trains.
         memory_limit: Bytes that all pipelines together may hold, caches included, and each of them unless it
             says otherwise itself: a number, or text such as "2GB". By default three quarters of the machine's
-            memory, or of what its control group allows.
+            memory, or of what its control group allows. Text is read in powers of 1024 and printed in powers
+            of 1000: "64MB" means 64 MiB, 67108864 bytes, and messages show it as "67.1 MB". It holds for
+            passes that begin afterwards.
         seed: The global seed, as `fl.random.set_seed` sets it.
     """
     for parameter, value, least in (("cpu_budget", cpu_budget, 1), ("leave_cores", leave_cores, 0)):

@@ -204,7 +204,8 @@ class Options(_Fields):
     Attributes:
         deterministic: False lets operators deliver in any order unless they were told otherwise.
         memory_limit: Bytes that this pipeline may hold, in buffers and on their way: a number, or text such
-            as "256MB". Batches that the consumer holds are not counted.
+            as "256MB". Batches that the consumer holds are not counted. Text is read in powers of 1024 and
+            printed in powers of 1000: "64MB" means 64 MiB, 67108864 bytes, which messages show as "67.1 MB".
         cpu_budget: At most this many workers on this pipeline at once.
         leave_cores: Cores that this pipeline leaves to others.
         prefetch: False does no work ahead of the consumer, but in `prefetch` operators; True does some behind

@@ -1,7 +1,7 @@
 //! What is kept and made ready: too little, too late, too much.
 
 use super::{Case, Finding, rows};
-use crate::lint::{is_random, memory_limit, reshuffles};
+use crate::lint::{is_random, may_be_random, memory_limit, reorders};
 use crate::plan::{Plan, bytes_text, label, time_text};
 use crate::runtime::streams;
 use crate::tune::Change;
@@ -118,8 +118,8 @@ pub fn no_cache(case: &Case<'_>) -> Vec<Finding> {
         let mut changes = false;
         plan.walk_all(&mut |p| {
             let kept = matches!(p.name(), "cache" | "snapshot");
-            changes |=
-                kept || is_random(p) || reshuffles(p) || matches!(p.name(), "random" | "from_generator" | "repeat");
+            let is_source = matches!(p.name(), "random" | "from_generator" | "repeat");
+            changes |= kept || is_source || is_random(p) || may_be_random(p) || reorders(p);
         });
         let (false, Some(part), Some(n)) = (changes, case.part(plan), plan.card.known()) else { continue };
         let held = n as f64 * part.row_bytes;

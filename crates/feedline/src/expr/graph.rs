@@ -27,6 +27,10 @@ pub trait HostFn: Send + Sync + fmt::Debug + std::any::Any {
     fn code(&self) -> Option<String> {
         None
     }
+    /// Whether it seems to draw random numbers, as far as that can be told without a call.
+    fn may_draw(&self) -> bool {
+        false
+    }
     /// The leaves that came in, to the leaves that go out (as many as declared).
     fn call(&self, args: Element) -> Result<Element>;
     /// Whatever is needed around the calls for one chunk (the interpreter lock), once.
@@ -139,6 +143,14 @@ impl Graph {
             Kind::Host { func, .. } => Some(func),
             Kind::Cond { then, otherwise, .. } => then.host_fn().or_else(|| otherwise.host_fn()),
             _ => None,
+        })
+    }
+    /// Whether host code anywhere in it seems to draw random numbers.
+    pub fn may_draw(&self) -> bool {
+        self.nodes.iter().any(|n| match &n.kind {
+            Kind::Host { func, .. } => func.may_draw(),
+            Kind::Cond { then, otherwise, .. } => then.may_draw() || otherwise.may_draw(),
+            _ => false,
         })
     }
     /// Every call of a function of the table, those of branches included.

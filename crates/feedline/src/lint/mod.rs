@@ -90,7 +90,34 @@ fn before(node: &Plan, stop: impl Fn(&Plan) -> bool, hit: impl Fn(&Plan) -> bool
     None
 }
 
-/// Whether a function draws random numbers. Python may do so too, but nobody can see it.
+/// The same with what stands in the functions of these operators: their datasets give the elements that come out. With it
+/// comes the operator in whose function it stands, if it does.
+fn before_or_inside(
+    node: &Plan,
+    stop: impl Fn(&Plan) -> bool,
+    hit: impl Fn(&Plan) -> bool,
+) -> Option<(Plan, Option<Plan>)> {
+    let above = |plan: &Plan, of: &Option<Plan>| {
+        let of = of.clone();
+        plan.inputs.iter().rev().map(move |input| (input.clone(), of.clone())).collect::<Vec<_>>()
+    };
+    let (mut waiting, mut seen) = (above(node, &None), HashSet::new());
+    while let Some((plan, of)) = waiting.pop() {
+        if hit(&plan) {
+            return Some((plan, of));
+        }
+        if seen.insert(plan.id) && !stop(&plan) {
+            waiting.extend(above(&plan, &of));
+            let outer = of.or_else(|| Some(plan.clone()));
+            plan.op.functions().iter().for_each(|function| {
+                function.each_dataset(&mut |dataset| waiting.push((dataset.plan.clone(), outer.clone())));
+            });
+        }
+    }
+    None
+}
+
+/// Whether a function draws random numbers.
 pub fn draws(graph: &Graph) -> bool {
     graph.nodes.iter().any(|node| match &node.kind {
         Kind::Call { func, .. } => !func.pure && !func.name.starts_with("io."),
@@ -99,9 +126,15 @@ pub fn draws(graph: &Graph) -> bool {
     })
 }
 
-/// Whether an operator draws random numbers in a function.
+/// Whether an operator draws random numbers, others in each pass.
 pub fn is_random(plan: &Plan) -> bool {
-    plan.op.functions().iter().any(|f| draws(&f.0))
+    let is_source = plan.name() == "random" && plan.op.seeds().is_some_and(|seeds| seeds.differ());
+    is_source || plan.op.functions().iter().any(|f| draws(&f.0))
+}
+
+/// Whether host code in a function of it seems to draw some.
+pub fn may_be_random(plan: &Plan) -> bool {
+    plan.op.functions().iter().any(|f| f.0.may_draw())
 }
 
 /// A buffer of one element leaves all in their places.
@@ -112,6 +145,18 @@ pub fn is_shuffle(plan: &Plan) -> bool {
 /// A shuffle that gives another order in each pass.
 pub fn reshuffles(plan: &Plan) -> bool {
     is_shuffle(plan) && plan.param("reshuffle_each_iteration") != Some(false.into())
+}
+
+/// Other turns of several datasets in each pass.
+fn mixes_anew(plan: &Plan) -> bool {
+    plan.name() == "sample_from_datasets"
+        && plan.inputs.len() > 1
+        && plan.op.seeds().is_some_and(|seeds| seeds.differ())
+}
+
+/// Whether an operator gives another order in each pass.
+pub fn reorders(plan: &Plan) -> bool {
+    reshuffles(plan) || mixes_anew(plan)
 }
 
 fn is_batch(plan: &Plan) -> bool {

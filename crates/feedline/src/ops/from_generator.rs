@@ -1,15 +1,14 @@
 //! `from_generator(generator)`: elements from a Python (or any other) generator, one after the other.
 
 use crate::element::{Chunk, Element, Pos, Spec};
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::op::{Op, OpInfo, Param, Props};
 use crate::options::OnError;
 use crate::plan::{Card, Plan};
 use crate::runtime::{At, BuildCx, Built, Cx, Mark, Pull, Saved, Stage, unfit};
 use serde_json::Value as Json;
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 pub static INFO: OpInfo = OpInfo {
@@ -33,6 +32,10 @@ pub trait Generator: Send + Sync + fmt::Debug + std::any::Any {
     fn code(&self) -> Option<String> {
         None
     }
+    /// What messages call it, if it has a name.
+    fn name(&self) -> Option<String> {
+        None
+    }
     fn open(&self) -> Result<Box<dyn Cursor>>;
     /// A pass that goes on where another one was, after so many elements: `state` is what its cursor saved.
     fn open_at(&self, _given: u64, _state: &Json) -> Result<Box<dyn Cursor>> {
@@ -52,8 +55,14 @@ pub trait Cursor: Send {
     }
 }
 
-const PLAIN: &str = "from_generator: nobody can tell where a plain Python generator is, so it cannot be resumed; let the \
-                     function return an object with state_dict() and load_state_dict(), or pass resume=";
+/// Why a pass over a plain generator has no state. A pipeline may have several: the name tells which.
+fn plain(generator: &dyn Generator) -> String {
+    let name = generator.name().map_or(String::new(), |name| format!("({name})"));
+    format!(
+        "from_generator{name}: nobody can tell where a plain Python generator is, so it cannot be resumed; let the \
+         function return an object with state_dict() and load_state_dict(), or pass resume="
+    )
+}
 
 #[derive(Clone, Debug)]
 pub struct FromGenerator(pub Arc<dyn Generator>);
@@ -121,14 +130,14 @@ struct GeneratorStage {
     ended: bool,
     /// Where the cursor is, once it was asked.
     saved: Option<Mark>,
-    /// Whether it cannot tell that: known when it was opened.
-    plain: Arc<AtomicBool>,
+    /// Why it cannot tell that, if so: known when it was opened.
+    plain: Arc<OnceLock<String>>,
 }
 
 impl GeneratorStage {
     /// Asks the cursor, which may have to call Python: once for each place.
     fn save(&mut self) -> &Mark {
-        let GeneratorStage { saved, cursor, .. } = self;
+        let GeneratorStage { generator, saved, cursor, .. } = self;
         saved.get_or_insert_with(|| {
             let mut mark = Mark::default();
             let mut found = Ok(None);
@@ -137,7 +146,7 @@ impl GeneratorStage {
             }
             match found {
                 Ok(Some(state)) => mark = Mark::from(&[Saved::Json(state)][..]),
-                Ok(None) => mark.never(PLAIN),
+                Ok(None) => mark.failed(Error::new(Kind::Precondition, plain(&**generator))),
                 Err(error) => mark.failed(error),
             }
             mark
@@ -157,7 +166,11 @@ impl Stage for GeneratorStage {
         if self.cursor.is_none() {
             match self.generator.open() {
                 Ok(mut cursor) => {
-                    cursor.scoped(&mut |cursor| self.plain.store(matches!(cursor.save(), Ok(None)), Relaxed));
+                    cursor.scoped(&mut |cursor| {
+                        if matches!(cursor.save(), Ok(None)) {
+                            let _ = self.plain.set(plain(&*self.generator));
+                        }
+                    });
                     self.cursor = Some(cursor);
                 }
                 Err(error) => {
@@ -215,7 +228,7 @@ impl Stage for GeneratorStage {
             out.extend(self.save());
         } else if !self.ended {
             // It can be called once more, and gives whatever it gives then.
-            out.once(self.plain.clone(), PLAIN);
+            out.once(self.plain.clone());
         }
     }
     fn seek(&mut self, at: &mut At<'_>) -> Result<()> {

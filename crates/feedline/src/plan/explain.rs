@@ -68,7 +68,7 @@ fn told(plan: &Plan, runs: &Plan, log: &[(&'static str, String)], meters: Option
                     "waited_seconds": m.waited_ns.load(Relaxed) as f64 / 1e9,
                     "own_seconds": m.own_ns.load(Relaxed) as f64 / 1e9,
                     "first_seconds": m.first_ns.load(Relaxed) as f64 / 1e9,
-                    "cores": m.cores.load(Relaxed),
+                    "cores": m.workers().0,
                     "ended": m.has_ended(),
                     "left_out": m.left_out().iter().map(|t| json!({
                         "operator": t.op, "number": t.number, "on_error": t.policy,

@@ -68,7 +68,7 @@ pub fn model(runs: &Plan, meters: &Meters) -> Model {
     let visits = visits(&nodes, &found);
     let (step_ns, between_ns) = meters.pace();
     let measured = if between_ns > 0.0 { 1e9 / between_ns } else { 0.0 };
-    let mut model = Model { cores: read(&meters.cores), step_ns, measured, ..Model::default() };
+    let mut model = Model { cores: meters.workers().0 as f64, step_ns, measured, ..Model::default() };
     let mut with_inputs: HashMap<u64, Vec<u64>> = HashMap::new();
     // What operators took of the steps of each segment.
     let mut taken_ns: HashMap<u64, f64> = HashMap::new();

@@ -21,9 +21,8 @@ pub struct Choice {
 
 /// The choices of a pass: of the whole, then of each segment from the source on.
 pub fn choices(plan: &Plan, meters: &Meters) -> Vec<Choice> {
-    let cores = meters.cores.load(Relaxed) as usize;
-    let why = meters.cores_why.get().copied().unwrap_or_default().to_string();
-    let mut all = vec![Choice { what: "workers", operator: None, value: cores, cap: None, why }];
+    let (cores, why) = meters.workers();
+    let mut all = vec![Choice { what: "workers", operator: None, value: cores, cap: None, why: why.to_string() }];
     let (readers, bytes) = meters.budget.readers();
     if readers > 0 {
         let why = format!("an eighth of memory_limit, or what all pipelines may; {readers} readers shared it");

@@ -119,12 +119,17 @@ fn traced_run(plan: &Plan, epoch: u64, pool: Arc<Pool>, trace: Option<Arc<Trace>
     let all = super::memory_limit();
     let budget = Budget::new(plan.options.memory_limit.unwrap_or(all), all);
     let meters = Arc::new(Meters::new(budget.clone()));
-    let asked = super::cores_for(&plan.options);
-    meters.cores.store(asked.min(pool.budget()) as u64, Relaxed);
-    let _ = meters.cores_why.set(match asked <= pool.budget() {
-        true if plan.options.cpu_budget == Some(asked) => "the pipeline's cpu_budget asks for it",
-        true => "the pipeline's leave_cores asks for it",
-        false => super::process::cpu_budget_why(),
+    let (options, on) = (plan.options.clone(), Arc::downgrade(&pool));
+    meters.ask_for_workers(move |now| {
+        let pool = on.upgrade()?;
+        let all = if now { pool.budget_now() } else { pool.budget() };
+        let asked = super::cores_for(&options);
+        let why = match asked <= all {
+            true if options.cpu_budget == Some(asked) => "the pipeline's cpu_budget asks for it",
+            true => "the pipeline's leave_cores asks for it",
+            false => super::process::cpu_budget_why(),
+        };
+        Some((asked.min(all), why))
     });
     let mut names = HashMap::new();
     plan.walk_all(&mut |p| {

@@ -11,8 +11,7 @@
 use crate::element::Value;
 use crate::error::{Error, Kind, Result};
 use serde_json::Value as Json;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 #[derive(Clone, Default)]
 pub struct Mark(Vec<Part>);
@@ -30,11 +29,11 @@ enum Part {
     Counted(Box<Mark>),
     /// The operator cannot be resumed, and why.
     Never(&'static str),
-    /// The operator can begin here, but if the flag is set it does not give the same once more: nobody may make again what
+    /// The operator can begin here, but if the reason is set it does not give the same once more: nobody may make again what
     /// it gave from here on. It tells nothing.
-    Once(Arc<AtomicBool>, &'static str),
+    Once(Arc<OnceLock<String>>),
     /// Somebody would.
-    Again(Arc<AtomicBool>, &'static str),
+    Again(Arc<OnceLock<String>>),
     /// It should tell where it is, and failed.
     Failed(Box<Error>),
 }
@@ -99,8 +98,8 @@ impl Mark {
         self.0.push(Part::Never(why));
     }
     /// Says why nobody may make again what comes from here on, if it turns out to be so.
-    pub fn once(&mut self, so: Arc<AtomicBool>, why: &'static str) {
-        self.0.push(Part::Once(so, why));
+    pub fn once(&mut self, why: Arc<OnceLock<String>>) {
+        self.0.push(Part::Once(why));
     }
     pub fn failed(&mut self, error: Error) {
         self.0.push(Part::Failed(Box::new(error)));
@@ -111,7 +110,7 @@ impl Mark {
     /// The same where something came from there already, which is made again.
     pub fn extend_again(&mut self, other: &Mark) {
         self.0.extend(other.0.iter().map(|part| match part {
-            Part::Once(so, why) => Part::Again(so.clone(), why),
+            Part::Once(why) => Part::Again(why.clone()),
             Part::Counted(mark) => Part::Counted(Box::new((**mark).clone().again())),
             part => part.clone(),
         }));
@@ -188,8 +187,10 @@ impl Mark {
                 }
                 Part::Saved(parts) => out.extend_from_slice(parts),
                 Part::Failed(error) => return Err((**error).clone()),
-                Part::Again(so, why) if so.load(Relaxed) => return Err(Error::new(Kind::Precondition, *why)),
-                Part::Once(..) | Part::Again(..) => {}
+                Part::Again(why) => {
+                    why.get().map_or(Ok(()), |why| Err(Error::new(Kind::Precondition, why.as_str())))?;
+                }
+                Part::Once(_) => {}
                 Part::Never(why) => return Err(Error::new(Kind::Precondition, *why)),
             }
         }

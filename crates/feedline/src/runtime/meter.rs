@@ -336,10 +336,12 @@ pub struct Meters {
     started: Instant,
     /// Nanoseconds from the start to the end; 0 while it runs.
     ended_ns: AtomicU64,
-    /// Threads that could run at once.
+    /// Threads that could run at once when somebody last asked.
     pub cores: AtomicU64,
     /// What says so.
-    pub cores_why: OnceLock<&'static str>,
+    cores_why: Mutex<&'static str>,
+    /// Who knows both: cores change while a pass runs.
+    asks: OnceLock<Workers>,
     /// Elements handed to the consumer, and those of them that it was done with when it last asked for more: the
     /// times below are of these.
     pub delivered: AtomicU64,
@@ -361,6 +363,16 @@ pub struct Meters {
     pub budget: Arc<Budget>,
 }
 
+/// Tells how many threads may run at once, and what says so: as things are now (`true`), or as the pool knows them. `None`
+/// where there is no pool any more.
+struct Workers(Box<dyn Fn(bool) -> Option<(usize, &'static str)> + Send + Sync>);
+
+impl std::fmt::Debug for Workers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Workers")
+    }
+}
+
 /// Datasets that functions make while the pipeline runs (a window, what Python returns) are nodes without end: meters
 /// are kept for so many nodes only.
 const MAX_METERS: usize = 4096;
@@ -372,7 +384,8 @@ impl Meters {
             started: Instant::now(),
             ended_ns: AtomicU64::new(0),
             cores: AtomicU64::new(0),
-            cores_why: OnceLock::new(),
+            cores_why: Mutex::default(),
+            asks: OnceLock::new(),
             delivered: AtomicU64::new(0),
             done: AtomicU64::new(0),
             waited_ns: AtomicU64::new(0),
@@ -431,8 +444,30 @@ impl Meters {
         let all = self.left_out.lock().unwrap_or_else(|e| e.into_inner());
         all.iter().filter(|t| t.left_out.load(Relaxed) > 0).cloned().collect()
     }
+    /// Whom to ask for the threads that may run at once: see `Workers`.
+    pub fn ask_for_workers(&self, asks: impl Fn(bool) -> Option<(usize, &'static str)> + Send + Sync + 'static) {
+        self.note_workers(asks(false));
+        let _ = self.asks.set(Workers(Box::new(asks)));
+    }
+    fn note_workers(&self, found: Option<(usize, &'static str)>) {
+        let Some((cores, why)) = found else { return };
+        let _brief = brief();
+        *self.cores_why.lock().unwrap_or_else(|e| e.into_inner()) = why;
+        self.cores.store(cores as u64, Relaxed);
+    }
+    /// Threads that may run at once, and what says so: now, or when the pass ended.
+    pub fn workers(&self) -> (usize, &'static str) {
+        if !self.has_ended() {
+            self.note_workers(self.asks.get().and_then(|asks| asks.0(true)));
+        }
+        let _brief = brief();
+        (self.cores.load(Relaxed) as usize, *self.cores_why.lock().unwrap_or_else(|e| e.into_inner()))
+    }
     /// The pass is over. Only the first call counts.
     pub fn end(&self) {
+        if !self.has_ended() {
+            self.note_workers(self.asks.get().and_then(|asks| asks.0(false)));
+        }
         let now = self.started.elapsed().as_nanos() as u64;
         let _ = self.ended_ns.compare_exchange(0, now, Relaxed, Relaxed);
     }

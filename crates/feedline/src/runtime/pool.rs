@@ -250,6 +250,10 @@ impl Pool {
     pub fn budget(&self) -> usize {
         self.budget.load(Relaxed)
     }
+    /// The same as it will be when somebody works again, who looks: a pool without work does not.
+    pub fn budget_now(&self) -> usize {
+        self.follows.as_ref().map_or_else(|| self.budget(), |follows| (follows.budget)().max(1))
+    }
     /// So many processes more, or fewer, compute for us.
     pub fn elsewhere(&self, change: isize) {
         self.elsewhere.fetch_add(change, Relaxed);

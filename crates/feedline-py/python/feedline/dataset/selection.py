@@ -158,11 +158,12 @@ class Selection(Core):
 
         Args:
             filename: The folder to keep them in, for later processes too; in memory if it is empty. Each
-                pipeline has its own place there, known by its operators and functions: none reads the
-                elements of another. It is made anew if a file that was read for it has changed; those that
-                Python functions open by themselves do not count. A pass that breaks off, even a process that
-                is killed, leaves what it has committed: the next pass reads that and goes on behind it, if
-                its input can be resumed.
+                pipeline has its own place there, known by its operators with their parameters, the code of
+                its functions with the values that these refer to, and the files that it reads (name, length,
+                and when they were written): none reads the elements of another, and if any of that changes
+                they are made anew. Files that Python functions open by themselves are not part of it. A pass
+                that breaks off, even a process that is killed, leaves what it has committed: the next pass
+                reads that and goes on behind it, if its input can be resumed.
                 One iterator at a time writes; others read what is there and the input behind it. A random
                 function without a seed is another one in each process. In memory, only a complete pass is
                 kept.
