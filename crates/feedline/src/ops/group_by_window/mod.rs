@@ -161,6 +161,7 @@ impl Op for GroupByWindow {
             hold: cx.hold(node),
             current: None,
             output: None,
+            ahead: None,
             windows: 0,
             taken,
             node: node.clone(),
@@ -256,6 +257,8 @@ struct GroupSteps {
     current: Option<Current>,
     /// What the function made of the last full window: read out before more input is.
     output: Option<Box<dyn Stage>>,
+    /// What was found there in place of its end.
+    ahead: Option<Pull>,
     windows: u64,
     /// The seeds of operators inside the function.
     taken: Taken,
@@ -479,7 +482,7 @@ impl Steps for GroupSteps {
             return self.bring_back(cx);
         }
         if let Some(output) = &mut self.output {
-            match output.next(cx, want) {
+            match self.ahead.take().unwrap_or_else(|| output.next(cx, want)) {
                 Pull::Rows(chunk) => parts.push(chunk),
                 Pull::End => self.output = None,
                 other => return Some(other),
@@ -542,7 +545,7 @@ impl Steps for GroupSteps {
         self.taken.seek(at)?;
         self.drop = at.number()?;
         self.input.seek(at)?;
-        (self.current, self.output) = (None, None);
+        (self.current, self.output, self.ahead) = (None, None, None);
         let _ = self.hold.set(0);
         let (source, windows) = journal::read(at)?;
         let (mut keys, mut all, mut failed) = (HashMap::new(), 0, 0);
@@ -575,6 +578,16 @@ impl Steps for GroupSteps {
     }
     fn is_settled(&self) -> bool {
         self.output.is_none() && self.back.as_ref().is_none_or(|back| back.stage.is_some())
+    }
+    fn settle(&mut self, cx: &mut Cx<'_>, want: usize) {
+        // Nobody knows that the last element of a window was its last one before the next is asked for.
+        let (Some(output), None, None) = (&mut self.output, &self.ahead, &self.back) else { return };
+        match output.next(cx, want) {
+            Pull::End if cx.is_cancelled() => {}
+            Pull::End => self.output = None,
+            Pull::Pending => {}
+            other => self.ahead = Some(other),
+        }
     }
 }
 
