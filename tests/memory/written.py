@@ -29,6 +29,9 @@ WORD, WORDS = 50_000, 400
 TEXTS = 250_000
 """Rows of a table of strings, each another one: 120 MB."""
 
+UNEVEN_FILES, UNEVEN_RECORDS = 8, 1500
+"""Files of Examples with a list each: half of them have less than 500 numbers, the longest 60,000."""
+
 SIDES = (4000, 3500)
 """Of pictures that take 42 MB when they are decoded."""
 
@@ -45,6 +48,7 @@ def write(folder: Path) -> None:
             out.write(bytes([row]) * LONG_RECORD)
     for i in range(1, FILES):
         (folder / f"{i:03}.long").hardlink_to(folder / "000.long")
+    write_uneven(folder)
     (folder / "lines.txt").write_text("".join(f"{i:09}\n" for i in range(200_000)))
     drawn = np.random.default_rng(2).integers(0, 1 << 62, (COLUMNS, ROWS))
     table = pa.table({f"column{i}": drawn[i] for i in range(COLUMNS)})
@@ -87,6 +91,21 @@ def write(folder: Path) -> None:
     lists = pa.array([[7] * 1000]).take(pa.array(np.zeros(LONG_ROWS // 6, np.int32)))
     pq.write_table(pa.table({"list": lists}), folder / "lists.parquet", row_group_size=LONG_ROWS)
     write_long_rows(folder)
+
+
+def write_uneven(folder: Path) -> None:
+    """Examples with lists of very unequal length: 18 MB, which become 86 MB."""
+    drawn = np.random.default_rng(3)
+    for i in range(UNEVEN_FILES):
+        with fl.io.TFRecordWriter(str(folder / f"{i}.uneven")) as out:
+            for row in range(UNEVEN_RECORDS):
+                items = drawn.integers(0, 50_000, min(int(drawn.pareto(1.5) * 300) + 1, 60_000))
+                features = {
+                    "list": fl.train.Feature(int64_list=fl.train.Int64List(value=items.tolist())),
+                    "number": fl.train.Feature(int64_list=fl.train.Int64List(value=[row])),
+                }
+                example = fl.train.Example(features=fl.train.Features(feature=features))
+                out.write(example.SerializeToString())
 
 
 FITS, DOES_NOT = 4_000_000, 9_000_000
