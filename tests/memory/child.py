@@ -37,6 +37,7 @@ SMALL_LIMITS = {
     **{name: 16 << 20 for name in PIPELINES if name.startswith(("short_ragged", "short_rows_shuffled"))},
     "straggler_in_front": 16 << 20,
     "shuffled_parts": 16 << 20,
+    "uneven_in_large_groups": 48 << 20,
     "shuffled_parts_in_turns": 32 << 20,
     "shuffled_parts_of_batches": 16 << 20,
     **{name: 16 << 20 for name in PIPELINES if name.startswith("few_rows")},

@@ -98,6 +98,51 @@ def windows(folder: Path) -> fl.Dataset:
     return decoded(records(folder, 4)).unbatch().window(64, shift=16).flat_map(lambda w: w.batch(64))
 
 
+def uneven(folder: Path) -> fl.Dataset:
+    """Examples with lists of very unequal length, of all files in turns."""
+    files = sorted(str(path) for path in folder.glob("*.uneven"))
+    rows = fl.Dataset.from_tensor_slices(files).interleave(
+        fl.TFRecordDataset, cycle_length=len(files), num_parallel_calls=fl.AUTOTUNE
+    )
+    features = {
+        "list": fl.io.RaggedFeature(fl.int64),
+        "number": fl.io.FixedLenFeature([], fl.int64),
+    }
+    return rows.map(lambda row: fl.io.parse_single_example(row, features))
+
+
+@pipeline
+def uneven_in_buckets(folder: Path) -> fl.Dataset:
+    """The longest have a bucket that is seldom full."""
+    lists = uneven(folder).map(lambda row: row["list"])
+    return lists.bucket_by_sequence_length(fl.size, [100, 1000, 10_000], [128, 64, 32, 8]).repeat(20)
+
+
+@pipeline
+def uneven_in_groups(folder: Path) -> fl.Dataset:
+    """One batch of each group."""
+    return (
+        uneven(folder)
+        .group_by_window(
+            lambda row: row["number"] % 10,
+            lambda _, window: window.map(lambda row: row["list"]).padded_batch(16),
+            window_size=16,
+        )
+        .repeat(20)
+    )
+
+
+@pipeline
+def uneven_in_large_groups(folder: Path) -> fl.Dataset:
+    """Of most rows little is kept, and where they came from takes more."""
+    return (
+        uneven(folder)
+        .map(lambda row: row["number"])
+        .group_by_window(lambda n: n % 10, lambda _, window: window.batch(1000), window_size=1000)
+        .repeat(4)
+    )
+
+
 @pipeline
 def padded_by_one(_: Path) -> fl.Dataset:
     """One element of 800 KB among 256 of 80 bytes: a batch of 205 MB."""

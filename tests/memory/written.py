@@ -32,6 +32,9 @@ TEXTS = 250_000
 WIDE, WIDE_ROWS = 10_000, 1_500
 """Items of rows of 80 kB, 120 MB together, which come in batches of 10 MB, or in one."""
 
+UNEVEN_FILES, UNEVEN_RECORDS = 8, 1500
+"""Files of Examples with a list each: half of them have less than 500 numbers, the longest 60,000."""
+
 SIDES = (4000, 3500)
 """Of pictures that take 42 MB when they are decoded."""
 
@@ -48,6 +51,7 @@ def write(folder: Path) -> None:
             out.write(bytes([row]) * LONG_RECORD)
     for i in range(1, FILES):
         (folder / f"{i:03}.long").hardlink_to(folder / "000.long")
+    write_uneven(folder)
     (folder / "lines.txt").write_text("".join(f"{i:09}\n" for i in range(200_000)))
     drawn = np.random.default_rng(2).integers(0, 1 << 62, (COLUMNS, ROWS))
     table = pa.table({f"column{i}": drawn[i] for i in range(COLUMNS)})
@@ -100,6 +104,21 @@ def write(folder: Path) -> None:
         )
     pq.write_table(table, folder / "wide.parquet", row_group_size=WIDE_ROWS // 4)
     write_long_rows(folder)
+
+
+def write_uneven(folder: Path) -> None:
+    """Examples with lists of very unequal length: 18 MB, which become 86 MB."""
+    drawn = np.random.default_rng(3)
+    for i in range(UNEVEN_FILES):
+        with fl.io.TFRecordWriter(str(folder / f"{i}.uneven")) as out:
+            for row in range(UNEVEN_RECORDS):
+                items = drawn.integers(0, 50_000, min(int(drawn.pareto(1.5) * 300) + 1, 60_000))
+                features = {
+                    "list": fl.train.Feature(int64_list=fl.train.Int64List(value=items.tolist())),
+                    "number": fl.train.Feature(int64_list=fl.train.Int64List(value=[row])),
+                }
+                example = fl.train.Example(features=fl.train.Features(feature=features))
+                out.write(example.SerializeToString())
 
 
 FITS, DOES_NOT = 4_000_000, 9_000_000

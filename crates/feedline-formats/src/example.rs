@@ -11,6 +11,7 @@
 
 use crate::alike::{Alike, Like};
 use crate::wire::{Field, Fields, Malformed, Result, take, varint};
+use std::ops::Deref;
 
 /// The types of values that an Example can hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -154,7 +155,7 @@ impl<'a> Feature<'a> {
 
     /// Appends the floats and returns how many there are.
     #[inline]
-    pub fn floats_onto(&self, out: &mut Vec<f32>) -> Result<usize> {
+    pub fn floats_onto(&self, out: &mut (impl Extend<f32> + Deref<Target = [f32]>)) -> Result<usize> {
         let before = out.len();
         self.each_list(|list| each_float_run(list, |run| out.extend(run.iter().map(|b| f32::from_le_bytes(*b)))))?;
         Ok(out.len() - before)
@@ -182,16 +183,23 @@ impl<'a> Feature<'a> {
     /// Appends the integers and returns how many there are.
     #[inline]
     pub fn ints_onto(&self, out: &mut Vec<i64>) -> Result<usize> {
-        let before = out.len();
+        self.each_int(|n| out.push(n))
+    }
+
+    /// Calls `f` with each integer, and returns how many there are.
+    #[inline]
+    pub fn each_int(&self, mut f: impl FnMut(i64)) -> Result<usize> {
+        let mut count = 0;
         self.each_list(|list| {
             each_int_run(list, |mut run| {
                 while !run.is_empty() {
-                    out.push(varint(&mut run)? as i64);
+                    f(varint(&mut run)? as i64);
+                    count += 1;
                 }
                 Ok(())
             })
         })?;
-        Ok(out.len() - before)
+        Ok(count)
     }
 
     /// Calls `f` with each byte string, a slice of the record, and returns how many there are.

@@ -84,9 +84,13 @@ impl<T> Default for Counted<T> {
 impl<T> Extend<T> for Counted<T> {
     fn extend<I: IntoIterator<Item = T>>(&mut self, items: I) {
         let items = items.into_iter();
-        let least = items.size_hint().0;
+        let (least, most) = items.size_hint();
         if self.items.capacity() - self.items.len() < least {
             self.grow(least);
+        }
+        // Where it is known how many there are, no room has to be looked for any more.
+        if most == Some(least) {
+            return self.items.extend(items);
         }
         items.for_each(|item| self.push(item));
     }

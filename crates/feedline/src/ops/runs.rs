@@ -48,12 +48,16 @@ enum From {
 const FEW: usize = 8;
 
 impl From {
-    fn new(mark: Mark) -> From {
+    fn new(mark: &Mark) -> From {
         let mut numbers = [0; FEW];
         match mark.few(&mut numbers) {
             Some(count) => From::Few(numbers, count as u8),
-            None => From::Any(mark),
+            None => From::Any(mark.clone().again()),
         }
+    }
+    /// What it takes of memory besides its place.
+    fn bytes(&self) -> usize {
+        if let From::Any(mark) = self { mark.bytes() } else { 0 }
     }
     fn none() -> From {
         From::Few([0; FEW], 0)
@@ -97,6 +101,8 @@ pub struct Runs {
     runs: VecDeque<Came>,
     /// Of how many of them nothing is held.
     gone: usize,
+    /// What their marks take of memory.
+    marks: usize,
     /// The number of the next run, and the rows that came in before it.
     end: u64,
     rows: u64,
@@ -114,9 +120,9 @@ const GONE: usize = 64;
 impl Runs {
     /// What the list takes of memory.
     pub fn bytes(&self) -> usize {
-        self.runs.capacity() * size_of::<Came>()
+        self.runs.capacity() * size_of::<Came>() + self.marks
     }
-    pub fn add(&mut self, from: Mark, rows: usize) {
+    pub fn add(&mut self, from: &Mark, rows: usize) {
         self.push(from, rows as u32, None);
         self.open = true;
     }
@@ -137,8 +143,9 @@ impl Runs {
     pub fn part(&mut self) {
         self.open = false;
     }
-    fn push(&mut self, from: Mark, rows: u32, picks: Option<Box<[u32]>>) {
-        let from = From::new(from.again());
+    fn push(&mut self, from: &Mark, rows: u32, picks: Option<Box<[u32]>>) {
+        let from = From::new(from);
+        self.marks += from.bytes();
         self.runs.push_back(Came { number: self.end, start: self.rows, from, rows, picks, left: rows });
         self.end += 1;
         self.rows += u64::from(rows);
@@ -147,7 +154,7 @@ impl Runs {
     pub fn add_again(&mut self, run: &RowRun) -> impl Iterator<Item = u64> + use<> {
         self.part();
         let (rows, at) = (run.rows.len() as u32, self.end);
-        self.push(run.from.as_slice().into(), rows, Some(run.rows.as_slice().into()));
+        self.push(&run.from.as_slice().into(), rows, Some(run.rows.as_slice().into()));
         (0..rows).map(move |row| number(at, row))
     }
     /// Behind the last row so far.
@@ -185,6 +192,7 @@ impl Runs {
         let run = &mut self.runs[i];
         run.left -= 1;
         if run.left == 0 {
+            self.marks -= run.from.bytes();
             (run.from, run.picks) = (From::none(), None);
             self.gone += 1;
         }

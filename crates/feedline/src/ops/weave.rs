@@ -60,6 +60,7 @@ pub trait Steps: Send {
     fn is_settled(&self) -> bool {
         true
     }
+    fn settle(&mut self, _cx: &mut Cx<'_>, _want: usize) {}
 }
 
 /// Takes steps until there are enough rows to pass on.
@@ -104,6 +105,11 @@ impl<S: Steps> Stage for Stepping<S> {
     }
     fn is_settled(&self) -> bool {
         self.failed.is_none() && self.steps.is_settled()
+    }
+    fn settle(&mut self, cx: &mut Cx<'_>, want: usize) {
+        if self.failed.is_none() {
+            self.steps.settle(cx, want);
+        }
     }
     fn replays(&self) -> bool {
         true

@@ -330,6 +330,9 @@ impl Stage for Ending {
     fn is_settled(&self) -> bool {
         self.stage.is_settled()
     }
+    fn settle(&mut self, cx: &mut Cx<'_>, want: usize) {
+        self.stage.settle(cx, want);
+    }
     fn replays(&self) -> bool {
         self.stage.replays()
     }

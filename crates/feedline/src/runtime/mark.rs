@@ -134,6 +134,14 @@ impl Mark {
         self.number(parts.sum::<usize>() as u64);
         self.extend(other);
     }
+    /// What it takes of memory, without what others have, too.
+    pub fn bytes(&self) -> usize {
+        let inside = |part: &Part| match part {
+            Part::Counted(mark) => size_of::<Mark>() + mark.bytes(),
+            _ => 0,
+        };
+        self.0.capacity() * size_of::<Part>() + self.0.iter().map(inside).sum::<usize>()
+    }
     /// How many parts it has.
     pub fn parts(&self) -> usize {
         self.0.len()

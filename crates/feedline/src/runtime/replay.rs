@@ -41,8 +41,13 @@ impl Replay {
 impl Stage for Replay {
     fn next(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
         loop {
+            let want = self.drop.ask(want);
+            // Who is never seen settled is never marked again, and what its first mark keeps for it grows with the pass.
+            if !self.current && !self.stage.is_settled() {
+                self.stage.settle(cx, want);
+            }
             self.note();
-            let pull = self.pull(cx, self.drop.ask(want));
+            let pull = self.pull(cx, want);
             if !self.drop.takes(&pull) {
                 return pull;
             }

@@ -207,6 +207,9 @@ pub trait Stage: Send {
     fn is_settled(&self) -> bool {
         true
     }
+    /// Finds out whether what is held has come to its end, and so whether it `is_settled`. Asked right before a pull of as many
+    /// rows, which gives what was found.
+    fn settle(&mut self, _cx: &mut Cx<'_>, _want: usize) {}
     /// Whether it is not settled at times: it is then marked at the last moment at which it was (`replay.rs`).
     fn replays(&self) -> bool {
         false

@@ -27,7 +27,7 @@ struct Book {
 #[derive(Default)]
 struct Keys {
     first: u64,
-    runs: VecDeque<Box<[Option<i64>]>>,
+    runs: VecDeque<Vec<Option<i64>>>,
 }
 
 /// How many rows a window has.
@@ -149,21 +149,40 @@ impl Journal {
         drop(book);
         journal
     }
-    /// Notes rows that came in.
-    pub fn add(&self, from: Mark, keys: Box<[Option<i64>]>) {
-        let mut book = lock(&self.0);
-        book.runs.add(from, keys.len());
-        book.keys.runs.push_back(keys);
+    /// Notes rows that came in from there.
+    pub fn add(&self, from: &Mark, keys: impl IntoIterator<Item = Option<i64>, IntoIter: ExactSizeIterator>) {
+        let (keys, mut guard) = (keys.into_iter(), lock(&self.0));
+        let Book { runs, keys: noted, .. } = &mut *guard;
+        // A mark may take much more than a few rows do.
+        match noted.runs.back_mut().filter(|_| runs.is_open()) {
+            Some(last) => {
+                runs.add_more(keys.len());
+                last.extend(keys);
+            }
+            None => {
+                runs.add(from, keys.len());
+                noted.runs.push_back(keys.collect());
+            }
+        }
+    }
+    /// Notes that something else came.
+    pub fn part(&self) {
+        lock(&self.0).runs.part();
+    }
+    /// What it takes of memory, without what open windows do.
+    pub fn bytes(&self) -> usize {
+        lock(&self.0).runs.bytes()
     }
     /// The size of a key's windows.
     pub fn size(&self, key: i64, size: usize) {
         lock(&self.0).sizes.note(key, size);
     }
-    /// A row of the last run that has a key but no window.
-    pub fn lose(&self, row: usize) {
-        if let Some(key) = lock(&self.0).keys.runs.back_mut().and_then(|keys| keys.get_mut(row)) {
-            *key = None;
-        }
+    /// One of so many rows that came last, which has a key but no window.
+    pub fn lose(&self, row: usize, of: usize) {
+        let mut book = lock(&self.0);
+        let Some(keys) = book.keys.runs.back_mut() else { return };
+        let before = keys.len() - of;
+        keys[before + row] = None;
     }
     /// Marks the moment after so many rows.
     pub fn mark(self: &Arc<Self>, dealt: u64, closed: Option<i64>, out: &mut Mark) {
@@ -249,13 +268,39 @@ mod tests {
     use super::*;
 
     #[test]
+    fn rows_that_follow_each_other_share_a_mark() {
+        let journal = Journal::new(Sizes::Fixed(1000));
+        for chunk in 0..60 {
+            let mut from = Mark::default();
+            (0..20).for_each(|part| from.number(20 * chunk + part));
+            journal.add(&from, [Some(0), Some(1)]);
+            // One that had no window, and an error behind it.
+            if chunk == 34 {
+                journal.lose(1, 2);
+                journal.part();
+            }
+        }
+        assert_eq!(lock(&journal.0).runs.kept(), 4 + 3);
+        let (few, mut last) = (journal.bytes(), Mark::default());
+        assert!((7 * 20 * 8..60 * 20 * 8).contains(&few), "{few}");
+        journal.mark(120, None, &mut last);
+        let mut parts = Vec::new();
+        last.saved(&mut parts).unwrap();
+        let (source, windows) = read(&mut At::new(&parts)).unwrap();
+        let Source::Runs(runs) = source else { panic!("all of it is there") };
+        assert_eq!(runs.iter().map(|run| run.rows.len()).collect::<Vec<_>>(), [20, 20, 20, 9, 20, 20, 10]);
+        assert_eq!((runs[3].rows[8], &runs[4].from[0]), (8, &Saved::Number(20 * 35)));
+        assert_eq!(windows.iter().map(|w| w.rows.len()).collect::<Vec<_>>(), [60, 59]);
+    }
+
+    #[test]
     fn a_window_that_never_fills_keeps_its_own_rows_only() {
         let journal = Journal::new(Sizes::Fixed(3));
         let mut last = Mark::default();
         for row in 0..10_000 {
             let mut from = Mark::default();
             from.number(row);
-            journal.add(from, Box::new([Some((row > 0).into())]));
+            journal.add(&from, [Some((row > 0).into())]);
             last = Mark::default();
             journal.mark(row + 1, None, &mut last);
         }

@@ -159,8 +159,10 @@ impl Op for GroupByWindow {
             serial: self.props().host,
             groups: BTreeMap::new(),
             hold: cx.hold(node),
+            noted: 0,
             current: None,
             output: None,
+            ahead: None,
             windows: 0,
             taken,
             node: node.clone(),
@@ -253,9 +255,13 @@ struct GroupSteps {
     groups: BTreeMap<i64, Group>,
     /// What all open windows take.
     hold: Hold,
+    /// So much of it is the journal's.
+    noted: usize,
     current: Option<Current>,
     /// What the function made of the last full window: read out before more input is.
     output: Option<Box<dyn Stage>>,
+    /// What was found there in place of its end.
+    ahead: Option<Pull>,
     windows: u64,
     /// The seeds of operators inside the function.
     taken: Taken,
@@ -334,13 +340,18 @@ impl GroupSteps {
             }
         }
         self.expect(&current.chunk);
-        self.hold.set(self.hold.bytes() + more).map_err(|over| {
+        let noted = self.journal.bytes();
+        let more = more + noted;
+        let before = std::mem::replace(&mut self.noted, noted);
+        // It lies in no block.
+        self.hold.set_beside(self.hold.bytes() + more - before, noted).map_err(|over| {
             let windows = self.groups.len();
             let sum =
                 |n: fn(&Group) -> usize| self.groups.values().fold(0u64, |sum, g| sum.saturating_add(n(g) as u64));
             let (held, all) = (sum(|g| g.held), sum(|g| g.size));
             self.groups.clear();
-            let _ = self.hold.set(0);
+            let _ = self.hold.set_beside(0, 0);
+            self.noted = 0;
             self.input.end();
             let what =
                 format!("{held} of the {all} elements of {windows} open windows take {}", bytes_text(over.bytes));
@@ -363,7 +374,7 @@ impl GroupSteps {
             let size = match self.size.of(key, current.chunk.pos.at(row)) {
                 Ok(size) => size,
                 Err(error) => {
-                    self.journal.lose(row);
+                    self.journal.lose(row, current.chunk.rows());
                     return Err(error);
                 }
             };
@@ -402,7 +413,11 @@ impl GroupSteps {
         }
         self.from.clear();
         input.mark(&mut self.from);
-        input.next(cx, want.min(MOST_ROWS))
+        let pull = input.next(cx, want.min(MOST_ROWS));
+        if let Pull::Fail(_) = pull {
+            self.journal.part();
+        }
+        pull
     }
     /// Puts rows back into the windows that were open.
     fn bring_back(&mut self, cx: &mut Cx<'_>) -> Option<Pull> {
@@ -441,8 +456,7 @@ impl GroupSteps {
     }
     fn put_back(&mut self, chunk: &Chunk, apart: bool) {
         let Some(back) = &mut self.back else { return };
-        let keys: Box<[Option<i64>]> =
-            (back.come..).take(chunk.rows()).map(|row| back.keys.get(&row).copied()).collect();
+        let keys: Vec<Option<i64>> = (back.come..).take(chunk.rows()).map(|row| back.keys.get(&row).copied()).collect();
         back.come += chunk.rows() as u64;
         let mut touched = Vec::new();
         for (row, key) in keys.iter().enumerate() {
@@ -465,7 +479,7 @@ impl GroupSteps {
         // Those of the input are noted as they come; the others are known already.
         if !apart {
             self.dealt += chunk.rows() as u64;
-            self.journal.add(self.from.clone(), keys);
+            self.journal.add(&self.from, keys);
             if back.come == back.all && back.failed == 0 {
                 self.back = None;
             }
@@ -479,7 +493,7 @@ impl Steps for GroupSteps {
             return self.bring_back(cx);
         }
         if let Some(output) = &mut self.output {
-            match output.next(cx, want) {
+            match self.ahead.take().unwrap_or_else(|| output.next(cx, want)) {
                 Pull::Rows(chunk) => parts.push(chunk),
                 Pull::End => self.output = None,
                 other => return Some(other),
@@ -499,7 +513,7 @@ impl Steps for GroupSteps {
                 Pull::Rows(chunk) => {
                     self.failed = 0;
                     let keys = keys(&self.key, &chunk);
-                    self.journal.add(self.from.clone(), keys.iter().map(|key| key.as_ref().ok().copied()).collect());
+                    self.journal.add(&self.from, keys.iter().map(|key| key.as_ref().ok().copied()));
                     self.deal(Current { chunk, keys: keys.into_iter(), row: 0, touched: vec![] })
                 }
                 Pull::End => {
@@ -542,8 +556,9 @@ impl Steps for GroupSteps {
         self.taken.seek(at)?;
         self.drop = at.number()?;
         self.input.seek(at)?;
-        (self.current, self.output) = (None, None);
-        let _ = self.hold.set(0);
+        (self.current, self.output, self.ahead) = (None, None, None);
+        let _ = self.hold.set_beside(0, 0);
+        self.noted = 0;
         let (source, windows) = journal::read(at)?;
         let (mut keys, mut all, mut failed) = (HashMap::new(), 0, 0);
         self.groups.clear();
@@ -575,6 +590,16 @@ impl Steps for GroupSteps {
     }
     fn is_settled(&self) -> bool {
         self.output.is_none() && self.back.as_ref().is_none_or(|back| back.stage.is_some())
+    }
+    fn settle(&mut self, cx: &mut Cx<'_>, want: usize) {
+        // Nobody knows that the last element of a window was its last one before the next is asked for.
+        let (Some(output), None, None) = (&mut self.output, &self.ahead, &self.back) else { return };
+        match output.next(cx, want) {
+            Pull::End if cx.is_cancelled() => {}
+            Pull::End => self.output = None,
+            Pull::Pending => {}
+            other => self.ahead = Some(other),
+        }
     }
 }
 

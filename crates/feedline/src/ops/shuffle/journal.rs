@@ -136,7 +136,7 @@ impl Journal {
     pub fn add(&self, from: Option<Mark>, rows: usize) {
         let runs = &mut lock(&self.0).runs;
         match from {
-            Some(from) => runs.add(from, rows),
+            Some(from) => runs.add(&from, rows),
             None => runs.add_more(rows),
         }
     }

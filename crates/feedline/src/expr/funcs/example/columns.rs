@@ -8,6 +8,7 @@ use feedline_formats::alike::Alike;
 use feedline_formats::example::{Entries, Feature, Stored, Wanted};
 use feedline_formats::sequence_example::{FeatureList, Lists};
 use feedline_formats::wire::Malformed;
+use feedline_io::Counted;
 
 /// What is needed of each record.
 #[derive(Clone, Debug, PartialEq)]
@@ -75,23 +76,23 @@ impl Values {
 
 /// Values of one type that grow.
 enum Grow {
-    Ints(Vec<i64>),
-    Floats(Vec<f32>),
+    Ints(Counted<i64>),
+    Floats(Counted<f32>),
     Strings(StringsBuilder),
 }
 
 impl Grow {
     fn new(stored: Stored, room: usize) -> Grow {
         match stored {
-            Stored::Ints => Grow::Ints(Vec::with_capacity(room)),
-            Stored::Floats => Grow::Floats(Vec::with_capacity(room)),
+            Stored::Ints => Grow::Ints(Counted::with_capacity(room)),
+            Stored::Floats => Grow::Floats(Counted::with_capacity(room)),
             Stored::Bytes => Grow::Strings(StringsBuilder::with_capacity(room)),
         }
     }
     #[inline]
     fn push(&mut self, feature: Feature<'_>, record: Record<'_>) -> std::result::Result<usize, Malformed> {
         match self {
-            Grow::Ints(out) => feature.ints_onto(out),
+            Grow::Ints(out) => feature.each_int(|n| out.push(n)),
             Grow::Floats(out) => feature.floats_onto(out),
             Grow::Strings(out) => feature.each_bytes(|part| record.push(part, out)),
         }
