@@ -275,6 +275,8 @@ def test_states_that_do_not_belong_together_are_refused() -> None:
             fl.merge_states(states)
     with pytest.raises(TypeError, match="not int"):
         fl.merge_states([1])  # type: ignore[list-item]
+    with pytest.raises(TypeError, match="a list of states, one of each rank, not a dict"):
+        fl.merge_states(two[0])  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"fl\.merge_states"):
         fl.Dataset.range(20).shard(3, 0).shuffle(4).iter(two[0])
     mine = fl.Dataset.range(20).shard(3, 1).shuffle(4).iter(fl.merge_states(three[::-1]))
@@ -504,6 +506,21 @@ def test_frameworks_wrap_states() -> None:
         stream.load_state_dict(state)
         seen += [int(value) for value in stream]
     assert sorted(seen) == list(range(21))
+    # What was damaged is said in words, not found missing later.
+    ended = {**state["pass"], "ended": True}
+    for damaged in (
+        {"ended": True},
+        {**ended, "others": [{}]},
+        {**ended, "others": None},
+        {**ended, "others": {}},
+        {key: value for key, value in ended.items() if key != "ended"},
+    ):
+        stream.load_state_dict({"pass": damaged})
+        with pytest.raises(ValueError, match=r"not a state|damaged|is needed"):
+            iter(stream)
+    for other in state["pass"], {}, []:
+        with pytest.raises(ValueError, match="not a state"):
+            stream.load_state_dict(other)  # type: ignore[arg-type]
 
 
 def failing(count: int, rank: int, on_error: str) -> fl.Dataset:

@@ -47,6 +47,10 @@ def merge_states(states: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     >>> sorted(seen + rest) == list(range(24))
     True
     """
+    if isinstance(states, Mapping):
+        raise TypeError(
+            "merge_states takes a list of states, one of each rank, not a dict, which one state is"
+        )
     states = list(states)
     if states and all(isinstance(state, Mapping) and state.keys() == {"pass"} for state in states):
         begun = [state["pass"] for state in states if state["pass"] is not None]
