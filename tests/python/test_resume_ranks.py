@@ -729,6 +729,24 @@ def test_elements_could_fail_and_none_did(make: Make, worlds: tuple[int, ...]) -
     assert sorted(seen) == list(range(24))
 
 
+NOTHING: dict[str, Callable[[fl.Dataset], fl.Dataset]] = {
+    "repeat": lambda ds: ds.repeat(1),
+    "skip": lambda ds: ds.skip(0),
+    "take": lambda ds: ds.take(-1),
+}
+
+
+@pytest.mark.parametrize("rewrite", [None, False], ids=["rewritten", "as written"])
+@pytest.mark.parametrize("name", NOTHING)
+def test_operators_that_do_nothing_between_functions_that_become_one(name: str, rewrite: bool | None) -> None:
+    def part(count: int, rank: int) -> fl.Dataset:
+        first = fl.Dataset.range(40).shard(count, rank).map(lambda v: v + 1)
+        return NOTHING[name](first).map(lambda v: v * 2).with_options(on_error="skip", rewrite=rewrite)
+
+    seen, whole = resharded(part, [1, 0, 3], 2)
+    assert seen == whole
+
+
 def with_noise(count: int, rank: int) -> fl.Dataset:
     """Two random functions that nobody gave a seed, below and behind what divides."""
     drawn = fl.Dataset.range(40).map(lambda v: (v, fl.random.uniform([])))

@@ -143,11 +143,17 @@ pub enum Begin {
 fn above<'a>(options: &Options, plan: &'a Plan, whole: bool) -> Vec<&'a Plan> {
     let names: &[&str] = if whole { &SAFE } else { &ON_SHARDS };
     let (mut above, mut on) = (vec![], plan);
-    while names.contains(&on.name()) && !reads_parts(on) {
+    while (names.contains(&on.name()) || does_nothing(options, on)) && !reads_parts(on) {
         above.push(on);
         on = &on.inputs[0];
     }
     above
+}
+
+/// Whether an operator does nothing, and is not there when the plan runs: then what stands on both sides of it may run as one,
+/// and has one mark.
+fn does_nothing(options: &Options, node: &Plan) -> bool {
+    options.rewrite != Some(false) && node.op.props().noop && node.inputs.len() == 1 && node.spec == node.inputs[0].spec
 }
 
 /// Whether its function reads what `shard` divides.
