@@ -264,7 +264,7 @@ def test_states_that_do_not_belong_together_are_refused() -> None:
         "there are no states": [],
         r"shards \[0, 2\], and one of each of the 3": [three[0], three[2]],
         r"shards \[0, 1, 1\], and one": [three[0], three[1], three[1]],
-        "is one of": [two[0], three[1]],
+        "of shard 1 of 3, another of shard 0 of 2": [two[0], three[1]],
         "another dataset: operator 1 is range": [two[0], ranks_of(2, 30)[1]],
         "is in pass 1, others are in pass 0": [two[0], iter(later).state_dict()],
         "without shard": [iter(plain).state_dict()],
@@ -275,6 +275,8 @@ def test_states_that_do_not_belong_together_are_refused() -> None:
             fl.merge_states(states)
     with pytest.raises(TypeError, match="not int"):
         fl.merge_states([1])  # type: ignore[list-item]
+    with pytest.raises(TypeError, match="a list of states, one of each rank, not a dict"):
+        fl.merge_states(two[0])  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"fl\.merge_states"):
         fl.Dataset.range(20).shard(3, 0).shuffle(4).iter(two[0])
     mine = fl.Dataset.range(20).shard(3, 1).shuffle(4).iter(fl.merge_states(three[::-1]))
@@ -289,7 +291,7 @@ def test_states_that_do_not_belong_together_are_refused() -> None:
     ]
     with pytest.raises(ValueError, match="gone on from states of other numbers of ranks"):
         fl.merge_states([gone_on[0].state_dict(), two[1]])
-    many = {**two[0], "parts": [{"of": 2**40}]}
+    many = {**two[0], "parts": [{"of": [2**40]}]}
     with pytest.raises(ValueError, match="4096 are possible"):
         fl.Dataset.range(20).shard(2, 0).shuffle(4).iter(many)
 
@@ -383,14 +385,156 @@ def test_another_number_is_refused_where_functions_read_other_parts() -> None:
             assert [int(v) for v in make(2, rank).iter(fl.merge_states(states))] == rest
 
 
-def test_shards_above_each_other_are_refused() -> None:
-    def part(count: int, rank: int) -> fl.Dataset:
-        mine = fl.Dataset.range(48).shard(count, rank)
-        return mine.concatenate(mine.shard(count, rank)).shuffle(4)
+Grid = Callable[[int, int, int, int], fl.Dataset]
 
-    state = fl.merge_states(iter(part(2, rank)).state_dict() for rank in range(2))
-    with pytest.raises(ValueError, match="only the last may differ"):
-        part(3, 0).iter(state)
+
+def on_a_grid(nodes: int, node: int, processes: int, process: int) -> fl.Dataset:
+    mine = (
+        fl.Dataset.range(90)
+        .shuffle(7, seed=2)
+        .shard(nodes, node)
+        .shuffle(5, seed=3)
+        .shard(processes, process)
+    )
+    return mine.filter(lambda v: v % 7 != 3).shuffle(4, seed=1).map(lambda v: v * 2)
+
+
+def by_drawn_seeds(nodes: int, node: int, processes: int, process: int) -> fl.Dataset:
+    mine = fl.Dataset.range(90).shard(nodes, node).shard(processes, process)
+    return mine.shuffle(9).map(lambda v: v + fl.cast(fl.random.uniform([]) * 0, fl.int64))
+
+
+def held_by_nodes(nodes: int, node: int, processes: int, process: int) -> fl.Dataset:
+    """Those of one node may speak for each other, and not for those of others."""
+    mine = fl.Dataset.range(90).shard(nodes, node).shuffle(5, seed=3).shard(processes, process)
+    return mine.map(lambda v: v * 2)
+
+
+def dealt_twice(nodes: int, node: int, processes: int, process: int) -> fl.Dataset:
+    return fl.Dataset.range(90).shard(nodes, node).shard(processes, process).map(lambda v: v * 2)
+
+
+def side_by_side_on_a_grid(nodes: int, node: int, processes: int, process: int) -> fl.Dataset:
+    first, second = (
+        fl.Dataset.range(some, some + 40).shard(nodes, node).shard(processes, process) for some in (0, 40)
+    )
+    return first.concatenate(second).shuffle(5, seed=1)
+
+
+def ranks_on(nodes: int, processes: int) -> list[tuple[int, int, int, int]]:
+    return [(nodes, node, processes, process) for node in range(nodes) for process in range(processes)]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [on_a_grid, by_drawn_seeds, held_by_nodes, dealt_twice, side_by_side_on_a_grid],
+    ids=lambda make: make.__name__,
+)
+@pytest.mark.parametrize("equally", [False, True], ids=["apart", "equally far"])
+def test_ranks_of_shards_above_each_other(make: Grid, equally: bool) -> None:
+    """Each is told from others by all of its indexes, and other numbers of either go on, time and again."""
+    ranks, seen = ranks_on(2, 2), Counter[int]()
+    its = [make(*rank).iter(epoch=0) for rank in ranks]
+    whole = Counter(int(v) for rank in ranks for v in make(*rank).iter(epoch=0))
+    for hop, then in enumerate(
+        [ranks_on(2, 3), ranks_on(3, 1), ranks_on(1, 1), ranks_on(1, 4), ranks_on(2, 2)]
+    ):
+        for number, it in enumerate(its):
+            seen.update(int(v) for v in itertools.islice(it, 2 if equally else (number + hop) % 4))
+        state = json.loads(json.dumps(fl.merge_states(it.state_dict() for it in its[::-1])))
+        rests = [[int(v) for v in it] for it in its]
+        for rank, rest in zip(ranks, rests, strict=True):
+            assert [int(v) for v in make(*rank).iter(state)] == rest
+        ranks = then
+        its = [make(*rank).iter(state) for rank in ranks]
+    seen.update(int(v) for it in its for v in it)
+    assert seen == whole
+
+
+@pytest.mark.parametrize("equal", [None, "drop"])
+@pytest.mark.parametrize("before, after", [(2, 3), (3, 2), (2, 1), (1, 2)])
+def test_a_shard_of_one_above_another(equal: Any, before: int, after: int) -> None:
+    def part(count: int, rank: int) -> fl.Dataset:
+        return fl.Dataset.range(60).shard(count, rank, equal=equal).shard(1, 0).shuffle(4)
+
+    its = [iter(part(before, rank)) for rank in range(before)]
+    seen = [int(v) for it in its for v in itertools.islice(it, 6)]
+    state = fl.merge_states(it.state_dict() for it in its)
+    rests = [[int(v) for v in it] for it in its]
+    assert [[int(v) for v in part(before, rank).iter(state)] for rank in range(before)] == rests
+    others = [[int(v) for v in part(after, rank).iter(state)] for rank in range(after)]
+    assert sorted(seen + [v for rest in others for v in rest]) == list(range(60))
+    # Those go on as well, on as many as they are and on others.
+    its = [part(after, rank).iter(state) for rank in range(after)]
+    seen += [int(v) for it in its for v in itertools.islice(it, 3)]
+    state = fl.merge_states(it.state_dict() for it in its)
+    last = [[int(v) for v in part(before, rank).iter(state)] for rank in range(before)]
+    seen += [v for rest in last for v in rest]
+    # Each change may leave out some for equal parts, fewer than there are ranks.
+    few = 0 if equal is None else before - 1
+    assert len(seen) == len(set(seen)) >= 60 - few and set(seen) <= set(range(60))
+    assert equal is None or len({len(rest) for rest in last}) == 1
+
+
+def test_states_of_other_nodes_are_refused() -> None:
+    """Also where the last index is the same."""
+
+    def held(node: int, process: int) -> fl.Dataset:
+        return fl.Dataset.range(32).shard(2, node).shard(2, process).filter(lambda v: (v < 16) | (v % 4 > 0))
+
+    its = {at: iter(held(*at)) for at in itertools.product(range(2), range(2))}
+    for it in its.values():
+        next(it)
+    states = {at: it.state_dict() for at, it in its.items()}
+    text = "shard 0 of 2 within 0 of 2 and this dataset is shard 0 of 2 within 1 of 2; filter behind shard"
+    with pytest.raises(ValueError, match=text):
+        held(1, 0).iter(states[0, 0])
+    for some in ([(0, 0), (1, 1)], [(0, 0), (0, 1)], [(0, 0), (0, 1), (1, 0)], [*states, (1, 1)]):
+        with pytest.raises(ValueError, match="one of each of the 4 is needed"):
+            fl.merge_states(states[at] for at in some)
+
+    def dealt(node: int, process: int, processes: int) -> fl.Dataset:
+        return fl.Dataset.range(48).shard(2, node).shard(processes, process).map(lambda v: v).batch(2)
+
+    # Where nothing holds elements any of them does for all that are equally far.
+    it = iter(dealt(0, 0, 2))
+    seen = [v for at in its for v in next(iter(dealt(*at, 2))).tolist()]
+    next(it)
+    for processes in 2, 3:
+        at = [(node, process) for node in range(2) for process in range(processes)]
+        rest = [int(v) for one in at for batch in dealt(*one, processes).iter(it.state_dict()) for v in batch]
+        assert sorted(seen + rest) == list(range(48))
+
+    def apart(node: int) -> fl.Dataset:
+        mine = fl.Dataset.range(48).shard(2, node).map(lambda v: v).shuffle(2, seed=1)
+        return mine.shard(2, 0).map(lambda v: v)
+
+    it = iter(apart(0))
+    next(it)
+    assert len(list(apart(0).iter(it.state_dict()))) == 11
+    with pytest.raises(ValueError, match="shuffle behind shard holds"):
+        apart(1).iter(it.state_dict())
+
+
+def test_states_of_other_shards_side_by_side_are_refused() -> None:
+    def other_parts(count: int, rank: int) -> fl.Dataset:
+        whole = fl.Dataset.range(24)
+        return whole.shard(2 * count, 2 * rank).concatenate(whole.shard(2 * count, 2 * rank + 1))
+
+    def other_numbers(count: int, rank: int) -> fl.Dataset:
+        return fl.Dataset.range(12).shard(3, 2).concatenate(fl.Dataset.range(12).shard(count, rank))
+
+    for make in other_parts, other_numbers:
+        its = [iter(make(2, rank)) for rank in range(2)]
+        for it in its:
+            next(it)
+        states = [it.state_dict() for it in its]
+        assert [int(v) for v in make(2, 1).iter(states[1])] == [int(v) for v in its[1]]
+        for rank, state in enumerate(states):
+            with pytest.raises(ValueError, match="side by side must be of one number and index"):
+                make(2, 1 - rank).iter(state)
+        with pytest.raises(ValueError, match="nobody can tell which part"):
+            fl.merge_states(states)
 
 
 def test_the_state_of_another_rank_is_refused_where_ranks_differ() -> None:
@@ -504,6 +648,21 @@ def test_frameworks_wrap_states() -> None:
         stream.load_state_dict(state)
         seen += [int(value) for value in stream]
     assert sorted(seen) == list(range(21))
+    # What was damaged is said in words, not found missing later.
+    ended = {**state["pass"], "ended": True}
+    for damaged in (
+        {"ended": True},
+        {**ended, "others": [{}]},
+        {**ended, "others": None},
+        {**ended, "others": {}},
+        {key: value for key, value in ended.items() if key != "ended"},
+    ):
+        stream.load_state_dict({"pass": damaged})
+        with pytest.raises(ValueError, match=r"not a state|damaged|is needed"):
+            iter(stream)
+    for other in state["pass"], {}, []:
+        with pytest.raises(ValueError, match="not a state"):
+            stream.load_state_dict(other)  # type: ignore[arg-type]
 
 
 def failing(count: int, rank: int, on_error: str) -> fl.Dataset:
@@ -544,6 +703,48 @@ def test_elements_that_fail_behind_shard(on_error: str, steps: list[int]) -> Non
     seen.append(read_on(failing(4, 0, on_error).iter(fl.merge_states(states)), None))
     seen += [read_on(failing(4, rank, on_error).iter(fl.merge_states(states)), None) for rank in (1, 2, 3)]
     assert sorted(v for one in seen for v in one) == [v for v in range(60) if v % 5 != 2]
+
+
+def skipping(count: int, rank: int) -> fl.Dataset:
+    return fl.Dataset.range(24).shard(count, rank).map(lambda v: v + 0).batch(2).with_options(on_error="skip")
+
+
+def skipping_behind_a_buffer(count: int, rank: int) -> fl.Dataset:
+    mine = fl.Dataset.range(24).shard(count, rank).shuffle(4, seed=1)
+    return mine.map(lambda v: v + 0).batch(2).with_options(on_error="skip")
+
+
+@pytest.mark.parametrize("make", [skipping, skipping_behind_a_buffer], ids=lambda make: make.__name__)
+@pytest.mark.parametrize("worlds", [(2, 3, 2), (1, 3, 1), (3, 1, 4)], ids=str)
+def test_elements_could_fail_and_none_did(make: Make, worlds: tuple[int, ...]) -> None:
+    """Then the state of one tells of all that are equally far, also if they have taken over from others."""
+    its, seen = [iter(make(worlds[0], rank)) for rank in range(worlds[0])], []
+    for hop, world in enumerate([*worlds[1:], 2]):
+        seen += [
+            int(v) for rank, it in enumerate(its) for _ in range(1 + (hop == rank == 1)) for v in next(it, [])
+        ]
+        state = fl.merge_states(it.state_dict() for it in its)
+        its = [make(world, rank).iter(state) for rank in range(world)]
+    seen += [int(v) for it in its for batch in it for v in batch]
+    assert sorted(seen) == list(range(24))
+
+
+NOTHING: dict[str, Callable[[fl.Dataset], fl.Dataset]] = {
+    "repeat": lambda ds: ds.repeat(1),
+    "skip": lambda ds: ds.skip(0),
+    "take": lambda ds: ds.take(-1),
+}
+
+
+@pytest.mark.parametrize("rewrite", [None, False], ids=["rewritten", "as written"])
+@pytest.mark.parametrize("name", NOTHING)
+def test_operators_that_do_nothing_between_functions_that_become_one(name: str, rewrite: bool | None) -> None:
+    def part(count: int, rank: int) -> fl.Dataset:
+        first = fl.Dataset.range(40).shard(count, rank).map(lambda v: v + 1)
+        return NOTHING[name](first).map(lambda v: v * 2).with_options(on_error="skip", rewrite=rewrite)
+
+    seen, whole = resharded(part, [1, 0, 3], 2)
+    assert seen == whole
 
 
 def with_noise(count: int, rank: int) -> fl.Dataset:

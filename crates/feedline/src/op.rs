@@ -131,6 +131,10 @@ pub trait Op: fmt::Debug + Send + Sync + Any {
     fn with_part(&self, _index: u64, _of: u64) -> Option<Arc<dyn Op>> {
         None
     }
+    /// Whether all of its parts have equally many elements.
+    fn makes_equal_parts(&self) -> bool {
+        false
+    }
     /// What reads the rests of several of its parts.
     fn rests(&self, _begin: Vec<Begin>) -> Option<Arc<dyn Op>> {
         None

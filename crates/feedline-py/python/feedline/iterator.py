@@ -20,12 +20,18 @@ def merge_states(states: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     checkpoint gathers them (`torch.distributed.all_gather_object`, for instance) and saves what this returns.
     Each rank that goes on gives it to `Dataset.iter` or `load_state_dict`, as it would its own.
 
-    - For as many ranks as before, each goes on exactly where the rank with its index was.
+    - For as many ranks as before, each goes on exactly where the rank with its index was. Where `shard`
+      operators follow each other, as in `shard(nodes, node).shard(processes, process)`, a rank is told from
+      others by all of its indexes, and the states of all of them are needed, of each node with each process.
     - For another number, what is left of all parts is dealt out anew. Where nothing but `map`, `prefetch`,
       `batch`, `padded_batch` and `ragged_batch` follows `shard`, no element failed in them, and all ranks
       have gone equally far, this costs nothing. Otherwise each rank reads the rests of all parts, up to the
       end of this pass, and keeps its share: what stands in front of those operators runs once for each part,
       and takes as much memory. They are run for its share only, where no element failed.
+    - Each such change within one pass makes copies of copies: of 2 ranks, then 3, then 4, the last ones read
+      6 rests. State and memory grow as much, and 4096 parts are the most.
+    - With `equal="drop"` each change may leave out some more elements at the end of the pass, fewer than
+      there are ranks; with `equal="wrap"` as many may come twice.
 
     Args:
         states: What `state_dict()` gave on each rank, in any order: of iterators, or of what `to_torch` and
@@ -47,6 +53,10 @@ def merge_states(states: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     >>> sorted(seen + rest) == list(range(24))
     True
     """
+    if isinstance(states, Mapping):
+        raise TypeError(
+            "merge_states takes a list of states, one of each rank, not a dict, which one state is"
+        )
     states = list(states)
     if states and all(isinstance(state, Mapping) and state.keys() == {"pass"} for state in states):
         begun = [state["pass"] for state in states if state["pass"] is not None]

@@ -129,6 +129,9 @@ impl Op for Shard {
     fn with_part(&self, index: u64, of: u64) -> Option<Arc<dyn Op>> {
         Some(Arc::new(Shard { num_shards: (of as i64).into(), index: (index as i64).into(), equal: self.equal }))
     }
+    fn makes_equal_parts(&self) -> bool {
+        self.equal.is_some()
+    }
     fn rests(&self, begin: Vec<Begin>) -> Option<Arc<dyn Op>> {
         Some(Arc::new(Parts { begin }))
     }

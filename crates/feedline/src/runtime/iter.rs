@@ -282,8 +282,8 @@ impl Iter {
     }
     fn resume_in(runs: &Runs, asked: &State, run: impl FnOnce(&Plan) -> Arc<Run>) -> Result<Iter> {
         asked.check(runs)?;
-        let (runs, state) = super::ranks::resumed(runs, asked)?;
-        let (runs, state) = (&*runs, &*state);
+        let resumed = super::ranks::resumed(runs, asked)?;
+        let (runs, state) = (&*resumed.runs, &*resumed.state);
         let bound = &runs.bound;
         let run = run(&bound.plan);
         run.meters.begin(Start::State(Box::new(asked.clone())));
@@ -309,7 +309,7 @@ impl Iter {
             return Ok(iter);
         }
         if state.at.is_some() {
-            let mut at = state.marks(&bound.plan)?;
+            let mut at = resumed.at();
             iter.root.seek(&mut at)?;
             at.finish()?;
         }

@@ -22,6 +22,9 @@
 //!    first part, so that all ranks have the same seeds in later passes. A state tells both.
 //! 5. What runs then is divided by one `shard`, below operators that hold nothing: a state of it does for any number of ranks.
 //!    It says of how many parts it reads the rests, and the plan is made by that.
+//! 6. Where `shard` stands above `shard` (nodes, and processes on each), a rank is told from others by the parts of both, and
+//!    there is one for each pair. Their parts are those of all ranks alike; the one `shard` on top of them deals out to as many
+//!    ranks as there are pairs.
 
 use super::build::{BuildCx, Built};
 use super::iter::{Runs, unread};
@@ -45,17 +48,20 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 const ON_SHARDS: [&str; 6] = ["batch", "map", "padded_batch", "prefetch", "ragged_batch", "with_options"];
 /// Those of them in which nothing fails.
 const SAFE: [&str; 2] = ["prefetch", "with_options"];
+/// What reads the rests of parts.
+const PARTS: &str = "parts";
 /// What helps where one state does not do.
-pub(super) const DO_MERGE: &str = "take the states of all ranks, in the same step, and go on from fl.merge_states(states). One \
+const DO_MERGE: &str = "take the states of all ranks, in the same step, and go on from fl.merge_states(states). One \
      state does for all only if nothing but map, batch, padded_batch, ragged_batch and prefetch follows shard, and raises no error";
 /// Of each part there is a copy of its operators: more are a mistake, or a state that is none of ours.
 const MOST: u64 = 1 << 12;
 
 /// The parts that a pass was divided into, whose rests are read.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rests {
-    of: u64,
+    /// How many each `shard` made of those below it, the topmost first.
+    of: Vec<u64>,
     /// With all that stands behind `shard` and can fail.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     whole: bool,
@@ -64,27 +70,58 @@ pub struct Rests {
     inside: bool,
 }
 
+impl Rests {
+    /// How many there are.
+    fn parts(&self) -> u64 {
+        self.of.iter().fold(1, |parts, of| parts.saturating_mul(*of))
+    }
+    /// What each `shard` gives in one of them.
+    fn part(&self, number: u64) -> Vec<Share> {
+        let (mut left, mut part) = (number, vec![]);
+        for of in self.of.iter().rev() {
+            part.push((left % of, *of));
+            left /= of;
+        }
+        part.reverse();
+        part
+    }
+}
+
 /// What a plan is divided into: states say it.
 #[derive(Clone, Debug)]
 pub struct Divided {
-    /// The number of parts of each `shard`.
-    pub shards: Vec<u64>,
+    /// What each `shard` gives.
+    pub shards: Vec<Share>,
     /// Which part it is.
-    pub part: Option<u64>,
+    pub part: Vec<Share>,
     /// Which parts of how many functions read.
-    pub inside: Vec<(u64, u64)>,
+    pub inside: Vec<Share>,
 }
 
 impl Divided {
     pub fn of(runs: &Runs) -> Divided {
-        let part = part_of(&runs.asked).map(|(index, _)| index);
-        Divided { shards: shards_of(&runs.bound.plan), part, inside: parts_inside(&runs.asked) }
+        Divided { shards: shards_of(&runs.bound.plan), part: part_of(&runs.asked), inside: parts_inside(&runs.asked) }
     }
+}
+
+/// Which part, and of how many.
+pub type Share = (u64, u64);
+
+/// Those parts as one of all that there are, and how many that is.
+fn flat(part: &[Share]) -> Option<Share> {
+    let one =
+        |(index, all): Share, (i, of): &Share| Some((index.checked_mul(*of)?.checked_add(*i)?, all.checked_mul(*of)?));
+    part.iter().try_fold((0, 1), one)
+}
+
+/// The same without which of them it is.
+fn numbers(part: &[Share]) -> Vec<u64> {
+    part.iter().map(|(_, of)| *of).collect()
 }
 
 /// Which parts of how many the functions of a plan read, in order and each once. (Whether they read the same node as the pipeline is
 /// lost where a plan is written and read.)
-fn parts_inside(plan: &Plan) -> Vec<(u64, u64)> {
+fn parts_inside(plan: &Plan) -> Vec<Share> {
     let mut parts = BTreeSet::new();
     let mut add = |node: &Plan| parts.extend(node.op.part());
     plan.walk_all(&mut |opener| {
@@ -102,15 +139,21 @@ pub enum Begin {
     Ended,
 }
 
-/// The operators that hold nothing, from the consumer on; `whole` asks for those only in which nothing fails.
-fn above(plan: &Plan, whole: bool) -> Vec<&Plan> {
+/// The operators that hold nothing, from one on, in a plan with these options; `whole` asks for those only in which nothing fails.
+fn above<'a>(options: &Options, plan: &'a Plan, whole: bool) -> Vec<&'a Plan> {
     let names: &[&str] = if whole { &SAFE } else { &ON_SHARDS };
     let (mut above, mut on) = (vec![], plan);
-    while names.contains(&on.name()) && !reads_parts(on) {
+    while (names.contains(&on.name()) || does_nothing(options, on)) && !reads_parts(on) {
         above.push(on);
         on = &on.inputs[0];
     }
     above
+}
+
+/// Whether an operator does nothing, and is not there when the plan runs: then what stands on both sides of it may run as one,
+/// and has one mark.
+fn does_nothing(options: &Options, node: &Plan) -> bool {
+    options.rewrite != Some(false) && node.op.props().noop && node.inputs.len() == 1 && node.spec == node.inputs[0].spec
 }
 
 /// Whether its function reads what `shard` divides.
@@ -123,22 +166,29 @@ fn reads_parts(node: &Plan) -> bool {
 
 /// From the consumer on, the first operator that may not stand on any part: `shard` itself, or what holds elements of one.
 fn first_that_holds(plan: &Plan, whole: bool) -> &Plan {
-    above(plan, whole).last().map_or(plan, |last| &last.inputs[0])
+    first_in(&plan.options, plan, whole)
+}
+
+fn first_in<'a>(options: &Options, plan: &'a Plan, whole: bool) -> &'a Plan {
+    above(options, plan, whole).last().map_or(plan, |last| &last.inputs[0])
 }
 
 /// Whether what holds nothing may leave elements out that fail in it.
-fn may_leave_out(plan: &Plan) -> bool {
-    let policy = |node: &Plan| node.op.on_error().or(plan.options.on_error).unwrap_or_default();
-    above(plan, false).iter().any(|node| !SAFE.contains(&node.name()) && policy(node) != OnError::Raise)
+fn may_leave_out(options: &Options, plan: &Plan) -> bool {
+    let policy = |node: &Plan| node.op.on_error().or(options.on_error).unwrap_or_default();
+    above(options, plan, false).iter().any(|node| !SAFE.contains(&node.name()) && policy(node) != OnError::Raise)
 }
 
-/// Every `shard` that stands below no other one.
-fn tops(plan: &Plan) -> Vec<&Plan> {
-    let (mut seen, mut ahead, mut tops) = (HashSet::new(), vec![plan], vec![]);
+/// Every `shard` that stands below no other one, in what these read.
+fn tops<'a>(plans: impl IntoIterator<Item = &'a Plan>) -> Vec<&'a Plan> {
+    let (mut seen, mut tops) = (HashSet::new(), vec![]);
+    let mut ahead: Vec<&Plan> = plans.into_iter().collect();
     while let Some(node) = ahead.pop() {
         if seen.insert(node.id) {
             match node.op.part() {
                 Some(_) => tops.push(node),
+                // All ranks read the same there.
+                None if node.name() == PARTS => {}
                 None => ahead.extend(&node.inputs),
             }
         }
@@ -148,6 +198,16 @@ fn tops(plan: &Plan) -> Vec<&Plan> {
     tops
 }
 
+/// Those, then those in what they read, and so on.
+fn levels(plan: &Plan) -> Vec<Vec<&Plan>> {
+    let (mut levels, mut level) = (vec![], tops([plan]));
+    while !level.is_empty() {
+        let next = tops(level.iter().flat_map(|top| &top.inputs));
+        levels.push(std::mem::replace(&mut level, next));
+    }
+    levels
+}
+
 /// All that these read, inside of functions, too.
 fn below(tops: &[&Plan]) -> HashSet<u64> {
     let mut below = HashSet::new();
@@ -155,63 +215,104 @@ fn below(tops: &[&Plan]) -> HashSet<u64> {
     below
 }
 
-/// Which part of how many a plan gives: what `shard` says, and all of them if there are several side by side, or inside of
-/// functions alone.
-pub(super) fn part_of(plan: &Plan) -> Option<(u64, u64)> {
-    let mut parts: Vec<_> = tops(plan).into_iter().filter_map(|top| top.op.part()).collect();
-    if parts.is_empty() {
-        parts = parts_inside(plan);
+/// Which part of how many a plan gives: what `shard` says, and below it the one that it divides, and so on. Where there are
+/// several side by side, or inside of functions alone, all of them must say the same: otherwise it is nothing.
+fn part_of(plan: &Plan) -> Vec<Share> {
+    let common = |parts: &[Share]| parts.first().copied().filter(|first| parts.iter().all(|part| part == first));
+    let levels = levels(plan);
+    let each = |level: &Vec<&Plan>| common(&level.iter().filter_map(|top| top.op.part()).collect::<Vec<_>>());
+    match levels.is_empty() {
+        true => common(&parts_inside(plan)).into_iter().collect(),
+        false => levels.iter().map(each).collect::<Option<_>>().unwrap_or_default(),
     }
-    let first = *parts.first()?;
-    parts.iter().all(|part| *part == first).then_some(first)
 }
 
-/// States of other shards fit if only those differ that stand below no other.
-pub(super) fn may_differ(plan: &Plan, there: &[u64]) -> Result<()> {
-    let tops: HashSet<u64> = tops(plan).into_iter().map(|top| top.id).collect();
-    let (mut here, mut below) = (vec![], vec![]);
+/// Every `shard` of a plan that gives something else than where a state was taken, or why one state says nothing of those.
+fn differs(plan: &Plan, there: &State) -> Result<HashSet<u64>> {
+    let tops: HashSet<u64> = tops([plan]).into_iter().map(|top| top.id).collect();
+    let (mut here, mut nodes) = (vec![], vec![]);
     plan.walk(&mut |p| {
-        if let Some((_, of)) = p.op.part() {
-            here.push(of);
-            below.push(!tops.contains(&p.id));
+        if let Some(part) = p.op.part() {
+            here.push(part);
+            nodes.push(p.id);
         }
     });
-    let fits = part_of(plan).is_some() && here.len() == there.len();
-    let is_same = |((here, there), below): ((&u64, &u64), &bool)| here == there || !below;
-    if fits && here.iter().zip(there).zip(&below).all(is_same) {
-        return Ok(());
+    let both = || here.iter().zip(&there.shards).zip(&nodes);
+    let is_clear = !there.part.is_empty() && !part_of(plan).is_empty() && here.len() == there.shards.len();
+    if !is_clear || both().any(|((here, there), node)| here.1 != there.1 && !tops.contains(node)) {
+        return Err(Error::usage(format!(
+            "the state is of {} and this dataset is {}: where shard operators follow each other, only the last may have another \
+             number for one state; and those side by side must be of one number and index",
+            told_all(&there.shards),
+            told_all(&here)
+        )));
     }
-    Err(Error::usage(format!(
-        "the state is of {there:?} shards and this dataset has {here:?}; where shard operators follow each other, only the last \
-         may differ, and those side by side must be of one number and index"
-    )))
+    Ok(both().filter(|((here, there), _)| here != there).map(|(_, node)| *node).collect())
+}
+
+/// What the state of a rank tells of others.
+#[derive(Clone, Copy)]
+struct Speaks {
+    /// Elements have failed.
+    has_failed: bool,
+    /// Some were left out, or may have been in other ranks.
+    has_left_out: bool,
+}
+
+impl Speaks {
+    /// Whether results do not tell how many elements they were made of.
+    fn is_whole(self, options: &Options, plan: &Plan) -> bool {
+        self.has_failed || (self.has_left_out && may_leave_out(options, plan))
+    }
+    /// Why one state of a part cannot speak for another, where these of its shards differ; nothing if it does.
+    fn is_only_of_its_part(self, plan: &Plan, differ: &HashSet<u64>) -> Option<String> {
+        let mut on = plan;
+        loop {
+            let held = first_in(&plan.options, on, self.is_whole(&plan.options, on));
+            if held.op.part().is_none() {
+                let why = match ON_SHARDS.contains(&held.name()) && !reads_parts(held) {
+                    true => "elements that fail behind shard are others in each part".to_string(),
+                    false => format!("{} behind shard holds what is its own", held.name()),
+                };
+                return Some(why);
+            }
+            // Those below are of other parts as well: the same holds for what stands on them.
+            if below(&[held]).is_disjoint(differ) {
+                return None;
+            }
+            on = &held.inputs[0];
+        }
+    }
+}
+
+/// What goes on: a plan, where it is, and whether that was of another number of ranks.
+pub(super) struct Resumed<'a> {
+    pub runs: Cow<'a, Runs>,
+    pub state: Cow<'a, State>,
+    is_resharded: bool,
+}
+
+impl Resumed<'_> {
+    pub fn at(&self) -> At<'_> {
+        let at = self.state.at.as_deref().unwrap_or_default();
+        if self.is_resharded { At::resharded(at) } else { At::new(at) }
+    }
 }
 
 impl State {
-    /// Whether one state of a part cannot speak for all, and why.
-    pub(super) fn is_only_of_its_part(&self, plan: &Plan) -> Option<String> {
-        let held = first_that_holds(plan, self.failed > 0 || may_leave_out(plan));
-        match held.op.part() {
-            Some(_) => None,
-            None if ON_SHARDS.contains(&held.name()) && !reads_parts(held) => {
-                Some("elements that fail behind shard are others in each part".to_string())
-            }
-            None => Some(format!("{} behind shard holds what is its own", held.name())),
-        }
+    /// Which part of how many it is of, if that is one number.
+    fn pair(&self) -> Option<Share> {
+        pair(&self.part)
     }
-    /// Which part of how many it is of.
-    fn pair(&self) -> Option<(u64, u64)> {
-        self.part.zip(self.of())
-    }
-    /// How many parts there are.
-    fn of(&self) -> Option<u64> {
-        self.shards.last().copied().or_else(|| self.inside.first().map(|(_, of)| *of))
+    /// How many ranks there were.
+    fn ranks(&self) -> Option<u64> {
+        flat(&self.part).map(|(_, all)| all).filter(|_| !self.part.is_empty())
     }
     /// The state of all ranks of one made of the states of each, in any order. Where a pass is divided by `shard`, any number
     /// of ranks can go on from it, whatever operators follow.
     pub fn merge(states: impl IntoIterator<Item = State>) -> Result<State> {
         let mut states: Vec<State> = states.into_iter().collect();
-        states.sort_by_key(|state| state.part);
+        states.sort_by(|a, b| a.part.cmp(&b.part));
         let Some(first) = states.first() else {
             return Err(Error::usage("there are no states to merge"));
         };
@@ -219,15 +320,16 @@ impl State {
         if !first.others.is_empty() && states.iter().all(|state| state == first) {
             return Ok(states.swap_remove(0));
         }
-        let Some(of) = first.of() else {
+        if first.shards.is_empty() && first.inside.is_empty() {
             return Err(Error::usage("the state of a dataset without shard is no rank's: it needs no others"));
-        };
+        }
         for state in &states {
-            let Some(part) = state.part else {
+            if state.part.is_empty() {
                 return Err(Error::usage(
                     "its shards are of different numbers or indexes: nobody can tell which part the state is of",
                 ));
-            };
+            }
+            let part = told_part(&state.part);
             if !state.others.is_empty() {
                 return Err(Error::usage(
                     "one of the states is that of all ranks already, as if nothing had been read since it was loaded: take \
@@ -240,10 +342,10 @@ impl State {
                     "shard {part} and others have gone on from states of other numbers of ranks: they are not of one pass"
                 )));
             }
-            if state.shards != first.shards || state.of() != Some(of) {
+            if numbers(&state.shards) != numbers(&first.shards) || numbers(&state.part) != numbers(&first.part) {
                 return Err(Error::usage(format!(
-                    "shard {part} is one of {:?}, others of {:?}",
-                    state.shards, first.shards
+                    "one of the states is of shard {part}, another of shard {}: they are of other numbers of ranks",
+                    told_part(&first.part)
                 )));
             }
             if state.epoch != first.epoch {
@@ -253,12 +355,23 @@ impl State {
                 )));
             }
         }
-        let parts: Vec<u64> = states.iter().filter_map(|state| state.part).collect();
+        let of = first.ranks().ok_or_else(unfit)?;
+        let parts: Vec<u64> = states.iter().filter_map(|state| Some(flat(&state.part)?.0)).collect();
         if !parts.iter().copied().eq(0..of) {
-            return Err(Error::usage(format!(
-                "the states are of shards {parts:?}, and one of each of the {of} is needed, from 0 to {}",
-                of.saturating_sub(1)
-            )));
+            return Err(Error::usage(match first.part.len() {
+                1 => format!(
+                    "the states are of shards {parts:?}, and one of each of the {of} is needed, from 0 to {}",
+                    of.saturating_sub(1)
+                ),
+                _ => {
+                    let there: Vec<String> = states.iter().map(|state| told_part(&state.part)).collect();
+                    format!(
+                        "the states are of shards {}; where shard operators follow each other, one of each of the {of} is \
+                         needed, for every index of the one with every index of the other",
+                        there.join(", ")
+                    )
+                }
+            }));
         }
         let mut states = states.into_iter();
         let first = states.next().ok_or_else(unfit)?;
@@ -267,61 +380,67 @@ impl State {
 }
 
 /// What is to run from a state on, and the state of that.
-pub(super) fn resumed<'a>(runs: &'a Runs, state: &'a State) -> Result<(Cow<'a, Runs>, Cow<'a, State>)> {
+pub(super) fn resumed<'a>(runs: &'a Runs, state: &'a State) -> Result<Resumed<'a>> {
     let mut runs = Cow::Borrowed(runs);
     for rests in &state.parts {
-        runs = Cow::Owned(over(&runs, *rests, vec![])?);
+        runs = Cow::Owned(over(&runs, rests.clone(), vec![])?);
     }
     let (plan, asked, part) = (&runs.bound.plan, &runs.asked, part_of(&runs.asked));
+    let here = shards_of(plan);
+    let as_it_was = |runs, state: &'a State| Resumed { runs, state: Cow::Borrowed(state), is_resharded: false };
     // One rank is all ranks.
-    let is_of_all = !state.others.is_empty() || (state.part.is_some() && state.of() == Some(1));
-    if !is_of_all {
-        if state.pair() != part {
-            let is_alone = match reads_own_part_inside(asked, part, &[state])? {
-                true => Some("functions read what shard divides".to_string()),
-                false if state.of() == part.map(|(_, of)| of) => state.is_only_of_its_part(plan),
-                false => None,
-            };
-            if let Some(why) = is_alone {
-                return Err(Error::usage(format!(
-                    "the state is of shard {} and this dataset is shard {}; {why}: {DO_MERGE}",
-                    told(state.pair().as_slice()),
-                    told(part.as_slice())
-                )));
-            }
-        } else if state.inside != parts_inside(asked) {
-            return Err(others_inside(asked, &state.inside));
-        }
-        return Ok((runs, Cow::Borrowed(state)));
-    }
+    let is_of_all = !state.others.is_empty() || state.ranks() == Some(1);
     let all: Vec<&State> = std::iter::once(state).chain(&state.others).collect();
-    may_differ(plan, &state.shards)?;
-    if let Some((index, of)) = part
-        && of == all.len() as u64
-        && let Some(own) = all.get(index as usize)
-    {
-        if own.inside != parts_inside(asked) {
-            return Err(others_inside(asked, &own.inside));
+    if let Some(own) = all.iter().find(|own| own.part == part && own.shards == here) {
+        return match own.inside == parts_inside(asked) {
+            true => Ok(as_it_was(runs, own)),
+            false => Err(others_inside(asked, &own.inside)),
+        };
+    }
+    let inside = reads_own_part_inside(asked, pair(&part), &all)?;
+    let differ = differs(plan, state);
+    let is_other_number = numbers(&state.shards) != numbers(&here);
+    if !is_of_all {
+        let speaks = Speaks { has_failed: state.failed > 0, has_left_out: true };
+        let why = match inside {
+            true => Some("functions read what shard divides".to_string()),
+            false => speaks.is_only_of_its_part(plan, &differ?),
+        };
+        if let Some(why) = why {
+            return Err(Error::usage(format!(
+                "the state is of shard {} and this dataset is shard {}; {why}: {DO_MERGE}",
+                told_part(&state.part),
+                told_part(&part)
+            )));
         }
-        return Ok((runs, Cow::Borrowed(*own)));
+        return Ok(Resumed { is_resharded: is_other_number, ..as_it_was(runs, state) });
     }
-    let inside = reads_own_part_inside(asked, part, &all)?;
+    if part.len() != state.part.len() || here.len() != state.shards.len() || numbers(&part) == numbers(&state.part) {
+        return Err(differ.err().unwrap_or_else(unfit));
+    }
     let left_out = |state: &State| state.left_out.iter().any(|one| one.elements > 0);
-    let whole = all.iter().any(|state| state.failed > 0) || (may_leave_out(plan) && all.iter().any(|s| left_out(s)));
+    let speaks = Speaks {
+        has_failed: all.iter().any(|state| state.failed > 0),
+        has_left_out: all.iter().any(|state| left_out(state)),
+    };
     let is_as_far = |one: &&State| (one.delivered, one.ended) == (state.delivered, state.ended);
-    if all.iter().all(is_as_far) && !inside && first_that_holds(plan, whole).op.part().is_some() {
-        return Ok((runs, Cow::Borrowed(state)));
+    // All ranks must come to the same: for each of them the shards of another may be other ones.
+    let is_one_of = |shard: &&Plan| shard.op.part().is_some_and(|(_, of)| of > 1);
+    let any = levels(plan).into_iter().flatten().filter(is_one_of).map(|shard| shard.id).collect();
+    if all.iter().all(is_as_far) && !inside && differ.is_ok() && speaks.is_only_of_its_part(plan, &any).is_none() {
+        return Ok(Resumed { is_resharded: is_other_number, ..as_it_was(runs, state) });
     }
-    let rests = Rests { of: all.len() as u64, whole, inside };
-    copies(&runs, rests)?;
+    let whole = speaks.is_whole(&plan.options, plan);
+    let rests = Rests { of: numbers(&state.part), whole, inside };
+    copies(&runs, &rests)?;
     let begin = all.iter().map(|state| begin_of(&runs, state, whole)).collect::<Result<_>>()?;
     let over = over(&runs, rests, begin)?;
     let state = joined(&runs, &over, &all)?;
-    Ok((Cow::Owned(over), Cow::Owned(state)))
+    Ok(Resumed { runs: Cow::Owned(over), state: Cow::Owned(state), is_resharded: false })
 }
 
 /// Whether functions read the part of whoever runs them. Other parts that they read must have been those for all ranks.
-fn reads_own_part_inside(asked: &Plan, part: Option<(u64, u64)>, all: &[&State]) -> Result<bool> {
+fn reads_own_part_inside(asked: &Plan, part: Option<Share>, all: &[&State]) -> Result<bool> {
     let (here, first) = (parts_inside(asked), all[0]);
     let is_own = all.iter().all(|state| state.pair().is_some_and(|pair| state.inside.contains(&pair)));
     let mut common = first.inside.clone();
@@ -329,8 +448,8 @@ fn reads_own_part_inside(asked: &Plan, part: Option<(u64, u64)>, all: &[&State])
     if is_own && all.len() == 1 {
         common.retain(|pair| Some(*pair) != first.pair());
     }
-    let read_by = |pair: Option<(u64, u64)>| {
-        let mut parts: BTreeSet<(u64, u64)> = common.iter().copied().collect();
+    let read_by = |pair: Option<Share>| {
+        let mut parts: BTreeSet<Share> = common.iter().copied().collect();
         parts.extend(pair.filter(|_| is_own));
         parts.into_iter().collect::<Vec<_>>()
     };
@@ -341,23 +460,34 @@ fn reads_own_part_inside(asked: &Plan, part: Option<(u64, u64)>, all: &[&State])
     }
 }
 
-fn told(parts: &[(u64, u64)]) -> String {
+/// Shards side by side, or in any order.
+fn told_all(parts: &[Share]) -> String {
     let each: Vec<String> = parts.iter().map(|(index, of)| format!("{index} of {of}")).collect();
-    if each.is_empty() { "none".into() } else { each.join(", ") }
+    if each.is_empty() { "no shard".into() } else { format!("shard {}", each.join(", ")) }
 }
 
-fn others_inside(asked: &Plan, there: &[(u64, u64)]) -> Error {
+/// The part of a rank.
+fn told_part(part: &[Share]) -> String {
+    let each: Vec<String> = part.iter().map(|(index, of)| format!("{index} of {of}")).collect();
+    if each.is_empty() { "none".into() } else { each.join(" within ") }
+}
+
+fn pair(part: &[Share]) -> Option<Share> {
+    if let [part] = part { Some(*part) } else { None }
+}
+
+fn others_inside(asked: &Plan, there: &[Share]) -> Error {
     Error::usage(format!(
-        "functions of the dataset read shard {}, and shard {} where the state was taken: only as many ranks as before can go on, \
-         each from its own state or from fl.merge_states of all",
-        told(&parts_inside(asked)),
-        told(there)
+        "functions of the dataset read {}, and {} where the state was taken: only as many ranks as before can go on, each from its \
+         own state or from fl.merge_states of all",
+        told_all(&parts_inside(asked)),
+        told_all(there)
     ))
 }
 
 /// How many copies there will be of what stands behind the first `shard`.
-fn copies(runs: &Runs, rests: Rests) -> Result<u64> {
-    let copies = runs.parts.iter().fold(rests.of, |copies, before| copies.saturating_mul(before.of));
+fn copies(runs: &Runs, rests: &Rests) -> Result<u64> {
+    let copies = runs.parts.iter().fold(rests.parts(), |copies, before| copies.saturating_mul(before.parts()));
     match copies {
         0 => Err(unfit()),
         copies if copies <= MOST => Ok(copies),
@@ -371,35 +501,51 @@ fn copies(runs: &Runs, rests: Rests) -> Result<u64> {
 
 /// The same for what reads the rests of so many parts, that begin there, or where a state says.
 fn over(runs: &Runs, rests: Rests, begin: Vec<Begin>) -> Result<Runs> {
-    copies(runs, rests)?;
-    let of = rests.of;
+    copies(runs, &rests)?;
     let held = first_that_holds(&runs.asked, rests.whole);
-    let tops = tops(held);
-    let (Some(shard), Some(own)) = (tops.first(), part_of(held)) else {
+    let (levels, own) = (levels(held), part_of(held));
+    let (Some(tops), Some((rank, ranks))) = (levels.first(), flat(&own)) else {
         return Err(Error::usage(format!(
-            "the state is of {of} shards inside of functions: only as many ranks as before can go on"
+            "the state is of {} shards inside of functions: only as many ranks as before can go on",
+            rests.parts()
         )));
     };
-    let (below, mut outside) = (below(&tops), HashSet::new());
-    held.walk(&mut |node| _ = outside.insert(node.id));
-    let part = |index: u64| {
+    // What functions read is told from what all read alike by the part alone.
+    if own.is_empty() || own.len() != rests.of.len() || (rests.inside && own.len() > 1) {
+        return Err(unfit());
+    }
+    let level_of: HashMap<u64, usize> =
+        levels.iter().enumerate().flat_map(|(level, nodes)| nodes.iter().map(move |node| (node.id, level))).collect();
+    let (below, mut outside, mut divided) = (below(tops), HashSet::new(), HashSet::new());
+    held.walk(&mut |node| {
+        outside.insert(node.id);
+        if level_of.contains_key(&node.id) || node.inputs.iter().any(|input| divided.contains(&input.id)) {
+            divided.insert(node.id);
+        }
+    });
+    let part = |number: u64| {
+        let shares = rests.part(number);
         // Random functions without a seed have one in each part, which a state says.
-        let number = random_u64();
+        let drawn = random_u64();
         let becomes = |node: &Plan| {
-            // What stands below `shard` is the dataset's own for the first of them: its seeds go on in later passes.
-            if index == 0 && below.contains(&node.id) {
+            // What stands below every `shard` is the dataset's own for the first of them: its seeds go on in later passes.
+            if number == 0 && below.contains(&node.id) && !divided.contains(&node.id) {
                 return Becomes::Itself;
             }
-            let is_inside = rests.inside && !outside.contains(&node.id) && node.op.part() == Some(own);
-            let part =
-                if is_inside || tops.iter().any(|top| top.id == node.id) { node.op.with_part(index, of) } else { None };
-            part.map_or(Becomes::Copied, Becomes::Another)
+            let is_inside = rests.inside && !outside.contains(&node.id) && node.op.part() == own.first().copied();
+            let level = level_of.get(&node.id).copied().or(is_inside.then_some(0));
+            let share = level.and_then(|level| shares.get(level));
+            share.and_then(|(index, of)| node.op.with_part(*index, *of)).map_or(Becomes::Copied, Becomes::Another)
         };
-        Copies::new(&becomes, Some(number)).of(held)
+        Copies::new(&becomes, Some(drawn)).of(held)
     };
+    // Of several that make parts, one may make them equal.
+    let all = || levels.iter().flatten();
+    let shard = all().find(|shard| shard.op.makes_equal_parts()).or(all().next()).ok_or_else(unfit)?;
     let rest = shard.op.rests(begin).ok_or_else(unfit)?;
-    let parts = Plan::new(rest, (0..of).map(part).collect::<Result<_>>()?)?;
-    let asked = on_top(&runs.asked, shard.with_inputs(vec![parts])?, rests.whole)?;
+    let parts = Plan::new(rest, (0..rests.parts()).map(part).collect::<Result<_>>()?)?;
+    let dealt = Plan::new(shard.op.with_part(rank, ranks).ok_or_else(unfit)?, vec![parts])?;
+    let asked = on_top(&runs.asked, dealt, rests.whole)?;
     Ok(Runs {
         bound: Bound { plan: asked.runs()?, env: runs.bound.env.clone() },
         written: runs.written.clone(),
@@ -411,7 +557,7 @@ fn over(runs: &Runs, rests: Rests, begin: Vec<Begin>) -> Result<Runs> {
 
 /// With the operators of a plan on it that hold nothing.
 fn on_top(plan: &Plan, input: Plan, whole: bool) -> Result<Plan> {
-    above(plan, whole).into_iter().rev().try_fold(input, |input, node| node.with_inputs(vec![input]))
+    above(&plan.options, plan, whole).into_iter().rev().try_fold(input, |input, node| node.with_inputs(vec![input]))
 }
 
 /// From where a rank would have gone on, below what holds nothing.
@@ -443,8 +589,8 @@ fn seeds_in(plan: &Plan) -> usize {
 
 /// The parts that a plan reads the rests of.
 fn parts_in(plan: &Plan) -> Result<&[Plan]> {
-    let mut on = *tops(plan).first().ok_or_else(unfit)?;
-    while on.name() != "parts" {
+    let mut on = *tops([plan]).first().ok_or_else(unfit)?;
+    while on.name() != PARTS {
         on = on.inputs.first().ok_or_else(unfit)?;
     }
     Ok(&on.inputs)

@@ -4,7 +4,7 @@ use super::build::{BuildCx, Run};
 use super::given::Given;
 use super::iter::Runs;
 use super::mark::{self, At, Mark, Saved, unfit};
-use super::ranks::{self, Rests};
+use super::ranks::{self, Rests, Share};
 use super::seed::Seeds;
 use super::sync::atomic::AtomicBool;
 use super::{LeftOut, Meters, Tally};
@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Changes whenever states of before cannot be read any more.
-const VERSION: u64 = 10;
+const VERSION: u64 = 11;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -36,15 +36,15 @@ pub struct State {
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(super) failed: u64,
     pub(super) ended: bool,
-    /// How many parts each `shard` has.
+    /// Which part of how many each `shard` gives.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) shards: Vec<u64>,
+    pub(super) shards: Vec<Share>,
     /// What operators had left out by then, ahead of the consumer too; exact counts are in the marks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) left_out: Vec<LeftOut>,
     /// Which parts of how many functions read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) inside: Vec<(u64, u64)>,
+    pub(super) inside: Vec<Share>,
     /// Of which pass each cache keeps the results.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) kept: Vec<Option<Json>>,
@@ -54,9 +54,10 @@ pub struct State {
     /// The name of the pass; 0 if it matters to nobody.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(super) pass: u64,
-    /// The number of the part that it is of, where `shard` divides the elements.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) part: Option<u64>,
+    /// Which part of how many it is of, where `shard` divides the elements: that of the topmost one, then that of the one
+    /// whose part that divides.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) part: Vec<Share>,
     /// What the pass was divided into before, the rests of which it reads (`ranks.rs`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) parts: Vec<Rests>,
@@ -148,10 +149,10 @@ pub(super) fn set_seeds<'a>(
     if missing || seeds.next().is_some() { Err(unfit()) } else { Ok(()) }
 }
 
-/// The number of parts of each `shard` of a plan.
-pub(super) fn shards_of(plan: &Plan) -> Vec<u64> {
+/// Which part of how many each `shard` of a plan gives.
+pub(super) fn shards_of(plan: &Plan) -> Vec<Share> {
     let mut shards = Vec::new();
-    plan.walk(&mut |p| shards.extend(p.op.part().map(|(_, of)| of)));
+    plan.walk(&mut |p| shards.extend(p.op.part()));
     shards
 }
 
@@ -254,25 +255,8 @@ impl State {
     /// Whether a plan can go on from it, as far as that can be told before it does.
     pub(crate) fn fits(&self, runs: &Runs) -> Result<()> {
         self.check(runs)?;
-        let (runs, state) = ranks::resumed(runs, self)?;
-        state.marks(&runs.bound.plan)?;
-        if drawn(runs.told()).len() == state.drawn.len() { Ok(()) } else { Err(unfit()) }
-    }
-    /// The marks, for a plan that may have another number of parts.
-    pub(super) fn marks(&self, plan: &Plan) -> Result<At<'_>> {
-        let (here, at) = (shards_of(plan), self.at.as_deref().unwrap_or_default());
-        if here == self.shards {
-            return Ok(At::new(at));
-        }
-        ranks::may_differ(plan, &self.shards)?;
-        if let Some(why) = self.is_only_of_its_part(plan) {
-            return Err(Error::usage(format!(
-                "the state is of one of {:?} shards and this dataset has {here:?}; {why}: {}",
-                self.shards,
-                ranks::DO_MERGE
-            )));
-        }
-        Ok(At::resharded(at))
+        let resumed = ranks::resumed(runs, self)?;
+        if drawn(resumed.runs.told()).len() == resumed.state.drawn.len() { Ok(()) } else { Err(unfit()) }
     }
     /// Sets the seeds of these plans' operators and functions to where they were.
     pub(super) fn set_seeds(&self, runs: &Runs, finished: &Arc<AtomicBool>) -> Result<()> {

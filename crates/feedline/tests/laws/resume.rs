@@ -654,6 +654,6 @@ fn the_state_of_one_part_does_not_do_for_another_number_where_something_holds_el
     let way = &ways()[0];
     let state = Iter::new(&elsewhere(&on(2), way), 0, pool(1)).unwrap().state().unwrap();
     let error = Iter::resume(&elsewhere(&on(3), way), &state, pool(1)).err().unwrap().to_string();
-    assert!(error.contains("[2] shards") && error.contains("shuffle behind shard holds"), "{error}");
+    assert!(error.contains("shard 0 of 2 and") && error.contains("shuffle behind shard holds"), "{error}");
     assert!(error.contains("fl.merge_states(states)"), "{error}");
 }

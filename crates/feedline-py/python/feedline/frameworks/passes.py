@@ -147,6 +147,10 @@ class Resumable:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Lets the next pass begin where another one was; if that had ended, it is the one that follows."""
+        if not isinstance(state, Mapping) or "pass" not in state:
+            raise ValueError(
+                "not a state of this: give load_state_dict what state_dict() or merge_states gave"
+            )
         self._resume, self._last = state["pass"], None
 
     def _open(self, dataset: Dataset, epoch: int | None = None) -> Any:
@@ -156,7 +160,9 @@ class Resumable:
         state, self._resume = self._resume, None
         if state is None:
             return dataset.iter(epoch=epoch)
-        if state["ended"] and all(rank["ended"] for rank in state.get("others", [])):
-            dataset.iter(state).close()
+        # It refuses what is no state.
+        resumed = dataset.iter(state)
+        if all(rank["ended"] for rank in [state, *state.get("others", [])]):
+            resumed.close()
             return dataset.iter()
-        return dataset.iter(state)
+        return resumed
