@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import html.parser
 import json
 import os
@@ -411,3 +412,21 @@ def test_wide_elements_are_cut_in_text_only() -> None:
         assert "field_39" in json.loads(ds.explain("json"))["written"]["spec"]
         assert "field_39" in ds.explain("html")
         list(ds)
+
+
+def test_what_datasets_in_functions_hold_is_told_of_whoever_opens_them() -> None:
+    """Of all that are open at once; what nobody keeps is on its way."""
+    rows = fl.Dataset.range(400).map(lambda x: fl.fill([25_000], x))
+    for ds, buffers in [
+        (fl.Dataset.range(16).flat_map(lambda i: rows.shuffle(50, seed=1)), 1),
+        (fl.Dataset.range(4).interleave(lambda i: rows.shuffle(50, seed=1), cycle_length=4), 4),
+    ]:
+        with contextlib.closing(iter(ds)) as it:
+            for _ in range(40):
+                next(it)
+            text = it.explain()
+        ran = text[text.index("as it ran") :]
+        (row,) = [line for line in ran.splitlines() if re.match(r" *(flat_map|interleave)\(", line)]
+        now = re.search(r" (\d+\.\d) MB +\d+\.\d MB$", row)
+        assert now and float(now[1]) >= buffers * 50 * 0.2 * 0.95, row
+        assert re.search(r"memory: \d+\.\d MB now \(.* of it read ahead, being made or handed on\) and ", text), text

@@ -209,8 +209,8 @@ fn text(plan: &Plan, runs: &Plan, log: &[(&'static str, String)], meters: Option
                 time(busy(meter)),
                 busy(meter).checked_div(rows).map_or("-".into(), time),
                 format!("{:.0} %", busy(meter) as f64 * 100.0 / total as f64),
-                bytes_text(m.held() as usize),
-                bytes_text(m.held_peak.load(Relaxed) as usize),
+                bytes_text(held(&line.plan, meters, |m| m.held()) as usize),
+                bytes_text(held(&line.plan, meters, |m| m.held_peak.load(Relaxed)) as usize),
             ]
         })
         .collect();
@@ -235,9 +235,14 @@ fn text(plan: &Plan, runs: &Plan, log: &[(&'static str, String)], meters: Option
         });
     }
     let memory = &meters.budget;
+    let by_operators: u64 = lines.iter().map(|line| held(&line.plan, meters, |m| m.held())).sum();
+    let on_its_way = match memory.live().saturating_sub(by_operators as usize) {
+        0 => String::new(),
+        rest => format!(" ({} of it read ahead, being made or handed on)", bytes_text(rest)),
+    };
     let _ = writeln!(
         out,
-        "memory: {} now and {} at most, of {}; the consumer holds {} of what it was given",
+        "memory: {} now{on_its_way} and {} at most, of {}; the consumer holds {} of what it was given",
         bytes_text(memory.live()),
         bytes_text(memory.peak()),
         bytes_text(memory.limit()),
@@ -310,6 +315,16 @@ fn lines(plan: &Plan) -> Vec<Line> {
 
 /// A record of many fields would push everything behind it off the screen; the other formats have it whole.
 const ELEMENT_CHARS: usize = 72;
+
+/// What an operator holds, with what the datasets inside of its functions do.
+fn held(plan: &Plan, meters: &Meters, of: impl Fn(&Meter) -> u64 + Copy) -> u64 {
+    let inside = |inner: &Plan| {
+        let mut sum = 0;
+        inner.walk(&mut |node| sum += held(node, meters, of));
+        sum
+    };
+    meters.get(plan.id).map_or(0, |m| of(&m)) + inner_plans(plan).iter().map(inside).sum::<u64>()
+}
 
 fn element_text(plan: &Plan) -> String {
     cut(&plan.spec.to_string(), ELEMENT_CHARS)

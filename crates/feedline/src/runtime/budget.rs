@@ -295,6 +295,8 @@ pub struct Hold {
     leaves: usize,
     /// It leaves others room to grow, too.
     gives_way: bool,
+    /// So many of them its meter was told of: datasets inside of functions share one.
+    told: usize,
     /// Its bytes are those that a pass has kept, which others of this pass may read as well.
     share: Option<Arc<Share>>,
     /// What it reads of an earlier pass stays counted for the process as long as it does.
@@ -376,9 +378,23 @@ pub struct Over {
 impl Hold {
     pub fn new(budget: &Arc<Budget>, meter: Arc<Meter>) -> Hold {
         let (bytes, expects, missing, yields, reserved) = Default::default();
-        let (leaves, gives_way, share, _inherited) = Default::default();
+        let (leaves, gives_way, told, share, _inherited) = Default::default();
         let (budget, most) = (budget.clone(), budget.most());
-        Hold { budget, meter, bytes, expects, missing, yields, reserved, most, leaves, gives_way, share, _inherited }
+        Hold {
+            budget,
+            meter,
+            bytes,
+            expects,
+            missing,
+            yields,
+            reserved,
+            most,
+            leaves,
+            gives_way,
+            told,
+            share,
+            _inherited,
+        }
     }
     /// For an operator that takes whatever there is: it leaves so many eighths to the others.
     pub fn leaving(mut self, eighths: usize) -> Hold {
@@ -450,8 +466,12 @@ impl Hold {
         let _ = self.reserve(0);
         self.bytes = kept.bytes;
         self.note_missing();
-        self.meter.keep(kept.bytes);
+        self.tell(kept.bytes);
         (self.share, self._inherited) = (Some(share), Some(kept));
+    }
+    fn tell(&mut self, bytes: usize) {
+        let before = std::mem::replace(&mut self.told, bytes);
+        self.meter.keep(before, bytes);
     }
     /// Says how many bytes it keeps now. An error if that is more than it may; they are counted all the same.
     pub fn set(&mut self, bytes: usize) -> std::result::Result<(), Over> {
@@ -462,7 +482,7 @@ impl Hold {
         if self.share.take().is_some() {
             before = 0;
         }
-        self.meter.keep(bytes);
+        self.tell(bytes);
         self.note_missing();
         let Budget { kept, kept_by_all, limit, all: allowed, .. } = &*self.budget;
         let mine = grow(kept, before, bytes);
@@ -547,7 +567,7 @@ impl Drop for Hold {
             self.budget.kept.fetch_sub(self.bytes, Relaxed);
             self.budget.kept_by_all.fetch_sub(self.bytes, Relaxed);
         }
-        self.meter.keep(0);
+        self.tell(0);
     }
 }
 

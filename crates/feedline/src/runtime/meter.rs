@@ -74,8 +74,9 @@ impl Meter {
             }
         }
     }
-    pub fn keep(&self, bytes: usize) {
-        self.kept.store(bytes as u64, Relaxed);
+    /// Somebody keeps so many bytes who kept others before: there may be several in datasets inside of functions.
+    pub fn keep(&self, before: usize, bytes: usize) {
+        self.kept.fetch_add((bytes as u64).wrapping_sub(before as u64), Relaxed);
         self.held_peak.fetch_max(self.held(), Relaxed);
     }
     pub fn queue(&self, bytes: usize) {
