@@ -143,6 +143,26 @@ def uneven_in_large_groups(folder: Path) -> fl.Dataset:
     )
 
 
+def in_turns() -> fl.Dataset:
+    """800,000 numbers, few of which differ, of 50 datasets in turns."""
+    return fl.Dataset.range(100).interleave(
+        lambda i: fl.Dataset.range(8000).map(lambda x: x % 7 + i % 3), cycle_length=50
+    )
+
+
+@pipeline
+def unique_of_shuffled(_: Path) -> fl.Dataset:
+    """What a state reads again from the start needs nothing of what came since."""
+    return in_turns().shuffle(100, seed=1).unique()
+
+
+@pipeline
+def unique_of_groups(_: Path) -> fl.Dataset:
+    """The same behind windows."""
+    windows = in_turns().group_by_window(lambda x: x % 10, lambda _, w: w.batch(10), window_size=10)
+    return windows.map(lambda x: x[0]).unique()
+
+
 @pipeline
 def padded_by_one(_: Path) -> fl.Dataset:
     """One element of 800 KB among 256 of 80 bytes: a batch of 205 MB."""

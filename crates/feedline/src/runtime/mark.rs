@@ -64,14 +64,19 @@ impl Saved {
 impl Mark {
     /// Where a stage is before anything was read: as good as a state, whenever it is told.
     pub fn start(stage: &mut dyn super::Stage) -> Mark {
-        let (mut mark, mut parts) = (Mark::default(), Vec::new());
+        let mut mark = Mark::default();
         stage.mark(&mut mark);
-        if !mark.0.iter().any(|part| matches!(part, Part::Once(..) | Part::Again(..))) && mark.saved(&mut parts).is_ok()
+        mark.told()
+    }
+    /// The same with all told now, as far as it can be: it asks nobody any more, and so nothing is kept for it.
+    pub fn told(mut self) -> Mark {
+        let mut parts = Vec::new();
+        if !self.0.iter().any(|part| matches!(part, Part::Once(..) | Part::Again(..))) && self.saved(&mut parts).is_ok()
         {
             return Mark::from(&parts[..]);
         }
         // What cannot be told now stays as it is; what could be told only now does not.
-        mark.0.iter_mut().for_each(|part| {
+        self.0.iter_mut().for_each(|part| {
             let mut told = Vec::new();
             if let Part::Later(who, at) = part
                 && who.tell(*at, &mut told).is_ok()
@@ -79,7 +84,7 @@ impl Mark {
                 *part = Part::Saved(told.into());
             }
         });
-        mark
+        self
     }
     pub fn number(&mut self, n: u64) {
         self.0.push(Part::Number(n));

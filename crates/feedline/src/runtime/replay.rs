@@ -14,22 +14,31 @@ pub struct Replay {
     given: Given,
     /// Whether `from` is where it is now.
     current: bool,
+    /// Something was pulled.
+    begun: bool,
     /// To be dropped before anything is given.
     drop: Given,
 }
 
 impl Replay {
     pub fn new(stage: Box<dyn Stage>) -> Replay {
-        Replay { stage, from: Mark::default(), given: Given::default(), current: false, drop: Given::default() }
+        let (from, given, drop) = Default::default();
+        Replay { stage, from, given, current: false, begun: false, drop }
     }
     fn note(&mut self) {
         if !self.current && self.stage.is_settled() {
             self.from.clear();
             self.stage.mark(&mut self.from);
+            // Some are settled only before they begin: what is below would note where all rows came from, and for one that is
+            // to be read again from its start. There is little to tell of that.
+            if !self.begun && !self.from.is_whole() {
+                self.from = std::mem::take(&mut self.from).told();
+            }
             (self.given, self.current) = (Given::default(), true);
         }
     }
     fn pull(&mut self, cx: &mut Cx<'_>, want: usize) -> Pull {
+        self.begun = true;
         let pull = self.stage.next(cx, want);
         self.given.count(&pull);
         // If nothing came out, whoever goes to `from` gets the same.
@@ -64,7 +73,7 @@ impl Stage for Replay {
     }
     fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
         let (drop, resharded) = (Given::read(at)?, at.is_resharded());
-        self.drop = drop;
+        (self.drop, self.begun) = (drop, true);
         let from = at.rest();
         self.stage.seek(at)?;
         // It need not be settled yet: it may have to read again what it held.
@@ -130,5 +139,62 @@ impl Tap {
     pub fn seek(&mut self, at: &mut At<'_>) -> Result<()> {
         self.drop = Given::read(at)?;
         self.stage.seek(at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::mark::{Later, Saved};
+    use super::*;
+    use crate::element::{Chunk, Column, Pos, Tensor};
+    use std::sync::{Arc, Weak};
+
+    /// Settled only before it begins.
+    struct Remembers(Option<Weak<Place>>, bool);
+
+    struct Place;
+
+    impl Later for Place {
+        fn tell(&self, at: u64, out: &mut Vec<Saved>) -> Result<()> {
+            out.push(Saved::Number(at));
+            Ok(())
+        }
+    }
+
+    impl Stage for Remembers {
+        fn next(&mut self, _cx: &mut Cx<'_>, _want: usize) -> Pull {
+            self.1 = true;
+            assert!(self.0.as_ref().is_some_and(|place| place.strong_count() == 0), "nobody asks for it any more");
+            Pull::Rows(Chunk::new(2, Pos::Run(0), [Column::Dense(Tensor::from_items([2], &[1i64, 2]))]))
+        }
+        fn mark(&mut self, out: &mut Mark) {
+            let place = Arc::new(Place);
+            self.0 = Some(Arc::downgrade(&place));
+            out.later(place, 7);
+        }
+        fn seek(&mut self, _at: &mut At<'_>) -> Result<()> {
+            Ok(())
+        }
+        fn is_settled(&self) -> bool {
+            !self.1
+        }
+    }
+
+    #[test]
+    fn what_is_read_again_from_its_start_asks_for_nothing() {
+        struct Nobody;
+        impl crate::runtime::Wake for Nobody {
+            fn wake(&self) {}
+        }
+        let waker: Weak<dyn crate::runtime::Wake> = Weak::<Nobody>::new();
+        let cancelled = crate::runtime::sync::atomic::AtomicBool::new(false);
+        let mut replay = Replay::new(Box::new(Remembers(None, false)));
+        for _ in 0..3 {
+            assert!(matches!(replay.next(&mut Cx::new(&waker, &cancelled), 2), Pull::Rows(_)));
+        }
+        let (mut mark, mut parts) = (Mark::default(), Vec::new());
+        replay.mark(&mut mark);
+        mark.saved(&mut parts).unwrap();
+        assert_eq!(parts.last(), Some(&Saved::Number(7)));
     }
 }
