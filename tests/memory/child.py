@@ -31,7 +31,7 @@ THEMES = (of_records, of_tables, of_pictures, of_arrays, of_functions, of_worker
 """Their pipelines have entered themselves."""
 
 SMALL_LIMITS = {
-    "numbers_shuffled": 16 << 20,
+    "numbers_shuffled": 32 << 20,
     "short_strings_kept": 16 << 20,
     "arrays_in_turns_shuffled": 16 << 20,
     **{name: 16 << 20 for name in PIPELINES if name.startswith(("short_ragged", "short_rows_shuffled"))},

@@ -196,7 +196,7 @@ def short_strings_kept(_: Path) -> fl.Dataset:
 @pipeline
 def numbers_shuffled(_: Path) -> fl.Dataset:
     """Numbers whose places and positions take more than they do."""
-    return fl.Dataset.range(1_500_000).shuffle(500_000, seed=1).batch(1000)
+    return fl.Dataset.range(3_000_000).shuffle(1_000_000, seed=1).batch(1000)
 
 
 @pipeline

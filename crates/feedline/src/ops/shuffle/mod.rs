@@ -166,7 +166,7 @@ impl Op for Shuffle {
             let index = self.permuted(cx, &node.inputs[0])?;
             let together = index.input.together();
             let head = Box::new(Numbers { len: index.len(), at: 0, together });
-            let gather = Arc::new(Gather(index));
+            let gather = Arc::new(Gather::new(index));
             return Ok(match together {
                 1 => cx.open(node, head, gather),
                 _ => cx.open_coarse(node, head, gather),

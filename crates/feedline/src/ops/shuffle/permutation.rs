@@ -74,16 +74,26 @@ impl Index for PermutedIndex {
 }
 
 /// Fetches the elements of rows that are numbers of the new order; workers do that side by side.
-pub struct Gather(pub PermutedIndex);
+pub struct Gather {
+    index: PermutedIndex,
+    /// So many rows are fetched together that there may be no room for them: then it is done again with fewer.
+    repeats: bool,
+}
+
+impl Gather {
+    pub fn new(index: PermutedIndex) -> Gather {
+        Gather { repeats: index.together() > 1, index }
+    }
+}
 
 impl ChunkFn for Gather {
     fn run(&self, chunk: Chunk, out: &mut Vec<Item>) {
-        let rows: Vec<u64> = (0..chunk.rows()).map(|r| self.0.order.at(chunk.pos.at(r))).collect();
-        match self.0.input.get(&rows) {
+        let rows: Vec<u64> = (0..chunk.rows()).map(|r| self.index.order.at(chunk.pos.at(r))).collect();
+        match self.index.input.get(&rows) {
             Ok(chunk) => out.push(Item::Rows(chunk)),
             // One of them failed: the others come in their places.
             Err(_) => {
-                out.extend(rows.iter().map(|&row| match self.0.input.get(&[row]) {
+                out.extend(rows.iter().map(|&row| match self.index.input.get(&[row]) {
                     Ok(chunk) => Item::Rows(chunk),
                     Err(error) => Item::Fail(error.at_element(row)),
                 }));
@@ -93,6 +103,9 @@ impl ChunkFn for Gather {
     }
     fn keeps_rows(&self) -> bool {
         true
+    }
+    fn repeats(&self) -> bool {
+        self.repeats
     }
 }
 
