@@ -429,4 +429,5 @@ def test_what_datasets_in_functions_hold_is_told_of_whoever_opens_them() -> None
         (row,) = [line for line in ran.splitlines() if re.match(r" *(flat_map|interleave)\(", line)]
         now = re.search(r" (\d+\.\d) MB +\d+\.\d MB$", row)
         assert now and float(now[1]) >= buffers * 50 * 0.2 * 0.95, row
-        assert re.search(r"memory: \d+\.\d MB now \(.* of it read ahead, being made or handed on\) and ", text), text
+        on_its_way = r"memory: \d+\.\d MB now \(.* of it read ahead, being made or handed on\) and "
+        assert re.search(on_its_way, text), text

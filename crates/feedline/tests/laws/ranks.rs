@@ -36,7 +36,7 @@ impl Case {
         let part = match &self.between {
             None => shard(of, index, whole),
             Some(between) => {
-                let each = if of % 2 == 0 { 2 } else { 1 };
+                let each = if of.is_multiple_of(2) { 2 } else { 1 };
                 let node = shard(of / each, index / each, whole);
                 shard(each, index % each, between.iter().enumerate().fold(node, put))
             }

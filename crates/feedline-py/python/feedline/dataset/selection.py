@@ -132,7 +132,7 @@ class Selection(Core):
         )
 
     def prefetch(self, buffer_size: int | None = None, name: str | None = None) -> Self:
-        """Reads ahead while the consumer works. feedline adds one at the end of a pipeline that has none there.
+        """Reads ahead while the consumer works. A pipeline that does not end with one gets one.
 
         Args:
             buffer_size: How many elements (batches, after `batch`); None or `fl.AUTOTUNE` leave it to the
