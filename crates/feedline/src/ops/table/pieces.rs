@@ -180,6 +180,8 @@ impl<T: Table> TableIndex<T> {
             let read = table.block(block, fetch.wait(name)?, self.allowed);
             let first = table.starts()[block] + range.start as u64;
             let named = |e| in_file(table, first, e);
+            // Where a piece takes too much its row is decoded alone, and not by fewer rows of those that were asked for.
+            let _unasked = feedline_io::unasked();
             let takes = table.takes(block, &range, &read).map_err(named)?;
             let room = takes.room(&range, most_at_once(self.limit), self.limit).map_err(named)?;
             let decoded = table.decode(block, range.clone(), &read).map_err(named)?;
