@@ -49,6 +49,8 @@ MOST_IO = 8 + 8 + 2 + 1
 SETTLE_S, WINDOW_S = 0.1, 0.15
 # How long one that fills its queue is waited for, and how long it is looked at to see whether it still does.
 MOST_FILLING_S, LOOK_S = 2.0, 0.02
+# How long a call alone is looked at.
+ALONE_S = 0.1
 LEAST_ROUNDS = 12
 # The standard error of a ratio that is good enough.
 MOST_ERROR = 0.01
@@ -74,6 +76,9 @@ class Case:
     few: bool = False
     most_rows: int = 256
     costs: Callable[[Any], Any] | None = None
+    # The call that each of its rows is, and how many an element has.
+    call: Callable[[Any], Any] | None = None
+    rows: int = 1
 
     @property
     def times(self) -> int:
@@ -162,7 +167,8 @@ CASES: dict[str, Case] = {
         **python(fl, sleeping(0.0005, 0.004, shift), calls)).batch(4), "a Python call that waits; then eight times as long",
         few=True, most_rows=16),
     "python": Case(lambda fl, calls, folder, shift: fl.Dataset.range(MANY).map(
-        **python(fl, computing(0.0002), calls)).batch(16), "a Python function that computes", few=True),
+        **python(fl, computing(0.0002), calls)).batch(16), "a Python function that computes", few=True,
+        call=computing(0.0002), rows=16),
     "far": Case(remote(64, 64, 16 << 10, 0.03), "files of a megabyte from a slow store", few=True),
     "far and small": Case(remote(256, 8, 2 << 10, 0.03), "small files from a slow store", few=True),
     "slow consumer": Case(lambda fl, calls, folder, shift: fl.Dataset.range(MANY).map(
@@ -308,7 +314,19 @@ def turn(elements: Counted, case: Case) -> dict[str, float]:
 
         found["cost"] = float(case.costs(np.arange(first * ROWS, elements.count * ROWS)).sum())
     still()
+    if case.call:
+        found["cost"] = found["count"] * case.rows * alone(case.call)
     return found
+
+
+def alone(call: Callable[[Any], Any]) -> float:
+    """Seconds of a call when nothing is beside it."""
+    begin = time.perf_counter()
+    for calls in itertools.count(1):
+        call(calls)
+        if (taken := time.perf_counter() - begin) > ALONE_S:
+            return taken / calls
+    raise AssertionError
 
 
 def still() -> None:
@@ -328,7 +346,7 @@ def a_second(turns: list[dict[str, float]], what: str) -> float:
 def rate(case: Case, turns: list[dict[str, float]]) -> float:
     """Elements a second, or what they cost if they differ. Where the loop works itself: the share of the time that this work takes when nothing is beside it,
     which does not depend on how fast the machine is just then."""
-    return a_second(turns, "alone" if case.work else "cost" if case.costs else "count")
+    return a_second(turns, "alone" if case.work else "cost" if case.costs or case.call else "count")
 
 
 def measure(name: str, warm: float, seconds: float) -> dict[str, Any]:
@@ -407,7 +425,8 @@ HEAD = """# AUTOTUNE beside what is set by hand
 
 Written by `make bench-tuning`: elements a second after {warm:g} s of AUTOTUNE, and of the best of {grid} configurations
 (parallel calls, elements ahead, rows a chunk where they are set) that take turns with it, each in a process, on {cores} cores, {seconds:g} s at most. The ratio is
-the median of those within rounds of turns, with its standard error. Of "shifting" chunks of 256 rows are left out: one takes longer than a turn.
+the median of those within rounds of turns, with its standard error; of "python" that of the shares of its time in which a process
+called the function, since not all processes call it equally fast. Of "shifting" chunks of 256 rows are left out: one takes longer than a turn.
 
 | pipeline | | AUTOTUNE | best by hand | which | ratio | threads: workers, I/O | CPUs | consumer slower |
 |---|---|---|---|---|---|---|---|---|

@@ -205,10 +205,13 @@ def readers(folder: Path) -> dict[str, Callable[[], Any]]:
 
 
 def passed(ds: Any, then: Callable[[], None]) -> dict[str, Any]:
-    """The numbers of a pass and its errors; something befalls it after some of them."""
+    """The numbers of a pass and its errors; something befalls it after some of them.
+
+    Few lie ready: whoever is late would find that all had been read before.
+    """
     numbers: list[int] = []
     errors: list[dict[str, Any]] = []
-    iterator = iter(ds)
+    iterator = iter(ds.prefetch(100))
     while len(errors) <= FILES:
         try:
             numbers.append(int(next(iterator)))
