@@ -132,7 +132,8 @@ def test_chunks_follow_a_cost_that_changes() -> None:
         next(it)
     for _ in range(50):
         next(it)
-        assert chunk_rows(it) == 1
+        # One of them takes about as long as a step should, if nobody else has the cores.
+        assert chunk_rows(it) <= 4
 
 
 TUNED = """if True:
