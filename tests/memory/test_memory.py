@@ -321,7 +321,7 @@ def test_explain_tells_who_holds_what(folder: Path) -> None:
 
 
 def test_rows_beside_a_long_one_do_not_count_as_such() -> None:
-    """In a buffer of 4 MB, where one row in a hundred is ninety times as long, and some of those wait behind it."""
+    """In a buffer of 4 MB: one row in a hundred is ninety times as long, and some of those wait behind it."""
     rows = fl.Dataset.range(3000).map(lambda x: fl.fill([fl.where(x % 97 == 41, 180_000, 2000)], x))
     ds = rows.shuffle(buffer_bytes=4 << 20, seed=1).with_options(chunk_rows=4, memory_limit="24MB")
     assert len(list(ds)) == 3000
